@@ -4,12 +4,13 @@
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
 #             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark;
-#             last a program copies itself 10,000 times under load (gdbheap.snapshot)
+#             last a program copies itself 10,000 times under load (gdbheap.snapshot), and a watch runs for ten minutes (tests/soak.py)
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md, docs/holders.md and
-#             docs/first-page.md, what the first page says of public reports (NAMED=--stops=3: only prints)
+#             docs/public-reports.md, what the first page says of public reports (NAMED=--stops=3: only prints)
 # make site   the documentation as a site, in build/site
 # make wheel  for machines without a compiler, in dist/: the source distribution, and from it a wheel for glibc 2.17 and later;
 #             make musl-wheel: for musl 1.2; make sdist: only the first; make deb: the Debian package; make image: a container image
+# make release  all of these files, with a bill of materials and checksums, of a commit without changes
 # make packages-check  as root, with debootstrap: installs them on new Debian 11, 12 and 13 and asks there (ROOTS, FOLDER)
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
@@ -21,21 +22,24 @@ SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
     -name __pycache__ -prune -o -type f -print 2>/dev/null) \
     setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
 
-.PHONY: all setup build demo test lint bench named matrix site sdist wheel musl-wheel deb image packages-check clean
+.PHONY: all setup build demo test lint bench named matrix site sdist wheel musl-wheel deb image release packages-check clean
 all: build
 
 setup:
 	@scripts/setup.sh
 
 build: setup $(VENV)/built
+	@scripts/build.sh --fetch
 
 $(VENV)/built: $(SOURCES) | setup
-	@scripts/build.sh
+	@scripts/build.sh $(SMALL)
 
-demo: build
+demo: SMALL = --small
+demo: setup $(VENV)/built
 	@scripts/demo.sh
 
-test: setup
+test:
+	@scripts/setup.sh --tests
 	@scripts/test.sh
 
 lint: build
@@ -58,6 +62,7 @@ matrix: build
 	@$(MAKE) named
 	@$(PY) tests/fleet.py
 	@$(PY) tests/own_copy_storm.py
+	@$(PY) tests/soak.py --minutes=10 --idle=2000
 
 PACKAGED := $(SOURCES) pyproject.toml MANIFEST.in LICENSE scripts/wheels.sh scripts/deb.sh $(shell find packaging -type f)
 
@@ -78,6 +83,9 @@ build/packaging/debian: build/packaging/manylinux
 
 image: wheel
 	@scripts/image.sh $(IMAGE)
+
+release: build
+	@scripts/release.sh
 
 packages-check: deb
 	@scripts/clean_machines.sh

@@ -1,26 +1,39 @@
-"""Build gdbheap: a pure Python package, and one abi3 module in Rust that every Python from 3.9 up can load.
+"""Build what pyproject.toml cannot describe: two folders of packages, modules of Rust, and the commit of a build."""
 
-All of what is installed is declared here; pyproject.toml only says how to build and how to check.
-"""
-
-import ast
+import os
+import platform
+import subprocess
+import sysconfig
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 from setuptools_rust import Binding, RustExtension
 
 HERE = Path(__file__).resolve().parent
-# What is installed writes it (scripts/manual.py), so that a first build from a checkout has none.
-MANUAL = "packaging/man/gdbheap.1"
-
-
-def version():
-    """Return ``__version__`` of gdbheap/__init__.py without importing it: the native module is not built yet."""
-    tree = ast.parse((HERE / "gdbheap" / "__init__.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__version__":
-            return ast.literal_eval(node.value)
-    raise RuntimeError("gdbheap/__init__.py has no __version__")
+STAMP = Path("gdbheap", "__init__.py")
+# For which machine: the recorder and the replayer have instructions of x86-64.
+MACHINE = os.environ.get("CARGO_BUILD_TARGET", platform.machine()).partition("-")[0]
+# A free-threaded Python does not load abi3 modules: a module is built for this release alone.
+ABI3 = not sysconfig.get_config_var("Py_GIL_DISABLED")
+TRACING = [
+    # Nobody imports it: programs are started with it.
+    RustExtension(
+        "gdbheap._recorder",
+        path="native/recorder/Cargo.toml",
+        binding=Binding.NoBinding,
+        py_limited_api=ABI3,
+        debug=False,
+    ),
+    # A program, beside them.
+    RustExtension(
+        {"_replayer": "gdbheap._replayer"},
+        path="native/replayer/Cargo.toml",
+        binding=Binding.Exec,
+        debug=False,
+    ),
+]
 
 
 def packages():
@@ -30,92 +43,55 @@ def packages():
     return below + ["gdbheap.commands"] + commands
 
 
+def stamp(folder):
+    """Write the commit of this checkout into ``folder``'s copy of gdbheap/__init__.py. A source distribution already
+    has it there; without git it stays empty."""
+    target = Path(folder, STAMP)
+    if not (HERE / ".git").exists() or not target.exists():
+        return
+    ask = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        commit = subprocess.run(ask, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return
+    text = target.read_text(encoding="utf-8").replace('__commit__ = ""', f'__commit__ = "{commit}"')
+    # The file may be a hard link to the checkout's own.
+    target.unlink()
+    target.write_text(text, encoding="utf-8")
+
+
+class StampedBuild(build_py):
+    """build_py, which also writes the commit."""
+
+    def run(self):
+        """Build, then write the commit; an editable installation uses the checkout's own file."""
+        super().run()
+        if not self.editable_mode:
+            stamp(self.build_lib)
+
+
+class StampedSource(sdist):
+    """sdist, which also writes the commit."""
+
+    def make_release_tree(self, base_dir, files):
+        """Copy the files, then write the commit."""
+        super().make_release_tree(base_dir, files)
+        stamp(base_dir)
+
+
 setup(
-    name="gdbheap",
-    version=version(),
-    description="Where a process's memory went, down to the last page, from gdb or a shell",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
-    long_description_content_type="text/markdown",
-    license="Apache-2.0",
-    license_files=["LICENSE", "packaging/licences.txt"],
-    python_requires=">=3.9",
     packages=packages(),
     package_dir={"gdbheap.commands": "commands"},
-    package_data={
-        "gdbheap": ["py.typed", "_native.pyi"],
-        "gdbheap.loader": ["gdbheap", "help.txt"],
-        "gdbheap.layout": ["tables/*.json"],
-        "gdbheap.commands.shell.mcp": ["SKILL.md"],
-        "gdbheap.report": ["page/*.css", "page/*.js"],
-    },
-    # In a user's own prefix man(1) and the shells look here too.
-    data_files=[
-        ("share/man/man1", [MANUAL] if (HERE / MANUAL).exists() else []),
-        ("share/bash-completion/completions", ["packaging/completion/gdbheap.bash"]),
-        ("share/zsh/site-functions", ["packaging/completion/_gdbheap"]),
-        ("share/fish/vendor_completions.d", ["packaging/completion/gdbheap.fish"]),
-    ],
+    cmdclass={"build_py": StampedBuild, "sdist": StampedSource},
     rust_extensions=[
         RustExtension(
             "gdbheap._native",
             path="native/binding/Cargo.toml",
             binding=Binding.PyO3,
-            py_limited_api=True,
+            py_limited_api=ABI3,
             debug=False,
         ),
-        # Nobody imports it: programs are started with it.
-        RustExtension(
-            "gdbheap._recorder",
-            path="native/recorder/Cargo.toml",
-            binding=Binding.NoBinding,
-            py_limited_api=True,
-            debug=False,
-        ),
-        # A program, beside them.
-        RustExtension(
-            {"_replayer": "gdbheap._replayer"},
-            path="native/replayer/Cargo.toml",
-            binding=Binding.Exec,
-            debug=False,
-        ),
+        *(TRACING if MACHINE == "x86_64" else []),
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp39"}},
-    zip_safe=False,
-    install_requires=["pyelftools>=0.29,<0.33"],
-    extras_require={
-        "plot": ["matplotlib>=3.5"],
-        "parquet": ["pyarrow>=16"],
-        "arrow": ["pyarrow>=16"],
-        "pandas": ["pandas>=1.5"],
-        "sql": ["duckdb>=1.1", "pyarrow>=16"],
-        "remote": ["fsspec>=2023.1"],
-        "prometheus": ["prometheus_client>=0.17"],
-        # It needs Python 3.10. A list of words in a shell has no blanks within one.
-        "mcp": ["mcp>=2,<3;python_version>='3.10'"],
-        "test": [
-            "pytest>=7",
-            "pytest-xdist>=3",
-            "pytest-timeout>=2",
-            "hypothesis",
-            "codespell>=2.2.2",
-            "mypy",
-            "ruff",
-            "tabulate>=0.9",
-            "types-tabulate",
-            "types-gdb",
-            "promql-parser",
-            "jsonschema>=4",
-            "kubernetes-validate",
-        ],
-    },
-    # Not an entry point: the script that is made of one imports regular expressions first (pip 23), which take as long
-    # as the rest of a short command.
-    scripts=["packaging/script/gdbheap"],
-    classifiers=[
-        "Environment :: Console",
-        "Operating System :: POSIX :: Linux",
-        "Programming Language :: Python :: 3",
-        "Programming Language :: Rust",
-        "Topic :: Software Development :: Debuggers",
-    ],
+    options={"bdist_wheel": {"py_limited_api": "cp39"}} if ABI3 else {},
 )

@@ -88,7 +88,7 @@ ON_MUSL: dict[str, Answer] = {
     "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
     **{name: answer for name, answer in ON_C.items() if name != CHUNK_WALK},
 }
-# Each answer takes as long as this walk, which is a multiple of the others'.
+# Each answer takes as long as this walk, which takes several times as long as others.
 ON_OLD_MUSL: dict[str, Answer] = {CHUNK_WALK: lambda heap: heap.allocator(OldmallocAllocator).store}
 
 
@@ -115,19 +115,19 @@ SNAPSHOTS: dict[str, Answer] = {
 
 @dataclass
 class Measured:
-    """What was measured on one target: bytes of the limit, the series of each answer."""
+    """The measurements on one target: bytes of the limit, the series of each answer."""
 
     size: int
     series: dict[str, Series]
 
     @property
     def limit(self) -> float:
-        """The median of the limit, in seconds."""
+        """Return the median of the limit, in seconds."""
         return median([limit for series in self.series.values() for limit in series.limits])
 
 
 def heap_ranges(target: Target) -> list[tuple[int, int]]:
-    """Return the ranges of private anonymous writable memory that are resident: where every heap lies."""
+    """Return the resident ranges of private anonymous writable memory, which contain every heap."""
     mappings = [mapping for mapping in target.mappings if _may_hold_a_heap(mapping)]
     if target.pages is None:
         return [(mapping.start, mapping.end) for mapping in mappings]
@@ -140,7 +140,7 @@ def _may_hold_a_heap(mapping: Mapping) -> bool:
 
 
 def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured:
-    """Measure each answer, from nothing known to the answer in hand, against the limit."""
+    """Measure each answer against the limit, from an empty cache to the complete answer."""
     ranges = heap_ranges(target)
     limit = partial(_native.read_once, target.space, ranges)
     things: dict[str, Callable[[], object]] = {}
@@ -170,8 +170,10 @@ def _answered(target: Target, answer: Answer) -> object:
 
 
 def on_references(pid: int, what: str, goal: str, known: Callable[[Heap], object]) -> str:
-    """Return a line about the graph of references: its size, the time for it, for chains and for dominators. ``known``
-    is asked for before."""
+    """Return a line about the graph of references: its size, the time for it, for chains and for dominators.
+
+    ``known`` is computed before.
+    """
     with stopped(pid) as target:
         heap = Heap(target)
         known(heap)
@@ -218,7 +220,7 @@ def growth(python: str, most: int) -> str:
 
 
 def on_process(pid: int, answers: dict[str, Answer], rounds: int) -> Measured:
-    """Measure on a live process, which stands still meanwhile."""
+    """Measure on a live process, which is stopped meanwhile."""
     with stopped(pid) as target:
         return measure(target, answers, rounds)
 
@@ -235,7 +237,7 @@ def on_core(pid: int, rounds: int) -> Measured:
 
 
 def commands(target: Subject, rounds: int) -> dict[str, list[Run]]:
-    """Run the whole command in a shell and in gdb, as a user does; each also tells how long the process was held."""
+    """Run the whole command in a shell and in gdb, as a user does; each also reports the length of the stop."""
     gdbheap = str(BIN / "gdbheap")
     loader = subprocess.run([gdbheap, "--gdb-script"], check=True, capture_output=True, text=True).stdout.strip()
     pid = str(target.pid)
@@ -261,7 +263,7 @@ def answer_rows(where: str, measured: Measured) -> list[str]:
 
 
 def command_rows(runs: dict[str, list[Run]], limit: float) -> list[str]:
-    """Return table rows: whole commands, how long they held the process, what they needed."""
+    """Return table rows: whole commands, the length of their stop, and their memory."""
     rows = []
     for name, done in runs.items():
         held = median([one.held for one in done])
@@ -273,7 +275,7 @@ def command_rows(runs: dict[str, list[Run]], limit: float) -> list[str]:
 
 
 def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float) -> list[str]:
-    """Return the lines above the table: on what it was measured."""
+    """Return the lines above the table: the conditions of the measurement."""
     walk, whole, chunk_walk = live.series[WALK], live.series[WALKED], glibc.series[CHUNK_WALK]
     objects, owners = live.series[OBJECTS], live.series[OWNERS]
     chunk_speed = median([chunks / time for time in chunk_walk.times]) / 1e6
@@ -303,7 +305,7 @@ def table(blocks: int, chunks: int, found: dict[str, Measured], runs: dict[str, 
 
 
 def write_page(text: str) -> None:
-    """Replace what stands between the marks of docs/performance.md."""
+    """Replace the text between the marks of docs/performance.md."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -313,7 +315,7 @@ def write_page(text: str) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Return what was asked for."""
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(description="gdbheap against the time to read the heap once")
     parser.add_argument("--blocks", type=int, default=18_000_000, help="pymalloc blocks of the Python process")
     parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
@@ -329,7 +331,7 @@ def parse() -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    """Tell what goes on, on standard error."""
+    """Print progress on standard error."""
     print(f"gdbheap bench: {text}", file=sys.stderr, flush=True)
 
 

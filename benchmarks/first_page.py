@@ -1,8 +1,8 @@
-"""How long the first page takes from its start to its end, against the time to read the private memory once.
+"""The time of the first page from its start to its end, against the time to read the private memory once.
 
 Targets of 2 and 18 million blocks, with --largest of 80 million too: C programs with glibc's malloc and with jemalloc,
-which have freed half of them, and Python. What is not on this machine is left out. Used by bench.py; by itself it
-prints the table.
+which have freed half of them, and Python. Programs that are not on this machine are left out. Used by bench.py; by
+itself it prints the table.
 
 Usage: first_page.py [--rounds=5] [--largest] [--jemalloc=LIB]
 """
@@ -39,7 +39,7 @@ HEAD = [
 
 @dataclass
 class Pages:
-    """The last page of a target, how long each took, and their processor times."""
+    """The last page of a target, the time of each, and their processor times."""
 
     page: Ledger
     blocks: int
@@ -48,7 +48,7 @@ class Pages:
 
 
 def _page(pid: int) -> tuple[Ledger, int]:
-    """Answer as the command in a shell does; return how many blocks are in use as well."""
+    """Return the answer of the shell command, and how many blocks are in use."""
     command = COMMANDS[""]
     with stopped(pid, None, copies=True) as process:
         heap = Heap(process)
@@ -71,7 +71,7 @@ def _measured(pid: int, rounds: int) -> Pages:
 
 
 def _told(page: Ledger) -> str:
-    """Say what the page has of holders."""
+    """Return the page's holders as text."""
     if not page.holders:
         return "none" if page.not_looked is None else "not looked for"
     share = sum(row.bytes for row in page.holders) / max(page.summary.used if page.summary else 0, 1)

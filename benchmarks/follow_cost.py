@@ -1,11 +1,11 @@
-"""What it costs a program to be followed: calls of realloc beside `gdbheap catch` for a size that never comes, and
-beside gdb's conditional breakpoint for the same; system calls for memory beside `gdbheap growth`, with and without
-stacks.
+"""The cost of following a program: calls of realloc with `gdbheap catch` for a size that never comes, and with gdb's
+conditional breakpoint for the same; system calls for memory with `gdbheap growth`, with and without stacks.
 
-The program is C and says how long its calls took, round by round in turn with and without. Ratios and the added time of
-a call are printed; of gdb's breakpoint fewer calls are made, because each takes a hundred microseconds and more. Of the
-rounds the median counts; of realloc's the quickest of many parts of all rounds, because what `catch` adds to a call is
-less than what a busy machine does."""
+The program is C and prints the time of its calls, in alternating rounds with and without the command. Ratios and the
+added time of a call are printed; for gdb's breakpoint fewer calls are made, because each takes a hundred
+microseconds and more. The result is the median of the rounds; for realloc it is the quickest of many parts of all
+rounds, because `catch` adds less to a call than a busy machine does.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ int main(void) {
 
 
 class Program:
-    """The C program; ``seconds`` has it make calls."""
+    """The C program; ``seconds`` lets it make calls."""
 
     def __init__(self, folder: Path) -> None:
         source, program = folder / "calls.c", folder / "calls"
@@ -58,25 +58,25 @@ class Program:
         self.pid = self._process.pid
 
     def seconds(self, kind: str, count: int) -> float:
-        """Seconds for each of so many calls: "r" of realloc, "m" of mmap and munmap together."""
+        """Return the seconds for each of so many calls: "r" of realloc, "m" of mmap and munmap together."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{kind} {count}\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 
     def quickest(self, kind: str, count: int) -> float:
-        """Return the same for realloc: that of the quickest of PARTS parts."""
+        """Return the seconds of a call of realloc in the quickest of PARTS parts."""
         parts = PARTS if kind == "r" else 1
         return min(self.seconds(kind, count // parts) for _ in range(parts))
 
     def end(self) -> None:
-        """Let it end."""
+        """Let the program end."""
         self._process.kill()
         self._process.wait()
 
 
 def beside(program: Program, command: list[str], kind: str, count: int) -> float:
-    """Seconds of a call while a command follows the program."""
+    """Return the seconds of a call while a command follows the program."""
     follower = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if "--perf" in command:
         wait_for_events(follower.pid)
@@ -89,14 +89,14 @@ def beside(program: Program, command: list[str], kind: str, count: int) -> float
 
 
 def wait_until_traced(pid: int) -> None:
-    """Return once somebody has traced the process for a while: what it does at first is done then."""
+    """Return once the process has been traced for a while, after the tracer's start."""
     while "TracerPid:\t0" in Path(f"/proc/{pid}/status").read_text():
         time.sleep(0.01)
     time.sleep(2)
 
 
 def wait_for_events(pid: int) -> None:
-    """Return once a command has had the kernel's events for a while."""
+    """Return once a command has received the kernel's events for a while."""
     folder = Path(f"/proc/{pid}/fd")
     while not any("perf_event" in os.readlink(entry) for entry in folder.iterdir() if entry.is_symlink()):
         time.sleep(0.01)
@@ -104,7 +104,7 @@ def wait_for_events(pid: int) -> None:
 
 
 def gdb_line(pid: int) -> list[str]:
-    """gdb with a conditional breakpoint on a register, as a user would leave it."""
+    """Return gdb's command with a conditional breakpoint on a register, as a user would leave it."""
     quiet = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off"]
     return [*quiet, "-p", str(pid), "-ex", f"break realloc if $rsi == {NEVER}", "-ex", "continue"]
 

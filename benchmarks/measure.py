@@ -1,7 +1,7 @@
-"""How the benchmarks start what they measure, and how they measure it. Nothing here knows what is measured.
+"""The start of benchmarks' targets, and the measurement, without knowledge of what is measured.
 
-A time is worth little by itself: machines differ, and are busy or idle. All times are taken next to the limit, the time
-to read the same bytes once, in alternating order, and given as the median of their ratios to it.
+A single time means little: machines differ, and are busy or idle. All times are taken next to the limit, the time to
+read the same bytes once, in alternating order, and given as the median of their ratios to it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Subject:
         return self._process.stdout.readline()
 
     def longest_pause(self) -> float:
-        """Return how long it was held at a time since the last question, in seconds, as it saw it itself."""
+        """Return the longest stop since the last call, in seconds, as the process noticed it."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         return float(self._line())
 
     def end(self) -> None:
-        """Close its standard input, at which it ends."""
+        """Close the process's standard input, which ends it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -72,13 +72,13 @@ def compiled(source: str, compiler: str = "gcc") -> str:
 
 
 def preferred_python() -> str:
-    """Return CPython 3.11 where there is one, the version that is supported best, else the Python that runs this."""
+    """Return CPython 3.11 if there is one, the version that is supported best, otherwise the Python that runs this."""
     return shutil.which("python3.11") or sys.executable
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a command: wall time and peak resident memory, with how long the target was held meanwhile."""
+    """One run of a command: elapsed time and peak resident memory, with the length of the target's stop."""
 
     seconds: float
     peak: int
@@ -86,9 +86,9 @@ class Run:
 
 
 def run(command: Sequence[str], on: Subject) -> Run:
-    """Run `command` to its end, its output thrown away. ``peak`` is the kernel's ru_maxrss.
+    """Run `command` to its end, without its output. ``peak`` is the kernel's ru_maxrss.
 
-    Linux counts what the parent had before the exec as the child's: call this before this process has grown.
+    Linux counts the parent's memory before the exec as the child's: call this before this process has grown.
     """
     on.longest_pause()
     start = time.perf_counter()
@@ -112,29 +112,29 @@ class Series:
 
     @property
     def ratios(self) -> list[float]:
-        """Time over limit, round by round."""
+        """Return the ratio of time to limit, round by round."""
         return [mine / limit for mine, limit in zip(self.times, self.limits)]
 
     @property
     def ratio(self) -> float:
-        """The median of the ratios."""
+        """Return the median of the ratios."""
         return statistics.median(self.ratios)
 
     @property
     def spread(self) -> str:
-        """The smallest and the largest ratio."""
+        """Return the smallest and the largest ratio."""
         return f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
 
 
 def seconds(function: Act) -> float:
-    """Return how long one call takes."""
+    """Return the time of one call."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
 def alternate(limit: Act, things: Mapping[str, Act], rounds: int) -> dict[str, Series]:
-    """Measure every thing and the limit `rounds` times; the limit stands first in one round and last in the next."""
+    """Measure every function and the limit `rounds` times; the limit comes first in one round and last in the next."""
     series = {name: Series() for name in things}
     for number in range(rounds):
         for name, thing in things.items():

@@ -1,8 +1,8 @@
-"""``gdbheap ps`` beside ps_mem: both look at the same processes, in turn, each from its start to its end.
+"""``gdbheap ps`` against ps_mem: both read the same processes, alternately, each from its start to its end.
 
-Most of what either takes is the kernel's walk over all pages of each process (smaps_rollup), which nobody can do
-without; gdbheap makes it on all cores at once. So the walk alone is measured as well, one process after the other: no
-program that reads the same figures in that way can take less.
+Both take most of their time for the kernel's walk over all pages of each process (smaps_rollup), which is unavoidable;
+gdbheap makes it on all cores at once. So the walk alone is measured as well, one process after the other: no program
+that reads the same figures in that way can take less.
 
 Usage: ps_cost.py [--processes=200] [--rounds=21]
 """
@@ -31,7 +31,7 @@ WORK = "import json, re, time\nprint('ready', flush=True)\ntime.sleep(3600)"
 
 
 def walk() -> None:
-    """Have the kernel add up every process, one after the other."""
+    """Let the kernel sum up every process, one after the other."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
             descriptor = os.open(f"/proc/{name}/smaps_rollup", os.O_RDONLY)
@@ -41,7 +41,7 @@ def walk() -> None:
 
 
 def timed(act: Callable[[], object]) -> tuple[float, float]:
-    """Return seconds on the clock, and of processor time with that of children."""
+    """Return elapsed seconds, and processor time including children."""
     before, begun = cpu(), time.perf_counter()
     act()
     return time.perf_counter() - begun, cpu() - before
@@ -54,7 +54,7 @@ def cpu() -> float:
 
 
 def quiet(command: list[str]) -> None:
-    """Run a command, whatever it prints."""
+    """Run a command and discard its output."""
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 

@@ -1,10 +1,11 @@
-"""What ``gdbheap record`` costs the process that it looks at: its own CPU time for the same work, round by round in
-turn with a recorder that is stopped and one that runs, and the recorder's CPU time beside it.
+"""The cost of ``gdbheap record`` for the process that it samples: its own CPU time for the same work, in alternating
+rounds with a stopped recorder and a running one, and the recorder's CPU time beside it.
 
-The work is a Python program that makes and drops objects, some of them above pymalloc's limit, and says after each
-round how much CPU time that took. The median of the pairs' ratios is printed with the interval in which it lies with a
-probability of 95 % (by order statistics: nothing is assumed about how the ratios scatter). The first row is a recorder
-that is never let go: what the machine cannot tell from nothing."""
+The work is a Python program that makes and drops objects, some of them above pymalloc's limit, and prints the CPU
+time of each round. The median of the pairs' ratios is printed with its 95 % confidence interval (by order
+statistics: nothing is assumed about how the ratios scatter). The first row is a recorder that is always stopped: the
+noise of the machine.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ for line in sys.stdin:
 
 
 def work(process: subprocess.Popen[str]) -> float:
-    """Return the CPU seconds that a round took it."""
+    """Return the CPU seconds of one round."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("\n")
     process.stdin.flush()
@@ -57,7 +58,7 @@ def used(process: subprocess.Popen[bytes]) -> float:
 
 
 def median_with_bounds(ratios: list[float]) -> tuple[float, float, float]:
-    """Return the median, and the values between which it lies with a probability of 95 %."""
+    """Return the median and its 95 % confidence interval."""
     ordered, reach = sorted(ratios), 0.98 * math.sqrt(len(ratios))
     middle = (len(ordered) - 1) / 2
     low, high = max(0, math.floor(middle - reach)), min(len(ordered) - 1, math.ceil(middle + reach))
@@ -67,7 +68,7 @@ def median_with_bounds(ratios: list[float]) -> tuple[float, float, float]:
 def compared(
     process: subprocess.Popen[str], pairs: int, words: list[str], is_let_go: bool
 ) -> tuple[list[float], float]:
-    """Return the ratio of each pair of rounds, and the share of a processor that the recorder took while it ran."""
+    """Return the ratio of each pair of rounds, and the share of a processor that the running recorder took."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "series.csv")
         command = [str(GDBHEAP), "record", str(process.pid), "-o", path, *words]

@@ -1,8 +1,9 @@
-"""What reading a log of calls costs: `gdbheap stats` and the plan of a replay, as multiples of what `zstd -dc` takes
-for the same stages, and in nanoseconds a call; and the memory that the first takes.
+"""The cost of reading a log of calls: `gdbheap stats` and the plan of a replay, as multiples of the time of `zstd
+-dc` for the same stages, and in nanoseconds a call; and the memory of the first.
 
-The logs are those of a loop of malloc and free (`trace_cost.py`), with few blocks in use and with many, and of Python.
-Times are those on the clock, of the three in turn; the median of the ratios is printed, with the middle half."""
+The logs are those of a loop of malloc and free (`trace_cost.py`), with few blocks in use and with many, and of
+Python. Times are elapsed times, of the three alternately; the median of the ratios is printed, with the middle half.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +48,17 @@ print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long it takes."""
+    """Return the time of the work."""
     began = time.monotonic()
     work()
     return time.monotonic() - began
 
 
 def memory_of(log: Path) -> int:
-    """Return the most that a process has resident which does what `gdbheap stats` does. What the kernel says of a child
-    (wait4) begins with what its parent has."""
+    """Return the peak resident memory of a process that does the work of `gdbheap stats`.
+
+    The kernel's figure of a child (wait4) includes its parent's memory at the start.
+    """
     words = [sys.executable, "-c", ALONE, str(log)]
     return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout) << 10
 

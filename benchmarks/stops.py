@@ -1,7 +1,7 @@
-"""How long each of a few commands stops a process, against the time to read its private memory once.
+"""The length of a command's stop of a process, against the time to read its private memory once.
 
-Three processes: blocks of glibc's malloc in C, documents of lxml, and a redis-server. What is not on this machine is
-left out. Used by bench.py; by itself it prints the table.
+Three processes: blocks of glibc's malloc in C, documents of lxml, and a redis-server. Programs that are not on this
+machine are left out. Used by bench.py; by itself it prints the table.
 
 Usage: stops.py [--chunks=2000000] [--rounds=5]
 """
@@ -50,7 +50,7 @@ def private_memory(target: Target) -> list[tuple[int, int]]:
 
 
 def _answered(pid: int, noun: str) -> float:
-    """Answer as the command in a shell does; return how long the process was stopped."""
+    """Answer like the shell command; return the length of the stop."""
     command = COMMANDS[noun]
     with stopped(pid, None, copies=True) as process:
         command.answer(Heap(process), parse(command, [])[0])
@@ -58,13 +58,13 @@ def _answered(pid: int, noun: str) -> float:
 
 
 def limit_of(pid: int) -> float:
-    """Return how long it takes to read the private memory of a process once."""
+    """Return the time to read the private memory of a process once."""
     with stopped(pid) as target:
         return seconds(partial(_native.read_once, target.space, private_memory(target)))
 
 
 def _nouns(pid: int) -> list[str]:
-    """Return the commands that answer of this process."""
+    """Return the commands that answer for this process."""
     with stopped(pid, None, copies=True) as process:
         is_python = bool(Heap(process).versions["python"])
     return [noun for noun in NOUNS if is_python or noun != "pyobjects"]
@@ -133,7 +133,7 @@ def _redis() -> Iterator[int | None]:
 
 
 def _fill(path: str) -> None:
-    """Give a redis-server keys."""
+    """Fill a redis-server with keys."""
     with socket.socket(socket.AF_UNIX) as connection:
         while connection.connect_ex(path):
             time.sleep(0.05)

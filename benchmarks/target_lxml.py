@@ -1,5 +1,6 @@
-"""A Python process to measure on whose memory is mostly structures of C: documents of lxml. Prints one line of JSON
-when it is ready: {"pid"}; ends when its standard input does.
+"""A Python process to measure on, whose memory is mostly structures of C: documents of lxml.
+
+Prints one line of JSON when it is ready: {"pid"}; ends when its standard input does.
 
 Usage: target_lxml.py [DOCUMENTS]
 """

@@ -1,9 +1,8 @@
 """A large Python process to measure on: about 2 GB, 18 million pymalloc blocks of mixed objects, some freed again.
 
-Usage: target_python.py [BLOCKS] [SEED]
-Prints one line of JSON when it is ready: {"pid", "blocks", "seed"}. Then it beats once a millisecond, and for each line
-that arrives on standard input answers with the longest pause between two beats since the last answer, in seconds: that
-is how long somebody held it, seen from inside. It ends when its standard input does.
+Usage: target_python.py [BLOCKS] [SEED] Prints one line of JSON when it is ready: {"pid", "blocks", "seed"}. Then it
+beats once a millisecond, and for each line on standard input it prints the longest pause between two beats since the
+last one, in seconds: the length of a stop, as noticed inside. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from typing import NamedTuple
 
 BATCH = 20_000
-# One record of so many goes again, so that pools are left partly used.
+# One record of so many is deleted again, so that pools are partly used.
 GONE = 12
 
 
@@ -97,7 +96,7 @@ def beat() -> None:
 
 
 def main() -> None:
-    """Fill, say so, beat."""
+    """Fill, print the line, beat."""
     blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 18_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
     gc.disable()

@@ -1,9 +1,10 @@
-"""What the recorder of ``gdbheap trace`` costs: CPU time of the same work without it, beside a preloaded library that
-only passes calls on, and beside the recorder, in turn; and bytes a call in the log.
+"""The cost of the recorder of ``gdbheap trace``: CPU time of the same work without it, with a preloaded library that
+only passes calls on, and with the recorder, alternately; and bytes a call in the log.
 
-The work is a loop of malloc and free in one thread and in two, and three programs where they are installed: sqlite3,
-git and Python; also with stacks, those of a sample by bytes and those of each call. The median of each pair's ratio or
-difference is printed, with the middle half of them. heaptrack is a row where it is installed."""
+The work is a loop of malloc and free in one thread and in two, and three programs if they are installed: sqlite3,
+git and Python; also with stacks, of a sample by bytes and of each call. The median of each pair's ratio or
+difference is printed, with the middle half of them. heaptrack is a row if it is installed.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ Timed = Callable[[], float]
 
 
 def compiled(folder: Path, name: str, source: str, *flags: str) -> str:
-    """Return the path of what a C source becomes."""
+    """Return the path of a compiled C source."""
     (folder / f"{name}.c").write_text(source)
     subprocess.run(["gcc", "-O2", *flags, "-o", str(folder / name), str(folder / f"{name}.c"), "-ldl"], check=True)
     return str(folder / name)
@@ -89,7 +90,7 @@ def cpu_of(words: Sequence[str], **environment: str) -> float:
 
 
 def recorded(words: Sequence[str], folder: Path, stacks: int = 0, pymalloc: bool = False) -> float:
-    """Return the CPU seconds of a command with the recorder, and a stack every so many bytes; its files go again."""
+    """Return the CPU seconds of a command with the recorder, and a stack every so many bytes; its files are removed."""
     more = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
     if pymalloc:
         more[OF_PYTHON] = "1"
@@ -129,7 +130,7 @@ def ways_of(words: Sequence[str], passing: str, folder: Path) -> dict[str, Timed
 
 
 def alternate(ways: dict[str, Timed], rounds: int) -> dict[str, list[float]]:
-    """Return what each way took in each round; the first way is what the others are compared with."""
+    """Return the time of each way in each round; the others are compared with the first way."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

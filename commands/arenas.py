@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers import arenas
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.arenas import render
 
@@ -43,8 +42,8 @@ COMMAND = Command(
     returned, but the kernel has not taken their pages yet. Retained extents are address space without memory.
 
     For mimalloc, each row is one thread's heap, numbered by address. Active pages contain blocks in use, dirty pages
-    contain none. The last row counts the pages that belong to no thread. `heap chunks --arena` takes the index of a
-    row.
+    contain none. The last row counts the pages that belong to no thread. Pass a row's index to
+    `heap chunks --arena=INDEX` to list only the blocks of that row.
 
     tcmalloc has no arenas, because all threads share its spans. A table shows where its free blocks are: in the span
     lists (central), in transfer caches and in each thread's cache.

@@ -1,13 +1,14 @@
-"""``heap at``: show what is at an address, and what owns it."""
+"""``heap at``: describe an address, and the owner of its block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gdbheap.answers import at
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed, recorded_calls, switch
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.at import render
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Pictured, process_of_log, valued, whole_number
 from gdbheap.commands.surface.pictures import draw
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.formats.flame import ALLOCATED
 from gdbheap.report.formats.pprof import pprof
@@ -53,7 +53,6 @@ class Options(Pictured):
         "--diff", "A..B", "compare blocks in use after call A and after call B", None, _two_moments
     )
     process: int | None = process_of_log()
-    pprof: str | None = valued("--pprof", "FILE", "write a profile for 'go tool pprof'", None, str)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
@@ -67,7 +66,7 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
     # A picture can show only stacks whose memory grew.
-    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
+    rows = [(stack.frames, stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.rows, found.began, found.mean))
     return found
 
@@ -90,8 +89,9 @@ COMMAND = Command(
     example="gdbheap stacks --svg=peak.svg",
     details="""A stack contains frames of Python and of C, in the order of the calls. If a block was resized, the stack
     of its last realloc counts. A table of sites comes first. The site of a stack is its innermost line of Python, or
-    its innermost function if it has no Python. The stacks with the most bytes follow the table. `--format`, `--folded`,
-    `--svg`, `--speedscope` and `--pprof` draw all stacks.
+    its innermost function if it has no Python. The stacks with the most bytes follow the table. `--format`
+    and the options for its formats draw all stacks. Folded stacks take at most 64 MiB; the line `[other stacks]` has
+    the sum of the stacks for which there is no room. A flame graph takes at most 1 MiB.
 
     If stacks were sampled, the figures are estimates. The trace has a stack for a block of s bytes with the probability
     p = 1 - exp(-s/mean); each block with a stack counts 1/p times. Here, mean is the average number of bytes between

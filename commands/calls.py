@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOG
 from gdbheap.commands.surface.options import Writing, number_or_all, process_of_log, valued
 from gdbheap.commands.surface.progress import shown
+from gdbheap.dataclass import dataclass
 from gdbheap.files import check_writable, write_text
 from gdbheap.report.words.call_stats import render
 

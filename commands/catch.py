@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -10,6 +9,7 @@ from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import CALLED
 from gdbheap.commands.surface.options import Called, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.progress import tell
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_address, parse_size
 from gdbheap.report.words.catch import render
@@ -38,7 +38,7 @@ class Options(Called):
 
 
 def _answer(process: LocalProcess, options: Options) -> Catch:
-    from gdbheap.following.catch import FUNCTIONS, Wanted, catch
+    from gdbheap.following.catch import FUNCTIONS, CatchRequest, catch
 
     if options.function not in FUNCTIONS:
         raise UsageError(f"heap catch: {options.function!r} is not one of {', '.join(FUNCTIONS)}")
@@ -50,7 +50,7 @@ def _answer(process: LocalProcess, options: Options) -> Catch:
     if options.address is not None and options.function not in ("realloc", "free"):
         raise UsageError(f"heap catch: {options.function} does not take a block: leave out --block")
     with until_told() as is_told:
-        wanted = Wanted(
+        wanted = CatchRequest(
             options.function, options.size, options.min, options.max, options.address, options.grows,
             options.count or None, options.duration, options.seccomp, is_told,
         )  # fmt: skip

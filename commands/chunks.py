@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Union
 
 from gdbheap.answers import block_kinds, chunks, sampled_stacks
@@ -11,6 +11,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, some_of, valued
 from gdbheap.commands.surface.pictures import draw
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import parse_size
@@ -143,8 +144,8 @@ COMMAND = Command(
     have no kind.
 
     `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). It lists the stacks of the sampled
-    blocks in use, and the stacks with the most bytes come first. `--format`, `--folded`, `--svg`, `--speedscope` and
-    `--pprof` draw all these stacks, without jemalloc's own frames.""",
+    blocks in use, and the stacks with the most bytes come first. `--format` and the options for its
+    formats draw all these stacks, without jemalloc's own frames.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -36,8 +36,8 @@ COMMAND = Command(
     reads them from any backend or core, even while a query runs. It sends no request to the server. gdbheap knows the
     memory contexts of PostgreSQL 13 to 18; other programs have none.
 
-    `--sort=tree` lists each context before the contexts below it. `--format`, `--folded`, `--svg`, `--speedscope` and
-    `--pprof` draw this tree. The free bytes of a context are drawn as one of its children. Purposes are not shown. All
+    `--sort=tree` lists each context before the contexts below it. `--format` and the options for its
+    formats draw this tree. The free bytes of a context are drawn as one of its children. Purposes are not shown. All
     contexts more than 100 levels down are merged into one, named "deeper levels". If there are more than 20,000
     contexts, gdbheap draws fewer levels.""",
     needs=TARGET,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.options import Common, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.difference import render
 from gdbheap.snapshots.difference import Difference, difference

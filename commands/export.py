@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -21,9 +20,10 @@ from gdbheap.commands.surface.options import (
     switch,
     valued,
 )
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, reason_of
 from gdbheap.export.declaration import SNAPSHOTS, TABLES
-from gdbheap.export.partitions import Part, is_url, parse_partition
+from gdbheap.export.partitions import PartitionKey, is_url, parse_partition
 
 if TYPE_CHECKING:
     from gdbheap.export.gathered import Gathered
@@ -60,7 +60,7 @@ class Options(Several, Writing):
     )
     edges: bool = switch("--edges", "write edges and retained bytes even beyond 2,000,000 blocks")
     with_contents: bool = switch("--with-contents", "write the keys of dicts into a heapsnapshot, unhidden")
-    partition: tuple[Part, ...] = valued(
+    partition: tuple[PartitionKey, ...] = valued(
         "--partition", "KEY[=VALUE],…", "write one folder for each value of KEYS, such as host,pid", (), parse_partition
     )
 
@@ -96,11 +96,12 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 
 
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
-    """Yield the tables of one source after another.
+    """Yield the tables of each source, one source after another.
 
-    If there are several sources, those that have ended are left out silently; for one that cannot be read, a reason is
-    added to ``missed``. If all fail, the last error is raised. Tables of --tables that a source does not have are also
-    added to ``missed``."""
+    With several sources, a process that has ended is left out silently. For a source that cannot be read, the reason is
+    added to ``missed``. If all sources fail, the last error is raised. Tables of --tables that a source does not have
+    are also added to ``missed``.
+    """
     wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
     failed: Exception | None = None
@@ -133,7 +134,7 @@ def _render(shown: Shown[Exported, Options]) -> str:
 
 COMMAND = Command(
     noun="export",
-    summary="Export tables as Parquet, CSV or SQLite, or the graph",
+    summary="Export tables (Parquet, CSV, SQLite), or the graph of references",
     text="""DIR appears only when it is complete, and then replaces an older export. The files do not contain the
     contents of strings, bytes and keys. The format parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
     example="gdbheap export -o tables",

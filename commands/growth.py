@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -12,12 +11,15 @@ from gdbheap.commands.surface.needs import FOLLOWED
 from gdbheap.commands.surface.options import Pictured, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.progress import tell
+from gdbheap.dataclass import dataclass
 from gdbheap.report.formats.flame import CALLS
 from gdbheap.report.formats.pprof import OF_CALLS, pprof_of_tree
+from gdbheap.report.formats.weighted import OTHER_STACKS
 from gdbheap.report.words.growth import render
 
 if TYPE_CHECKING:
     from gdbheap.following.growth import Growth
+    from gdbheap.stacks import Weighted
     from gdbheap.targets.following import Live
 
 __all__ = ["COMMAND"]
@@ -41,9 +43,21 @@ def _answer(live: Live, options: Options) -> Growth:
     with until_told() as is_told:
         course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
         found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
-    stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.sites]
+    stacks = drawn_stacks(found)
     draw(options, stacks, _title(live.pid), CALLS, lambda: pprof_of_tree(stacks, OF_CALLS))
     return found
+
+
+def drawn_stacks(found: Growth) -> list[Weighted]:
+    """Return the stacks to draw. The calls whose stacks were not kept have a stack of one frame."""
+    stacks: list[Weighted] = [(stack.frames, stack.bytes, stack.calls) for stack in found.sites]
+    others = found.other_stacks
+    if others is not None:
+        # Imported on use: imports take most of a command's start-up time.
+        from gdbheap.stacks import StackFrame
+
+        stacks.append(([StackFrame(OTHER_STACKS, "", None, "rest")], others.bytes, others.calls))
+    return stacks
 
 
 def _title(pid: int | None) -> str:
@@ -89,7 +103,11 @@ COMMAND = Command(
     `--perf` uses a tracepoint of the kernel: no thread stops, nothing in the process is changed, and no call bypasses
     it. Recorded stacks have only C frames, read from at most 8 KiB of a thread's stack. Calls that come faster than
     gdbheap reads them are lost; gdbheap counts the lost calls. `--perf` needs root or CAP_PERFMON, and a process that
-    already runs. gdbheap keeps the first 10,000 stacks.""",
+    already runs.
+
+    gdbheap keeps the first 10,000 stacks, or fewer if these have more than 400,000 frames together. The calls of all
+    other stacks are counted as one. Pictures show them as `[other stacks]`. Folded stacks take at most 64 MiB;
+    lines for which there is no room are counted as `[other stacks]`, too. A flame graph takes at most 1 MiB.""",
     needs=FOLLOWED,
     options=Options,
     answer=_answer,

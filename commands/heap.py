@@ -1,9 +1,8 @@
-"""``heap``: show where the memory went, what holds it, and what to do about it."""
+"""``heap``: show the use of the memory, its holders and advice."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.aborted import abort_of
@@ -13,6 +12,7 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError, one_line, or_none
 from gdbheap.findings import Finding, ordered, placed
 from gdbheap.first_page import ledger
@@ -64,8 +64,9 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
 
 
 def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
-    """Return the ledger that is stored in a snapshot, in the form that the options ask for. Raises UsageError for
-    options that need a process or a core."""
+    """Return the ledger of ``heap`` from a snapshot, in the form that the options request. Raises UsageError for
+    options that need a process or a core.
+    """
     if options.draws or options.since is not None:
         raise UsageError("gdbheap: a snapshot cannot be drawn as a tree. To compare snapshots, run 'gdbheap diff'")
     kept = look.snapshot.ledger
@@ -84,7 +85,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
 
 
 def _draw(heap: Heap, options: Options) -> None:
-    """Write the tree of the ledger, with types below the lines if types are known."""
+    """Write the tree of the ledger, with types of objects below its lines if types are known."""
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.report.formats.trees import ledger_tree
@@ -101,8 +102,10 @@ def _draw(heap: Heap, options: Options) -> None:
 
 
 def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
-    """Return what has changed since the snapshot of --since, and a finding about it if the snapshot is of the same
-    process."""
+    """Return the changes since the snapshot that --since names, None without --since, and a list of findings.
+
+    If the snapshot is of the same process, the list may have a finding about the changes.
+    """
     path = options.since
     if path is None:
         return None, []
@@ -155,8 +158,8 @@ COMMAND = Command(
     in one line, unless `--detail` or `--sort` is given. `--sort` orders the lines below each parent. `--json` prints
     all lines.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory as a tree with RSS as its
-    root. The tree divides this memory by allocator, arena and state. Memory in use is also divided by type.
+    `--format` and the options for its formats draw the resident memory as a tree with RSS as its root. The tree
+    divides this memory by allocator, arena and state. Memory in use is also divided by type.
 
     If RSS changes by at least 1 % and 1 MiB while gdbheap looks for holders, a sentence says so. `--since` names the
     holders that have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when

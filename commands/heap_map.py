@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers import heap_map
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Writing, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.files import write_text
 from gdbheap.heap import Heap

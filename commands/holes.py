@@ -1,9 +1,8 @@
-"""``heap holes``: list free memory that is not returned to the kernel, and what pins it."""
+"""``heap holes``: list free memory that is not returned to the kernel, and the blocks that pin it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gdbheap.answers import holes
@@ -11,6 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, minimum_size, recorded_calls, root_paths, valued
 from gdbheap.commands.surface.session import listed
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.holes import render
@@ -33,8 +33,9 @@ class Options(Common):
 def _answer(heap: Heap, options: Options) -> holes.Holes:
     """Return the holes that the options ask for.
 
-    The blocks next to a hole are described only for listed holes. So if the list is sorted by size, which is the
-    answer's own order, only the --top largest holes are requested."""
+    Describing the blocks next to a hole is slow. If the list is sorted by size, only the --top largest holes are
+    requested and described.
+    """
     found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
     if options.path:
         found = holes.with_paths(heap, found, listed(found.rows, SORTS, options))

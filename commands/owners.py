@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gdbheap.answers import owners
@@ -10,6 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
 from gdbheap.commands.surface.pictures import draw
+from gdbheap.dataclass import dataclass
 from gdbheap.findings import Evidence
 from gdbheap.first_page.outside import outside_holders, unowned_holders
 from gdbheap.heap import Heap
@@ -51,8 +52,10 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 
 def _outside(heap: Heap) -> dict[str, Any]:
-    """Return the fields about memory that is not in the list, because no allocator handed it out. Empty if there is
-    little such memory."""
+    """Return the fields that describe memory in use outside all allocators, which the list lacks.
+
+    Return no fields if there is little such memory.
+    """
     evidence = Evidence(heap, {})
     rows = unowned_holders(evidence, outside_holders(evidence))
     size = sum(row.bytes for row in rows)
@@ -104,8 +107,7 @@ COMMAND = Command(
     out. The retained bytes of a row would be freed with the object: a slice may retain more than it contains. The total
     counts each byte once.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, and above each holder the memory
-    that it holds.""",
+    `--format` and the options for its formats draw the holders, and above each holder the memory that it holds.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gdbheap.allocators.finding import KINDS
@@ -12,6 +11,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, root_paths, valued
 from gdbheap.commands.surface.session import listed
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.pins import render

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Writing, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.formats.plot import FORMS, picture

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import Several, switch
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.processes.family import Family, family
 from gdbheap.report.words.processes import render

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import NOTHING
 from gdbheap.commands.surface.options import Common, regular_expression, switch, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.processes import accounts
 from gdbheap.report.words.ps import render
 

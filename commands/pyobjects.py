@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Union
 
 from gdbheap.answers import buffers, duplicates, fill, groups, instances, lines, pyobjects, tallies
@@ -10,6 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, one_of, switch, valued
 from gdbheap.contents.python.content import MAX_UNIDENTIFIED
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.words.buffers import render as render_buffers
@@ -62,7 +62,7 @@ class Options(Common):
             raise UsageError(f"heap pyobjects: {what} cannot be sorted by {self.sort}, only by {', '.join(orders)}")
 
     def _orders(self) -> tuple[str, tuple[str, ...]]:
-        """Return what the table is called in messages, and the keys by which it can be sorted."""
+        """Return the name of the table in messages, and the keys by which it can be sorted."""
         if self.group is not None:
             return "--group", ("together", "bytes", "buffers", "count")
         if self.by != TYPE:
@@ -89,7 +89,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
 
 
 def _by(heap: Heap, options: Options) -> Answer:
-    """Return the table in which objects are grouped by something other than their type."""
+    """Return the table in which objects are not grouped by type."""
     by_count = options.sort == "count"
     if options.by == LINE:
         return lines.lines(heap, by_count, options.top)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROGRAMS
-from gdbheap.commands.surface.options import Several, Writing, check_csv_safe, csv_safe, some_time, switch, valued
+from gdbheap.commands.surface.options import (
+    Several,
+    Writing,
+    check_csv_safe,
+    csv_safe,
+    some_time,
+    switch,
+    valued,
+    whole_number,
+)
 from gdbheap.commands.surface.progress import tell_folder
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
+from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.recording import render
-from gdbheap.sampling.recording import Plan, Recorded, record
+from gdbheap.sampling.recording import Recorded, RecordingPlan, record
+from gdbheap.sampling.rotation import Rotation
 from gdbheap.sampling.series import CSV, STANDARD_OUTPUT, form_of
 from gdbheap.targets.chosen_processes import Programs
 
@@ -26,6 +36,12 @@ class Options(Several, Writing):
     file: str = valued(
         "-o", "FILE", "write FILE.csv or FILE.jsonl, or write CSV to standard output (-)", "", str, needed=True
     )
+    replace: bool = switch("--replace", "replace FILE [default: continue a recording]")
+    rotate: int | None = valued("--rotate", "SIZE", "begin a new file at SIZE [default: never]", None, parse_size)
+    rotate_every: float | None = valued(
+        "--rotate-every", "TIME", "begin a new file after TIME [default: never]", None, some_time
+    )
+    keep: int | None = valued("--keep", "N", "keep N older files [default: all]", None, whole_number)
     csv_safe: bool = csv_safe()
     every: float = valued("--every", "TIME", "take a sample every TIME [default: 1s]", 1.0, some_time)
     duration: float | None = valued(
@@ -50,8 +66,14 @@ def _answer(programs: Programs, options: Options) -> Recorded:
         raise UsageError("gdbheap record: --every must be at least 1ms")
     if options.snapshot_every is not None and options.file == STANDARD_OUTPUT:
         tell_folder()
+    rotation = Rotation(options.rotate, options.rotate_every, options.keep)
+    if rotation != Rotation() and options.file == STANDARD_OUTPUT:
+        raise UsageError("gdbheap record: --rotate, --rotate-every and --keep need a file (-o FILE)")
+    if options.keep is not None and options.rotate is None and options.rotate_every is None:
+        raise UsageError("gdbheap record: --keep needs --rotate=SIZE or --rotate-every=TIME")
     times = (options.every, options.duration, options.stop, options.max_stop or None, options.snapshot_every)
-    return record(programs, Plan(options.file, *times, csv_safe=options.csv_safe, mode=options.mode))
+    plan = RecordingPlan(options.file, *times, options.csv_safe, options.mode, options.replace, rotation)
+    return record(programs, plan)
 
 
 def _render(shown: Shown[Recorded, Options]) -> str:
@@ -71,6 +93,9 @@ COMMAND = Command(
 
     A figure that changed while gdbheap read it is left out, and the row is marked as doubtful. Rows between two samples
     of an expensive figure leave the figure out. `--stop` makes the bytes in use exact in each row.
+
+    If FILE is a recording, it is continued. `--rotate` and `--rotate-every` begin a new file, and compress the older
+    one (gzip); plot reads it too. `--keep` removes the oldest ones.
 
     Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. If a
     command follows `--`, gdbheap starts it, and passes on the command's exit status. docs/recording.md describes the

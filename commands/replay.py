@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -13,6 +13,7 @@ from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Writing, process_of_log, switch, valued, whole_number
 from gdbheap.commands.surface.progress import shown, tell
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.replay import render
@@ -180,10 +181,13 @@ def _setting(base: Setting, options: Options) -> Setting:
 
 
 def _wait(pid: int, calls: int, of: int) -> bool:
-    """Wait for Enter, which continues the replay (return True), or Ctrl-C, which ends it (return False)."""
-    text = f"gdbheap: after call {calls:,} of {of:,} process {pid} waits (gdbheap {pid}, gdb -p {pid}); "
+    """Wait for Enter or Ctrl-C. Return True for Enter, which continues the replay, False for Ctrl-C, which ends it.
+    ``calls``: the number of calls replayed so far; ``of``: the number of all calls.
+    """
+    look = f"gdbheap {pid}, gdb -p {pid}"
+    text = f"gdbheap: after call {calls:,} of {of:,}, process {pid} waits. To examine it: {look}."
     with until_told() as told:
-        print(f"{text}Enter continues the replay, Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"{text} Enter continues the replay, Ctrl-C ends it", file=sys.stderr, flush=True)
         while not told():
             if _is_typed():
                 return True

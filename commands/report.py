@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Union
 
 from gdbheap.api.writing import look_report, target_report
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
 from gdbheap.commands.surface.options import Several, Writing, check_contents, process_of_log, switch, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap

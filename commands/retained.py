@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers import retained
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import MaybeAddressed, Pictured, one_of, valued
 from gdbheap.commands.surface.pictures import draw
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.graph import render_retained
 
@@ -79,7 +78,7 @@ COMMAND = Command(
     held nothing. `--by=thread` shows what would be freed if a thread's stack and data held nothing. If ADDRESS is
     given, the answer lists the memory that would be freed with that block, by type or size.
 
-    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the tree of dominators. The tree has the 500
+    `--format` and the options for its formats draw the tree of dominators. The tree has the 500
     objects that retain the most, each above its dominator.""",
     needs=TARGET,
     options=Options,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SESSION, Conversation
 from gdbheap.commands.surface.options import Common
+from gdbheap.dataclass import dataclass
 
 __all__ = ["COMMAND"]
 

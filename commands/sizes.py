@@ -22,7 +22,7 @@ def _render(shown: Shown[sizes.Sizes, Common]) -> str:
 
 COMMAND = Command(
     noun="sizes",
-    summary="Show how block sizes are distributed, used and free",
+    summary="Show the distribution of block sizes, in use and free",
     text="""The size of a chunk is the requested size plus eight bytes, rounded up to a multiple of 16. The first table
     groups sizes between powers of two. The second table shows the exact sizes with the most bytes.""",
     example="heap sizes --sort=free",

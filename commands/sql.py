@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import SOURCE
 from gdbheap.commands.surface.options import Queried, check_csv_safe, csv_safe, switch
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 
 if TYPE_CHECKING:

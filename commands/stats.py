@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers import stats
 from gdbheap.answers.arenas import arenas
@@ -11,6 +9,7 @@ from gdbheap.commands.inferior_calls.inferior_call import STATS, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import PROCESS
 from gdbheap.commands.surface.options import Common, under_seccomp
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.words.stats import render

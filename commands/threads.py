@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers import threads
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.graph import render_threads
 

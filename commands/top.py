@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import Several, some_time, valued
 from gdbheap.commands.surface.screen import opened_screen
 from gdbheap.commands.surface.session import listed
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import style_for, terminal_text
 from gdbheap.report.words.top import HELP, render
 from gdbheap.sampling.current_totals import Standings, Table

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
 from gdbheap.commands.surface.options import Writing, one_of, switch, valued, whole_number
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.trace import render, sentence

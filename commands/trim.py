@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers import trim
 from gdbheap.answers.check import find_damage
 from gdbheap.commands.inferior_calls.inferior_call import TRIM, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, under_seccomp, valued
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import parse_size

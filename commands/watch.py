@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -27,11 +26,12 @@ from gdbheap.commands.surface.options import (
 )
 from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
-from gdbheap.report.words.watch import event_text, render
+from gdbheap.report.words.watch import counts_text, event_text, render
 from gdbheap.watching.messages import Event, Limit
 from gdbheap.watching.triggers import MEMORY_ERROR
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gdbheap.stacks import StackFrame
     from gdbheap.targets.chosen_processes import Programs
     from gdbheap.targets.process import Preparation
+    from gdbheap.watching.child import Leaving
     from gdbheap.watching.heap_figures import Looks
     from gdbheap.watching.memory_errors import MemoryErrors
     from gdbheap.watching.memory_readings import GroupMemory
@@ -60,6 +61,8 @@ PREPARED = 4
 HIGHEST_PRIORITY = -20
 # If --max-stop sets no limit, a thread is stopped for at most this many seconds.
 LONGEST_STAND = 3600.0
+# The first lines about processes that began or ended are printed at once; after these, one in LINE_SECONDS.
+LINES, LINE_SECONDS = 40, 1.5
 # The default number of seconds between two reads of a heap for --prometheus.
 DEFAULT_PAUSE = 300.0
 
@@ -144,13 +147,14 @@ class Options(Several, Writing):
         number_or_all("a number of actions, or 'all'"),
     )
     again: float = valued(
-        "--again", "DURATION", "act on each process at most once every DURATION [default: 10m]", 600.0, parse_duration
+        "--again", "DURATION", "act on a process once every DURATION [default: 10m]", 600.0, parse_duration
     )
     duration: float | None = duration("end the watch after TIME [default: no limit]")
     prometheus: Address | None = valued("--prometheus", "[HOST]:PORT", "serve metrics to Prometheus", None, _address)
     prometheus_host: tuple[str, ...] = valued(
         "--prometheus-host", "NAME", "accept requests that name these hosts, too", (), _names
     )
+    prometheus_sum: bool = switch("--prometheus-sum", "sum the metrics of a service (no pids)")
     look_every: float | None = valued(
         "--look-every", "DURATION", "read heaps every DURATION; 0: never [default: 5m]", None, parse_duration
     )
@@ -166,9 +170,11 @@ class _Watch:
 
     def __init__(self, programs: Programs, options: Options) -> None:
         # Imported on use, so that other commands start faster.
+        from gdbheap.watching.action_queue import ActionQueue
         from gdbheap.watching.actions import Actions, check
+        from gdbheap.watching.child import Leaving
         from gdbheap.watching.triggers import Bounds
-        from gdbheap.watching.watcher import Wanted, Watcher
+        from gdbheap.watching.watcher import Watcher, WatchRequest
 
         self.options = options
         self.actions = Actions(
@@ -180,15 +186,18 @@ class _Watch:
             if not options.output:
                 tell_folder()
         self.bounds = Bounds(options.count or None, options.again)
-        wanted = Wanted(
+        wanted = WatchRequest(
             options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,
-            options.seccomp, options.max_stop or LONGEST_STAND,
+            options.seccomp, options.max_stop or LONGEST_STAND, options.prometheus is not None,
         )  # fmt: skip
-        self.looks = _looks(options)
+        leaving = Leaving()
+        self.looks = _looks(options, leaving)
+        self.queue = ActionQueue(self.actions, leaving)
         until = math.inf if options.duration is None else time.monotonic() + options.duration
-        self.watcher = Watcher(programs, wanted, _group(options), self.looks, until)
+        self.watcher = Watcher(programs, wanted, _group(options), self.looks, self.queue, until)
+        self.lines = _Lines()
         self.prepared: dict[int, Preparation] = {}
-        self.failed = self.ended = 0
+        self.failed = self.ended = self.killed = 0
         self._is_warned = False
         self.style = style_for(None, options.exact, None)
         # From now on, the server may get requests.
@@ -209,6 +218,7 @@ class _Watch:
                 event = self._event(happening)
                 if event is not None:
                     self._tell(event)
+            self._tell_many()
             if self.server is not None:
                 self.server.end()
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
@@ -219,7 +229,10 @@ class _Watch:
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
         seen = [(one, sizes[one.pid]) for one in list(self.looks.seen.values()) if sizes.get(one.pid)]
-        return Now(seen, self.ended, self.bounds.acted, self.failed)
+        return Now(
+            seen, self.ended, self.bounds.acted, self.failed, self.killed, time.monotonic() - self.watcher.scanned,
+            self.watcher.groups, self.options.prometheus_sum, list(self.looks.gone.values()),
+        )  # fmt: skip
 
     def _watch(self) -> str:
         if self.server is not None:
@@ -228,16 +241,21 @@ class _Watch:
             event = self._event(happening)
             if event is not None:
                 self._tell(event)
-            if self.server is None and self.bounds.is_used_up(self._users()):
+            if self.server is None and not self.queue.is_busy and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended" if self.watcher.is_over else "duration"
 
     def _event(self, happening: Happening) -> Event | None:
-        """Return the event to print for a happening; None if nothing is printed. If the happening is "due", do the
-        actions first."""
+        """Return the event to print for a happening; None if nothing is printed. If the happening is "due", request the
+        actions."""
         pid = happening.pid
         if happening.kind == "due":
+            self._request(happening)
+            return None
+        if happening.kind == "acted":
             return self._acted(happening)
+        if happening.kind == "nobody":
+            return Event("nobody", time.time())
         if happening.kind == "began" and pid is not None:
             self._prepare(pid)
             self._warn_of_users()
@@ -246,47 +264,64 @@ class _Watch:
         if happening.kind in ("unseen", "unrestored", "missed"):
             self.failed += 1
             return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
-        if happening.kind == "left-out":
+        if happening.kind in ("left-out", "unreadable"):
             self.failed += 1
-            return Event("left-out", time.time(), errors=[happening.reason], pids=[*happening.pids])
+            return Event(happening.kind, time.time(), errors=[happening.reason], pids=[*happening.pids])
         self.ended += happening.kind == "ended"
+        self.killed += happening.oom
         self.prepared.pop(pid or 0, None)
         self.bounds.forget(pid or 0)
-        return Event(happening.kind, time.time(), pid, happening.name, cgroup=happening.group)
+        return Event(
+            happening.kind, time.time(), pid, happening.name, cgroup=happening.group, exit_status=happening.status,
+            oom=happening.oom,
+        )  # fmt: skip
 
-    def _acted(self, happening: Happening) -> Event | None:
-        from gdbheap.watching.actions import act
+    def _request(self, happening: Happening) -> None:
+        """Request the actions on a process, unless they are in progress or were done not long ago."""
+        from gdbheap.watching.actions import Request
         from gdbheap.watching.child import look_seconds
 
         pid, cause = happening.pid, happening.cause
         if pid is None or cause is None:
-            return None
+            return
         one = self.watcher.watched[pid]
         errors = one.errors if cause.kind == MEMORY_ERROR else None
+        if self.queue.has(pid, None if errors is None else MEMORY_ERROR):
+            return
         standing = errors.standing() if errors is not None else []
-        try:
-            if not self.bounds.allow(pid, time.monotonic(), None if self.watcher.cgroup else one.user):
-                return None
-            self.looks.give_way()
-            now = time.time()
-            stack = _stack_of(errors) if errors is not None else []
-            prepared = errors.preparation if errors is not None else self.prepared.get(pid)
-            users = {other.user for other in self.watcher.watched.values()}
-            seconds = look_seconds(one.size, len(users))
-            done = act(self.actions, one.folder, happening.name, cause, prepared, standing, seconds)
-        finally:
+        if not self.bounds.allow(pid, time.monotonic(), None if self.watcher.cgroup else one.user):
             if errors is not None:
                 errors.go_on()
+            return
+        self.looks.give_way()
+        stack = _stack_of(errors) if errors is not None else []
+        prepared = errors.preparation if errors is not None else self.prepared.get(pid)
+        seconds = look_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))
+        cause = dataclasses.replace(cause, cgroup=happening.group or cause.cgroup)
+        self.queue.add(Request(one.folder, happening.name, cause, prepared, standing, seconds, time.time(), stack))
+
+    def _acted(self, happening: Happening) -> Event | None:
+        """Return the event for finished actions; None if it lacks data.
+
+        If a thread was stopped because it was about to raise MemoryError, let it continue.
+        """
+        request, done, pid = happening.request, happening.done, happening.pid
+        if request is None or done is None or pid is None:
+            return None
+        one = self.watcher.watched.get(pid)
+        if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
+            one.errors.go_on()
         self.failed += bool(done.errors)
         self.looks.held(pid, done.held)
         return Event(
-            "acted", now, pid, happening.name, cause, happening.group, done.files, done.errors, done.held,
-            done.partial, done.run, stack=stack,
+            "acted", request.time, pid, happening.name, request.cause, happening.group, done.files, done.errors,
+            done.held, done.partial, done.run, stack=[*request.stack],
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
-        """Return the users whose processes are watched. The watch may still have actions left for them. If a control
-        group is watched as a whole, None stands for all users."""
+        """Return the users whose processes may still need actions of the watch. If a control group is watched as a
+        whole, None stands for all users.
+        """
         return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
 
     def _warn_of_users(self) -> None:
@@ -299,7 +334,7 @@ class _Watch:
         tell(f"--name matches processes of {len(users)} users ({names}): --user=USER watches one user's", anyway=True)
 
     def _prepare(self, pid: int) -> None:
-        """Read in advance what a stop of the process needs. When memory runs out, there is no time to read it."""
+        """Read in advance the data that a stop of the process needs, because there is no time when memory runs out."""
         from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 
@@ -322,15 +357,54 @@ class _Watch:
         return [Limit(group, size, int(share * size), group in ours) for group, size in limits]
 
     def _tell(self, event: Event) -> None:
-        """Print an event as one line: as text on standard error, or as JSON on standard output."""
+        """Print an event. As text, processes that begin and end in large numbers are only counted."""
+        if self.options.json:
+            self._print(text_of(document(NAME, [], [], [], event)))
+        elif self.lines.allow(event, time.monotonic()):
+            self._tell_many()
+            self._print(event_text(event, self.style))
+
+    def _tell_many(self) -> None:
+        """Print how many processes began and ended without lines of their own."""
+        if self.lines.began or self.lines.ended:
+            self._print(counts_text(time.time(), self.lines.began, self.lines.ended))
+            self.lines.began = self.lines.ended = 0
+
+    def _print(self, line: str) -> None:
+        """Print a line: text on standard error, JSON on standard output."""
         stream = sys.stdout if self.options.json else sys.stderr
-        line = text_of(document(NAME, [], [], [], event)) if self.options.json else event_text(event, self.style)
-        # Nobody may read the output any more. The watch goes on.
+        # If the reader of the output is gone, the watch goes on.
         try:
             stream.write(terminal_text(f"{line}\n", stream.encoding))
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass
+
+
+@dataclass
+class _Lines:
+    """Decides which events have lines of their own. ``began``, ``ended``: the events since the last line that have
+    none."""
+
+    began: int = 0
+    ended: int = 0
+    _left: float = LINES
+    _last: float = 0.0
+
+    def allow(self, event: Event, now: float) -> bool:
+        """Return whether to print the event; if not, count it."""
+        if event.event not in ("began", "ended") or event.oom:
+            return True
+        self._left = min(LINES, self._left + (now - self._last) / LINE_SECONDS)
+        self._last = now
+        # The line about the others is a line, too.
+        needed = 2 if self.began or self.ended else 1
+        if self._left >= needed:
+            self._left -= needed
+            return True
+        self.began += event.event == "began"
+        self.ended += event.event == "ended"
+        return False
 
 
 def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
@@ -368,11 +442,11 @@ def _group(options: Options) -> GroupMemory | None:
     return found
 
 
-def _looks(options: Options) -> Looks:
+def _looks(options: Options, leaving: Leaving) -> Looks:
     from gdbheap.watching.heap_figures import Looks
 
     every = DEFAULT_PAUSE if options.look_every is None else options.look_every
-    return Looks(every if options.prometheus and every else None, options.max_stop or None)
+    return Looks(every if options.prometheus and every else None, options.max_stop or None, leaving)
 
 
 def _server(options: Options, now: Callable[[], Now]) -> Server | None:
@@ -410,6 +484,8 @@ def _check(programs: Programs, options: Options) -> None:
         )
     if options.prometheus_host and options.prometheus is None:
         raise UsageError("gdbheap watch: --prometheus-host needs --prometheus")
+    if options.prometheus_sum and options.prometheus is None:
+        raise UsageError("gdbheap watch: --prometheus-sum needs --prometheus")
     if options.look_every is not None and options.prometheus is None:
         raise UsageError("gdbheap watch: --look-every needs --prometheus")
     if options.on_memory_error and options.core:
@@ -421,12 +497,16 @@ def _check(programs: Programs, options: Options) -> None:
 
 
 def _check_process(folder: ProcessFolder) -> None:
-    """Check that a process's memory can be read. Raises NoTarget if the process does not exist, NotPermitted."""
+    """Check that a process can be attached to and its memory read. Raises NoTarget if it does not exist,
+    NotPermitted."""
     from gdbheap.refusals import refusal
+    from gdbheap.refusals.attaching import check_attaching
+    from gdbheap.targets.stopping import patiently, when_untraced
 
-    refusal.check(folder)
+    when_untraced(folder, lambda: refusal.check(folder))
     try:
         folder.check_memory()
+        patiently(folder, lambda: check_attaching(folder))
     except OSError as error:
         raise refusal.explain(folder, error) from None
 
@@ -445,7 +525,7 @@ COMMAND = Command(
         "When to act": ("--rss", "--grows", "--at-oom", "--mark", "--within", "--on-memory-error", "--seccomp"),
         "What to do": ("--no-snapshot", "--blocks", "--heap", "--core", "--output", "--mode", "--run", "--run-limit"),
         "How long": ("--count", "--again", "--duration"),
-        "Metrics": ("--prometheus", "--prometheus-host", "--look-every"),
+        "Metrics": ("--prometheus", "--prometheus-host", "--prometheus-sum", "--look-every"),
     },
     details="""watch waits until the RSS of a process exceeds `--rss`, or grows by `--grows`. `--at-oom` waits until the
     process's control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises
@@ -481,7 +561,8 @@ COMMAND = Command(
     sets the time between two readings. A reading stops a process while its memory is copied; in total, a process is
     stopped for at most 1 % of the time. If HOST is absent, only this machine can send requests. If HOST is 0.0.0.0 or
     an address, every machine that reaches this address can send requests. A request may name these addresses or
-    localhost as its host; `--prometheus-host` adds host names, separated by commas. docs/watching.md lists the metrics.
+    localhost as its host; `--prometheus-host` adds host names, separated by commas. `--prometheus-sum` sums the
+    figures of all processes with the same program, systemd unit, container and pod. docs/watching.md lists the metrics.
 
     `--json` prints each event as a JSON document when it happens. Each document is one line on standard output.""",
     needs=PROCESSES,

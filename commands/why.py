@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gdbheap.answers import why
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed, recorded_calls
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.why import render
 

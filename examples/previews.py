@@ -1,4 +1,4 @@
-"""A service that makes previews of web pages, and needs more memory each day: docs/tutorial.md finds out why.
+"""A service that makes previews of web pages, and needs more memory each day: docs/tutorial-python.md finds out why.
 
 A client sends an address and a page, and gets back the title. The service keeps the preview for whoever asks next, and
 forgets it at night. It is an ordinary asyncio program on the standard library, for Python 3.9 and later; nothing in it

@@ -1,4 +1,4 @@
-"""examples/previews.py after docs/tutorial.md: it has as much memory as it uses, and no more each day.
+"""examples/previews.py after docs/tutorial-python.md: it keeps each page and each style sheet once.
 
 Usage: previews_fixed.py [--load=N] [--seconds=3600]
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import html
 import re
 import signal
@@ -16,8 +15,6 @@ import sys
 from previews_load import send
 
 PIECE = 64 << 10
-PAUSE = 2.0
-malloc_trim = ctypes.CDLL(None).malloc_trim
 TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
 PARAGRAPH = re.compile(rb"<p>(.*?)</p>", re.DOTALL)
@@ -44,6 +41,7 @@ class Service:
 
     def __init__(self) -> None:
         self.previews: dict[str, Preview] = {}
+        self.waiting: list[asyncio.Task[None]] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read an address and a page; say the page's title."""
@@ -53,25 +51,18 @@ class Service:
             page += piece
         if url not in self.previews:
             self.previews[url] = Preview(url, page)
+            self.waiting.append(asyncio.create_task(self.forget(url)))
         writer.write(self.previews[url].title.encode())
         writer.close()
 
-    async def forget(self) -> None:
-        """Forget all previews at night."""
-        while await self.night.wait():
-            self.previews.clear()
-            self.night.clear()
-
-    async def tidy(self) -> None:
-        """Give back what is free, every now and then."""
-        while True:
-            await asyncio.sleep(PAUSE)
-            malloc_trim(0)
+    async def forget(self, url: str) -> None:
+        """Forget a preview at night."""
+        await self.night.wait()
+        del self.previews[url]
 
     async def serve(self, load: int) -> None:
         """Answer until the end."""
         self.night = asyncio.Event()
-        self.waiting = [asyncio.create_task(self.forget()), asyncio.create_task(self.tidy())]
         server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
         if load:
             await send(server.sockets[0].getsockname()[1], load)

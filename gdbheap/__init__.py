@@ -1,15 +1,17 @@
 """gdbheap shows where a process's memory went, down to the last page.
 
 A program starts with ``gdbheap.open`` (docs/library.md). Each name of the library is imported when it is first used,
-because the commands and gdb need none of these names. docs/architecture.md lists the rooms; each of them imports only
-rooms before it.
+because the commands and gdb need none of these names. docs/architecture.md lists the packages in order; each package
+imports only packages before it in that list.
 """
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+# setup.py writes the commit into what is built. It stays empty where git does not say it.
+__commit__ = ""
 
-# The module typing takes as long to import as a short command.
+# Importing the module typing takes as long as a short command, so it is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gdbheap.api.comparing import Change as Change
@@ -93,7 +95,7 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if "_native" not in str(error):
             raise
-        # The folder of a checkout comes first where Python was started in it.
+        # If Python was started in a checkout, the checkout's own folder comes first.
         place = __path__[0]
         raise ImportError(f"{place} has gdbheap's sources, but not its native module: start Python elsewhere") from None
     globals()[name] = found

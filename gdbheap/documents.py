@@ -1,4 +1,4 @@
-"""Read JSON, numbers and texts from files that anybody may have written.
+"""Read JSON, numbers and texts from untrusted files.
 
 A number that gdbheap would not write, and a document that is nested too deeply, raise ValueError. Long texts are cut.
 """

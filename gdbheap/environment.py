@@ -54,7 +54,9 @@ def _counts(name: str) -> bool:
 
 
 def given() -> Mapping[str, str]:
-    """Return all variables as they were before ``clean``, for work with the rights of the user who set them."""
+    """Return all variables as they were before ``clean()`` was called, for work with the rights of the user who set
+    them.
+    """
     return os.environ if _given is None else _given
 
 

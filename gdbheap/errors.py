@@ -11,7 +11,7 @@ import errno
 from gdbheap._native import Fault
 from gdbheap.text import Sentence, printable
 
-# The module typing takes as long to import as a short command.
+# Importing the module typing takes as long as a short command, so it is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +67,8 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 def next_steps(message: str) -> list[str]:
     """Return what a message says to do next: the commands of gdbheap that it quotes.
 
-    If it quotes none, return the words after its last colon, or after a question there. A text of the target cannot
-    contain a quoted command (``printable_record``).
+    If it quotes no command, return the words after its last colon or, if a question follows the colon, after the
+    question. A text of the target cannot contain a quoted command (``printable_record``).
     """
     # Imported here, because only a program that reads the error asks for it.
     import re
@@ -94,7 +94,7 @@ class GdbheapError(Exception):
         super().__init__(one_line(message))
 
     def __str__(self) -> str:
-        """Return the message, as a line in which the names of a target are already printable."""
+        """Return the message as one line. Names that the target chose are already printable in it."""
         return Sentence(super().__str__())
 
     @property
@@ -142,7 +142,7 @@ class CallEnded(GdbheapError):
 
 
 def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) -> A | None:
-    """Return what ``answer`` returns; None if it raises an error of this kind."""
+    """Return the result of ``answer``; None if it raises an error of the class ``kind``."""
     try:
         return answer()
     except kind:

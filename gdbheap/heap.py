@@ -1,4 +1,4 @@
-"""Everything that is read from one target during one stop. Each part is read when it is first used."""
+"""All data that is read from one target during one stop. Each part is read when it is first used."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Heap(KnownContents):
 
     A part that cannot be read raises the same error each time it is used. During long walks ``progress`` is called with
     (label, bytes done, bytes in all), on the calling thread. ``disclosure`` decides whether texts show contents of
-    strings, bytes and keys; it may change between answers. ``kinds``: the allocators to look for, in this order;
-    ``contents``: the kinds of contents to look for.
+    strings, bytes and keys; it may change between answers. ``kinds``: the allocators to search for, in this order.
+    ``contents``: the kinds of contents to search for.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class Heap(KnownContents):
 
     @property
     def known_kinds(self) -> Structures | None:
-        """``known_structures``; if finding these would take long, only objects with vtables are recognised."""
+        """The kinds of the blocks of C code; None if unknown. If finding all of them would take long, only objects with
+        vtables are recognised.
+        """
         found = self.known_structures
         if found is not None:
             return found
@@ -108,8 +110,8 @@ class Heap(KnownContents):
     def references(self) -> Nodes:
         """The graph of all references.
 
-        It is built by a kind of contents that knows what is in blocks, else from the words in the blocks. Raises
-        Unsupported.
+        A kind of contents that knows the layouts of the blocks builds the graph. Without one, it is built from the
+        words in blocks. Raises Unsupported.
         """
         return self.paths.references
 
@@ -129,7 +131,7 @@ class Heap(KnownContents):
 
     @property
     def mapped(self) -> list[Mapped]:
-        """The memory that the program mapped itself and that a block describes, in address order.
+        """The memory that the program mapped and that a block describes, in address order.
 
         The kinds of contents report this memory.
         """
@@ -142,10 +144,10 @@ class Heap(KnownContents):
 
     @part("references of blocks")
     def block_references(self) -> BlockReferences:
-        """The graph of the references between blocks, found without the rules for Python's objects. Raises
-        Unsupported."""
+        """The graph of references between blocks, built without knowledge of Python's objects. Raises Unsupported."""
         self.require_malloc()
-        provided = [(stack, live_parts(self.target, [stack])) for stack in self.stacks]
+        parts = live_parts(self.target, self.stacks)
+        provided = [(stack, [part]) for stack, part in zip(self.stacks, parts)]
         _live, loose = self.live_stacks()
         kept = [stack.kept for stack in self.ended_stacks]
         own = self.heap_ranges(), self.books()
@@ -166,14 +168,14 @@ class Heap(KnownContents):
 
     @part("kernel's pointers")
     def kernel_pointers(self) -> KernelPointers:
-        """Addresses that the program gave to the kernel, which keeps them."""
+        """The addresses that the program gave to the kernel, for example with epoll."""
         return kernel_pointers(self.target.proc)
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The versions of Python and of the C library, and the allocator that serves malloc, with their keys in JSON.
+        """The versions of Python and of the C library, and the allocator that serves malloc, by their keys in JSON.
 
-        Each is given if it is known, whatever command was asked.
+        A version is None if it is unknown. Every command reports those that are known.
         """
         own = self.find_allocator(MALLOC)
         with suppress(GdbheapError):
@@ -186,8 +188,8 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str | Remark]:
-        """Warnings that say what the answer may lack or where it may be wrong. They come from the target, the
-        allocators, the contents and the answers.
+        """Warnings about what the answer may lack or where it may be wrong. They come from the target, the allocators,
+        the contents and the answers.
         """
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]
@@ -198,10 +200,13 @@ class Heap(KnownContents):
         return [*map(change, known + own), *remarks, *([change(cut)] if cut else [])]
 
     def _unseen(self) -> list[str]:
-        """Return a warning about files that cannot be read; none if malloc's own error names these files already."""
+        """Return warnings about files that cannot be read.
+
+        The list is empty if malloc's own error already names these files.
+        """
         if not self.target.unseen or MALLOC.name in self._failures:
             return []
-        return [f"{about(self.target.unseen)}: what their data point to is known, and their symbols are not"]
+        return [f"{about(self.target.unseen)}: their symbols are unknown, but what their data point to is known"]
 
     @property
     def damage(self) -> list[Damage]:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["Remark", "RemarkId"]
 
@@ -27,8 +29,8 @@ RemarkId = Literal[
 class Remark:
     """A remark about an answer: its id, and the values in its sentence, by name.
 
-    ``id`` is a ``RemarkId``; if it was read from a file, it may be that of a later release. Values are texts, numbers,
-    and lists or dicts of these.
+    ``id``: a ``RemarkId``; the id in a file may be one that only a later release knows. Values are texts, numbers, and
+    lists or dicts of these.
     """
 
     id: str

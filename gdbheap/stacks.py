@@ -1,16 +1,17 @@
-"""Merge the C frames and the Python frames of a thread into one stack; the thread is stopped only for a moment."""
+"""Merge the C frames and the Python frames of a thread into one stack. The thread is stopped only for a moment."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from gdbheap.contents.python.running.interpreter import Interpreter
 from gdbheap.contents.python.running.quick_stacks import CallStacks, PythonStack, RawFrame
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
 from gdbheap.host.procfs import Named
@@ -18,10 +19,10 @@ from gdbheap.layout.facts import Facts
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
 from gdbheap.targets.functions import Functions
-from gdbheap.targets.running import PERIOD, Running
+from gdbheap.targets.running import PERIOD, RunningProcess
 from gdbheap.targets.target import AT_SYSINFO_EHDR
 
-__all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
+__all__ = ["Captured", "AllocatingCall", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
 NATIVE, PYTHON = "native", "python"
 # The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
@@ -38,9 +39,9 @@ ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 class StackFrame:
     """One frame of a stack.
 
-    ``name``: the function. For Python it is the qualified name if the interpreter keeps that (3.11 and later). For C
-    without a symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source of a Python
-    function, else the path of the object. ``kind``: "python" or "native".
+    ``name``: the function. For Python, the qualified name if the interpreter keeps it (3.11 and later). For C without a
+    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source of a Python function, else
+    the path of the object. ``kind``: "python" or "native".
     """
 
     name: str
@@ -50,7 +51,7 @@ class StackFrame:
 
 
 @dataclass(frozen=True)
-class Made:
+class AllocatingCall:
     """A recorded call that allocated a block."""
 
     address: int
@@ -59,11 +60,11 @@ class Made:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a record from a file of format 1 with today's keys."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"size": "asked"})
 
 
-Weighted = tuple[tuple[StackFrame, ...], int, int]
+Weighted = tuple[Sequence[StackFrame], int, int]
 """A stack, outermost frame first; its weight (bytes unless stated otherwise); and the number of calls that have this
 stack.
 """
@@ -74,7 +75,7 @@ class Captured:
     """A captured stack, innermost frame first.
 
     ``places``: for each native frame the object, an address in its function, and the function's start (0 if unknown).
-    ``cut``: why the stack ends early; "" if it does not. ``python``: the thread's Python frames, or None if it has
+    ``cut``: why the stack ends early; "" if it is complete. ``python``: the thread's Python frames, or None if it has
     none.
     """
 
@@ -82,10 +83,17 @@ class Captured:
     cut: str
     python: PythonStack | None = field(repr=False)
 
+    @property
+    def frames(self) -> int:
+        """The number of frames that were captured."""
+        return len(self.places) + sum(map(len, self.python.groups if self.python is not None else ()))
+
 
 @dataclass(frozen=True)
 class NativeFrame:
-    """A native frame. ``evaluates``: it is a call of the evaluator; ``interpreters``: its code is the interpreter's."""
+    """A native frame. ``evaluates``: whether it is a call of the interpreter's loop. ``interpreters``: whether its code
+    belongs to the interpreter.
+    """
 
     frame: StackFrame
     evaluates: bool
@@ -100,7 +108,7 @@ class Stacks:
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
-        self._running = Running(process, machine)
+        self._running = RunningProcess(process, machine)
         # The open files, by path and build-id. They are opened when their objects are first met, because a process that
         # ended has no files.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
@@ -120,7 +128,7 @@ class Stacks:
         return Captured(places, cut, self._python(thread_pointer))
 
     def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
-        """Return the C frames of a thread that has run on, from a copy of the bytes that were at its stack pointer.
+        """Return the C frames of a thread that runs again, from an earlier copy of the bytes at its stack pointer.
 
         Python's frames are missing, because they are stored elsewhere.
         """
@@ -129,7 +137,7 @@ class Stacks:
 
     @property
     def unread(self) -> list[str]:
-        """A line for each of the process's files that could not be read so far, so that names may be missing."""
+        """Lines about the process's files that could not be read so far. Without these files names may be missing."""
         return self._running.unread
 
     @property
@@ -152,8 +160,10 @@ class Stacks:
             counters, starts, cut = list(registers[-1:]), [0], one_line(error)
         # If a call does not return, its return address may lie after the end of the calling function.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
-        places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
-        return tuple(places), cut
+        pairs = list(zip(exact, starts))
+        # The frames of a recursion share their places, because a stack may have thousands of frames.
+        places = {(at, start): (self._met(self._running.code_object(at)), max(at, start), start) for at, start in pairs}
+        return tuple([places[pair] for pair in pairs]), cut
 
     def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
         """Return the stack for registers in the kernel's order (as in ``machine.notes``).
@@ -189,7 +199,8 @@ class Stacks:
     def _find_python(self) -> None:
         """Find the interpreter.
 
-        It may be loaded later, or not be ready yet, so the search is final only once the interpreter has threads.
+        The interpreter may be loaded later, or not be ready yet. So the search is repeated until the interpreter has
+        threads.
         """
         if self._calls is not None and self._calls.has_threads:
             return
@@ -271,12 +282,13 @@ class Stacks:
 def merge(
     natives: Sequence[NativeFrame], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
 ) -> list[StackFrame]:
-    """Merge native frames and groups of Python frames, one group for each evaluator, into one stack, innermost first.
+    """Merge native frames and groups of Python frames into one stack, innermost first.
 
-    The evaluators are replaced by the Python frames that they run. Other frames of the interpreter are left out, unless
-    they are inside the innermost Python frame. ``cut``: whether there may be more native frames further out; ``torn``:
-    whether there may be more Python frames. If the numbers of evaluators and groups do not match, the result is the
-    native frames inside the innermost evaluator, followed by all Python frames.
+    Each group has the frames that one call of the interpreter's loop (an evaluator) runs. The evaluators are replaced
+    by their Python frames. Other frames of the interpreter are left out, unless they are inside the innermost Python
+    frame. ``cut``: whether there may be more native frames further out; ``torn``: whether there may be more Python
+    frames. If the numbers of evaluators and groups do not match, the result is the native frames inside the innermost
+    evaluator, followed by all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):
@@ -294,10 +306,14 @@ def merge(
 
 
 def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
-    """Return whether evaluators and groups of Python frames can be paired, beginning with the innermost."""
+    """Return whether native frames of the interpreter's loop and groups of Python frames can be paired, beginning with
+    the innermost.
+    """
     return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
 
 
 def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
-    """Return the native frames from ``places[0]`` on, the first evaluator whose Python frames could not be read."""
+    """Return the native frames from ``places[0]`` on: the first frame of the interpreter's loop whose Python frames
+    could not be read.
+    """
     return [native.frame for native in natives[places[0] :]] if places else []

@@ -39,6 +39,7 @@ HIDDEN = r"<\w+ of [\d,]+>"
 # The most combining marks on one letter: more of them would cover the lines above and below.
 MOST_MARKS = 4
 PLAIN_END = "\u0300"
+CUT = "…"
 # Python counts these as printable, but no terminal shows them.
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
@@ -49,15 +50,15 @@ IN_FRONT = " \"'"
 
 
 def bounded_number(digits: str, most: int, base: int = 10) -> int:
-    """Return the number that ``digits`` mean; ``most`` if it is larger. The digits have no sign and no prefix."""
+    """Return the value of ``digits``, or ``most`` if the value is larger. The digits have no sign and no prefix."""
     digits = digits.lstrip("0")
     return min(int(digits or "0", base), most) if len(digits) <= MOST_DIGITS else most
 
 
 def as_typed(text: str, command: str) -> str:
-    """Return ``text``; the commands that it quotes begin with ``command`` instead of "heap".
+    """Return ``text`` with ``command`` instead of "heap" in the commands that it quotes.
 
-    A target's texts in it contain no commands: ``printable_record`` escapes them.
+    Texts of a target in it contain no commands, because ``printable_record`` escapes them.
     """
     return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
 
@@ -67,7 +68,8 @@ def printable(text: str) -> str:
 
     These are controls, line breaks, bidirectional controls, lone surrogates and characters without a width.
     """
-    if text.isprintable() and (text.isascii() or max(text) < PLAIN_END):
+    # The mark of a cut text is in many long texts, which would take long below.
+    if text.isprintable() and (text.isascii() or max(text.replace(CUT, " ")) < PLAIN_END):
         return text
     # Imported here, because hardly any text needs it.
     from unicodedata import category
@@ -112,7 +114,7 @@ def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
 def named(text: str) -> str:
     """Return a name that the target chose, ready for a sentence.
 
-    It stays unchanged if it looks like a name, a type, a path or a quoted text. Otherwise it is ``quoted``, so that
+    A name stays unchanged if it looks like a name, a type, a path or a quoted text. Otherwise it is ``quoted``, so that
     nothing in it can be taken for gdbheap's own words.
     """
     return quoted(text, LONGEST) if _reads_as_ours(text) else text
@@ -149,7 +151,7 @@ def _has_marks(text: str) -> bool:
 
 
 def _without_commands(text: str) -> str:
-    """Return ``text``; whatever looks like a quoted command of gdbheap gets an escape."""
+    """Return ``text`` with an escape in everything that looks like a quoted command of gdbheap."""
     for command, escaped in COMMANDS:
         text = text.replace(command, escaped)
     return text
@@ -160,9 +162,10 @@ class SeveralLines(str):
 
 
 class Sentence(str):
-    """A text of gdbheap in which a target's names are already ``named``, or a line to paste.
+    """A text that needs no further escaping: gdbheap's own sentence, whose names from the target have passed through
+    ``named()``, or a command line for the user to paste.
 
-    ``printable_record`` keeps its words.
+    ``printable_record`` leaves its words unchanged.
     """
 
 
@@ -176,7 +179,9 @@ def printable_record(value: T) -> T:
 
 
 def _change_of(value: object) -> Callable[[Any], Any] | None:
-    """Return the function that changes a value of a type that is not one of Python's own; None if there is none."""
+    """Return the function that changes a value of this type, for types that are not Python's own. Return None if there
+    is none.
+    """
     if hasattr(value, "__dataclass_fields__"):
         return _record
     return _named if isinstance(value, tuple) else None

@@ -1,7 +1,12 @@
 #!/bin/sh
 # Build gdbheap into the virtual environment .venv. Called by make when a source is newer than the last build.
 #
-# The dependencies are fetched when setup.py or pyproject.toml changed; everything else works without the network, except
+#   scripts/build.sh             with the extras and what tests need, which are fetched while cargo compiles
+#   scripts/build.sh --small     without these, for the demo
+#   scripts/build.sh --fetch     these alone, if they are missing
+#
+# A wheel in dist/ that was made of this commit, in a checkout without changes, is installed instead; then no cargo is needed.
+# The dependencies are fetched when pyproject.toml changed; everything else works without the network, except
 # cargo's first build.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,31 +28,58 @@ venv_works() {
     "$VENV/bin/python" -m pip --version >/dev/null 2>&1
 }
 
-# declared SECTION: the requirements in setup.py and pyproject.toml change rarely; their checksum says when.
-declared() {
-    cat setup.py pyproject.toml | cksum
+# has_requirements [--small]: the requirements in pyproject.toml change rarely; its checksum says when.
+has_requirements() {
+    [ "$(cat "$VENV/requirements$*.cksum" 2>/dev/null || true)" = "$(cksum < pyproject.toml)" ]
 }
 
 install_requirements() {
-    [ "$(cat "$VENV/requirements.cksum" 2>/dev/null || true)" != "$(declared)" ] || return 0
-    say "fetching the Python packages that setup.py and pyproject.toml name"
+    ! has_requirements "$@" || return 0
+    say "fetching the Python packages that pyproject.toml names$([ $# = 0 ] || echo ", without extras and those of tests")"
     # shellcheck disable=SC2046  # a list of words
-    pip_install $("$VENV/bin/python" scripts/requirements.py)
-    declared > "$VENV/requirements.cksum"
+    pip_install $("$VENV/bin/python" scripts/requirements.py "$@")
+    cksum < pyproject.toml > "$VENV/requirements$*.cksum"
+}
+
+# show_progress PID LOG: a line when cargo has begun another crate, until the process ends.
+show_progress() {
+    all=$(grep -c '^source = ' native/Cargo.lock)
+    begun=$(date +%s) shown=0
+    while kill -0 "$1" 2>/dev/null; do
+        count=$(grep -c '^ *Compiling ' "$2" || true)
+        if [ "$count" -ge $((shown + 10)) ]; then
+            say "compiling: $count of about $all crates, after $(($(date +%s) - begun)) s"
+            shown=$count
+        fi
+        sleep 1
+    done
+}
+
+compile() {
+    has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }
+    say "building gdbheap (cargo $(cargo_version)) into $VENV: some minutes the first time"
+    # setuptools copies into build/lib and never removes what a source no longer has.
+    rm -rf build/lib* build/bdist*
+    "$VENV/bin/python" -m pip --disable-pip-version-check -v install --no-deps --no-build-isolation --force-reinstall . \
+        > build/log 2>&1 &
+    show_progress $! build/log
+    wait $! || { tail -n 40 build/log >&2; say "the build failed: build/log"; exit 1; }
 }
 
 install_gdbheap() {
-    has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }
-    say "building gdbheap (cargo $(cargo_version)) into $VENV"
-    # setuptools copies into build/lib and never removes what a source no longer has.
-    rm -rf build/lib* build/bdist*
-    pip_install --no-deps --no-build-isolation --force-reinstall .
+    wheel=$(fitting_wheel "$VENV/bin/python")
+    if [ -n "$wheel" ] && pip_install --no-deps --force-reinstall "$wheel"; then
+        say "installed $wheel into $VENV"
+    else
+        compile
+    fi
     # What is installed writes it; packages that are built later carry it.
     "$VENV/bin/python" scripts/manual.py packaging/man/gdbheap.1
     mkdir -p "$VENV/share/man/man1"
     cp packaging/man/gdbheap.1 "$VENV/share/man/man1/"
 }
 
+[ "${1:-}" != --fetch ] || ! has_requirements || exit 0
 # One build at a time: pip and setuptools share build/ and the environment. A source that changes while it runs is newer
 # than the stamp, so that the next make sees it.
 mkdir -p build
@@ -55,6 +87,16 @@ exec 9> build/lock
 flock 9
 touch build/started
 venv_works || fresh_venv
-install_requirements
+fetching=
+case ${1:-} in
+    --fetch) install_requirements; exit ;;
+    --small) install_requirements --small ;;
+    *)
+        # What cargo's build needs comes first; pip fetches the rest beside it.
+        install_requirements --small
+        install_requirements & fetching=$!
+        ;;
+esac
 install_gdbheap
+[ -z "$fetching" ] || wait "$fetching"
 mv build/started "$VENV/built"

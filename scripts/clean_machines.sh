@@ -92,7 +92,7 @@ failed=0
 for root in "${roots[@]}"; do
     prepare "$root" >&2
     path=$(place "$root")
-    wheels=(dist/gdbheap-*"$(libc "$path")"*.whl)
+    wheels=(dist/gdbheap-*"$(libc "$path")"*x86_64.whl)
     [ -e "${wheels[0]}" ] || { say "no wheel for $(libc "$path") in dist; make wheel"; exit 2; }
     try "$path" "${wheels[0]}" || { failed=1; say "$root: ${wheels[0]} failed"; }
     if [ -e "$path/usr/bin/apt-get" ] && compgen -G "dist/gdbheap_*.deb" >/dev/null; then

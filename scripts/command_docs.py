@@ -1,4 +1,4 @@
-"""Print docs/commands.md, or with --write put it in place, from the declarations that the parsers use.
+"""Print docs/commands.md from the declarations that the parsers use; with --write, write the file.
 
 Run it with the Python that gdbheap is installed in.
 """
@@ -15,27 +15,28 @@ from gdbheap.commands.surface.declaration import AnyCommand
 from gdbheap.commands.surface.help import LISTING, NAMES, anchor, help_of_its_own, option_entry
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, Option, options_of
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "commands.md"
 HEAD = "| command | what it shows or does |\n| --- | --- |\n"
 INTRODUCTION = f"""# Commands
+<!-- scripts/command_docs.py --write makes this page from the commands' own declarations. -->
 
 gdb and a shell have the same commands: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell.
 TARGET is a process id or a core. `help heap` in gdb lists the commands, and `help heap holes` explains one. In a shell
 they are `gdbheap --help` and `gdbheap holes --help`. A size is bytes or has a unit: K, M, G or T (powers of 1024). An
 address is any expression in gdb, and hexadecimal or decimal in a shell.
 
+{HEAD}"""
+COLOURS = """
+## Colours
 A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own palette. The ledger and
 `heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the allocator's own memory in
 magenta. Damage is red, and so is a finding of 10 % of RSS or more. No fact is shown by a colour alone. A pipe or a file
 has no colours. Neither has a terminal with `NO_COLOR`, or with a `TERM` that is `dumb` or absent. gdb has none while
 `set style enabled off` is in force.
-
-`scripts/command_docs.py --write` makes this page from the commands' own declarations.
-
-{HEAD}"""
+"""
 FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
     ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
     ("can write a file", lambda command: command.writes),
@@ -43,13 +44,15 @@ FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
 
 
 def rows() -> Iterator[str]:
-    """Yield the page's table: the name of each command and what it does."""
-    for command in COMMANDS.values():
-        yield f"| [`{command.name}`](#{anchor(command)}) | {command.summary} |\n"
+    """Yield the page's table: each group, the name of each command and what it does."""
+    for title, nouns in GROUPS.items():
+        yield f"| **{title}** | |\n"
+        for command in (COMMANDS[noun] for noun in nouns if noun in COMMANDS):
+            yield f"| [`{command.name}`](#{anchor(command)}) | {command.summary} |\n"
 
 
 def facts() -> Iterator[str]:
-    """Yield what commands need and do beyond reading a target."""
+    """Yield the requirements and effects of commands beyond reading a target."""
     others = [command for command in COMMANDS.values() if command.needs is not TARGET]
     named = ", ".join(f"`{command.name}` ({command.needs.what})" for command in others)
     yield f"- All take {TARGET.what}, except {named}.\n"
@@ -67,12 +70,12 @@ def options() -> Iterator[str]:
 
 
 def entries(options: Iterable[Option]) -> str:
-    """Return the lines of options that are declared by no one command."""
+    """Return the lines of options that no single command declares."""
     return "\n".join(line for option in options for line in option_entry(option, NAMES))
 
 
 def section(command: AnyCommand) -> str:
-    """Return one command's section: its help, and what that has no room for."""
+    """Return one command's section: its help, and the text that has no room there."""
     details = f"\n{cleandoc(command.details)}\n" if command.details else ""
     return f"\n## {command.name}\n```\n{help_of_its_own(command)}\n```\n{details}"
 
@@ -80,7 +83,7 @@ def section(command: AnyCommand) -> str:
 def page() -> str:
     """Return the whole page."""
     sections = (section(command) for command in COMMANDS.values())
-    return "".join([INTRODUCTION, *rows(), "\n", *facts(), *options(), *sections])
+    return "".join([INTRODUCTION, *rows(), "\n", *facts(), *options(), COLOURS, *sections])
 
 
 def main() -> None:

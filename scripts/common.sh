@@ -11,6 +11,35 @@ say() {
     printf 'gdbheap: %s\n' "$*" >&2
 }
 
+# version: gdbheap's own, from the one place that has it.
+version() {
+    sed -n 's/^__version__ = "\(.*\)"$/\1/p' gdbheap/__init__.py
+}
+
+# set_source_date: the time of the commit, for packages: the same commit gives the same files.
+set_source_date() {
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+    export SOURCE_DATE_EPOCH
+}
+
+# fitting_wheel PYTHON: the wheel in dist/ for this machine, if it was made of this commit and the checkout has no changes.
+fitting_wheel() {
+    for wheel in dist/gdbheap-*"$(uname -m)".whl; do
+        [ -f "$wheel" ] || continue
+        "$1" - "$wheel" 2>/dev/null <<'END' || continue
+import platform, re, subprocess, sys, zipfile
+libc = "manylinux" if platform.libc_ver()[0] == "glibc" else "musllinux"
+text = zipfile.ZipFile(sys.argv[1]).read("gdbheap/__init__.py").decode()
+ask = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+commit = subprocess.run(ask, stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
+wrong = libc not in sys.argv[1] or not commit or commit.endswith("-dirty")
+sys.exit(wrong or commit not in re.findall('^__commit__ = "(.*)"$', text, re.M))
+END
+        printf '%s\n' "$wheel"
+        return
+    done
+}
+
 # new_enough FOUND NEEDED: whether version FOUND is NEEDED or later.
 new_enough() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]

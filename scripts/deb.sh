@@ -10,18 +10,25 @@ PLACE=build/packaging/deb/gdbheap
 for tool in dh dpkg-buildpackage; do
     command -v "$tool" >/dev/null || { say "no $tool here: apt-get install debhelper dpkg-dev"; exit 2; }
 done
-WHEEL=$(echo "$PWD"/dist/*manylinux*.whl)
+WHEEL=$(echo "$PWD"/dist/*manylinux*x86_64.whl)
 export WHEEL
 [ -f "$WHEEL" ] || { say "no wheel in dist; make wheel"; exit 2; }
 PIP="$TOOLS/bin/python -m pip --disable-pip-version-check"
 export PIP
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
-export SOURCE_DATE_EPOCH
+set_source_date
 say "a Debian package of $(basename "$WHEEL")"
 rm -rf build/packaging/deb dist/gdbheap_*.deb
 mkdir -p "$PLACE"
 cp -r packaging/debian "$PLACE/debian"
 cp packaging/licences.txt packaging/requirements.txt "$PLACE/"
+# One release, of the commit that is built; CHANGELOG.md has all of them.
+cat > "$PLACE/debian/changelog" <<END
+gdbheap ($(version)) unstable; urgency=medium
+
+  * CHANGELOG.md in the sources lists the changes.
+
+ -- gdbheap contributors <contributors@gdbheap.invalid>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
+END
 # What it asks for is checked above; the rest of Build-Depends is for those who build elsewhere.
 (cd "$PLACE" && dpkg-buildpackage --build=binary --no-sign -d >../log 2>&1) || { cat build/packaging/deb/log >&2; exit 1; }
 mv build/packaging/deb/*.deb dist/

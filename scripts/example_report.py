@@ -1,8 +1,8 @@
-"""Write the page of the process of examples/bloated.py: example_report.py FILE. ``make site`` has one.
+"""Write the page of the process of examples/bloated.py: example_report.py FILE. ``make site`` uses it.
 
-Run it with the Python that gdbheap is installed in. The page has nothing of this machine but what is installed: the
-program runs in an empty folder, with the system's Python, and what its control group has is left out. Its process id
-and its folder are replaced, and where its root folder is seen from outside.
+Run it with the Python that gdbheap is installed in. The page has nothing of this machine except installed software: the
+program runs in an empty folder, with the system's Python, and data of its control group are left out. Its process id,
+its folder, and the outside path of its root folder are replaced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def written(pid: int) -> bytes:
 
 
 def main() -> None:
-    """Start the program, wait until it is ready, and look at it."""
+    """Start the program, wait until it is ready, and write its page."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: example_report.py FILE")
     path = Path(sys.argv[1])
@@ -57,7 +57,7 @@ def main() -> None:
                 page = written(process.pid)
             finally:
                 process.kill()
-    # A file is read where the process has it; its path there says enough.
+    # A file is read under the process's root; its path there is enough.
     for own, shown in ((f"/proc/{process.pid}/root/", "/"), (folder, FOLDER)):
         page = page.replace(own.encode(), shown.encode())
     page = re.sub(rf"\b{process.pid}\b".encode(), SHOWN_PID.encode(), page)

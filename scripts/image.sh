@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 name=${1:-gdbheap}
 
-[ -n "$(ls dist/*manylinux*.whl 2>/dev/null)" ] || { say "no wheel in dist; make wheel"; exit 2; }
+[ -n "$(ls dist/*manylinux*x86_64.whl 2>/dev/null)" ] || { say "no wheel in dist; make wheel"; exit 2; }
 set --
 for argument in BASE EXTRAS ALSO; do
     value=$(eval "printf %s \"\${$argument:-}\"")

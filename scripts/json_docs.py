@@ -1,5 +1,5 @@
-"""Print docs/json.md, or with --write put it in place, from the records that answers are made of and what their keys
-mean (gdbheap/report/words/keys.py).
+"""Print docs/json.md, from the records of answers and the meanings of their keys (gdbheap/report/words/keys.py);
+with --write, write the file.
 
 Run it with the Python that gdbheap is installed in.
 """
@@ -47,11 +47,11 @@ made of and one table of keys (`gdbheap/report/words/keys.py`). A name such as `
 Snapshots and series have format numbers of their own; those of earlier releases are read.
 
 ## Every document
-Its keys are these, and those of its command.
+Every JSON document has the keys below, and the keys of its own command.
 """
 SHARED = "\n## Records of several commands\n"
 HEAD = "\n| key | type | unit | what it says |\n| --- | --- | --- | --- |\n"
-# What follows is for those who read the code.
+# The rest of a docstring is for readers of the code.
 END_OF_PHRASE = re.compile(r"[.:;](?:\s|$)| \(")
 
 
@@ -75,7 +75,7 @@ def _record(kind: type[Any]) -> str:
 
 
 def _summary(kind: type[Any]) -> str:
-    """Return the first phrase of its docstring."""
+    """Return the first phrase of the docstring of a record."""
     text = " ".join((kind.__doc__ or "").split()).replace("``", "`")
     return f"{END_OF_PHRASE.split(text, maxsplit=1)[0]}."
 
@@ -86,7 +86,7 @@ def _row(field: Field) -> str:
 
 
 def _type(hint: Any) -> str:
-    """Return what a person calls a type."""
+    """Return the readable name of a type."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if origin is Any:
         return "anything"

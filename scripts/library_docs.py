@@ -23,7 +23,7 @@ FUNCTIONS = ("open", "here", "diff", "sample", "snapshot", "write_report")
 
 
 def page() -> str:
-    """Return it in Markdown."""
+    """Return the reference in Markdown."""
     names = [name for name in gdbheap.__all__ if not name.startswith("_")]
     classes = sorted(set(names) - set(FUNCTIONS), key=lambda name: (name != "Heap", issubclass_of_error(name), name))
     listed = ", ".join(f"[`{name}`](#{name.lower()})" for name in (*FUNCTIONS, *classes))
@@ -31,7 +31,7 @@ def page() -> str:
 
 
 def issubclass_of_error(name: str) -> bool:
-    """Return whether it is an error, which come last."""
+    """Return whether the name is an error; errors come last."""
     return issubclass(getattr(gdbheap, name), Exception)
 
 
@@ -48,7 +48,7 @@ def section(name: str) -> str:
 
 
 def members(found: type[Any]) -> Iterator[str]:
-    """Yield the names of what a class has beside its columns."""
+    """Yield the names of a class's members beside its columns."""
     columns = types_of(found) if is_dataclass(found) else {}
     own = (name for kind in found.__mro__ if kind.__module__.startswith("gdbheap.") for name in vars(kind))
     for name in dict.fromkeys(own):
@@ -58,21 +58,21 @@ def members(found: type[Any]) -> Iterator[str]:
 
 
 def member(found: type[Any], name: str) -> str:
-    """Return a method or a property."""
+    """Return the text of a method or a property."""
     one = inspect.getattr_static(found, name)
     call = f".{name}" if isinstance(one, property) else f".{name}{signature(one)}"
     return f"**`{call}`** {text(one)}\n"
 
 
 def signature(found: Any) -> str:
-    """Return what it is called with, as it is written."""
+    """Return the object's parameters, as in the source."""
     whole = inspect.signature(found)
     plain = [one.replace(annotation=Plain(one.annotation)) for one in whole.parameters.values() if one.name != "self"]
     return str(whole.replace(parameters=plain, return_annotation=Plain(whole.return_annotation)))
 
 
 class Plain:
-    """An annotation that is shown as it was written."""
+    """An annotation that is shown as in the source."""
 
     def __init__(self, annotation: object) -> None:
         self._text = str(annotation)
@@ -82,7 +82,7 @@ class Plain:
 
 
 def text(found: Any) -> str:
-    """Return a docstring; its names in code are Markdown's."""
+    """Return a docstring with its code names in Markdown."""
     return inspect.cleandoc(found.__doc__ or "").replace("``", "`").replace("*,", "\\*,")
 
 

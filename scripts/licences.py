@@ -1,7 +1,7 @@
-"""Write the licences of what the native modules are linked with: packaging/licences.txt, which goes into every package.
+"""Write the licences of the libraries in the native modules: packaging/licences.txt, which is in every package.
 
-With --write it is put in place; without it the text is printed. What is linked in is what cargo says of the releases in
-Cargo.lock; the texts are those in the crates themselves, and of two that one may choose between the shorter one, MIT's.
+With --write the file is written; otherwise the text is printed. cargo lists the linked crates at the releases of
+Cargo.lock; the texts are those in the crates themselves, and of two alternative licences the shorter one, MIT's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "packaging" / "licences.txt"
 TARGET = "x86_64-unknown-linux-gnu"
-# A library of C comes with the bindings to it.
+# A C library in its bindings' folder.
 BELOW = ("", "zstd")
 
 
@@ -43,7 +43,7 @@ def _runs_in_the_compiler(package: dict[str, Any]) -> bool:
 
 
 def texts(package: dict[str, Any]) -> list[str]:
-    """Return the licences that a crate has among its files."""
+    """Return the licences among a crate's files."""
     folder = Path(package["manifest_path"]).parent
     files = [path for below in BELOW for path in sorted((folder / below).glob("LICEN[CS]E*")) if path.is_file()]
     chosen = [path for path in files if "MIT" in path.name.upper()] or files
@@ -51,7 +51,7 @@ def texts(package: dict[str, Any]) -> list[str]:
 
 
 def document() -> Iterator[str]:
-    """Yield each text once, below the crates that it is of."""
+    """Yield each text once, below the names of its crates."""
     yield "gdbheap's native modules are linked with these crates, and with Rust's standard library\n"
     yield "(MIT OR Apache-2.0, https://github.com/rust-lang/rust). gdbheap itself is under Apache-2.0.\n"
     by_text: dict[str, list[str]] = {}

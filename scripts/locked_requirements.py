@@ -1,7 +1,8 @@
-"""Print packaging/requirements.txt: what gdbheap needs at run time, one version each with its hash.
+"""Print packaging/requirements.txt: gdbheap's requirements at run time, one version each with its hash.
 
-With --write it is put in place. The Debian package and the image install from it (pip --require-hashes), so that a
-package registry cannot put anything else into them. Run it with a Python that has pip, and a package registry in reach.
+With --write the file is written. The Debian package and the image install from it (pip --require-hashes), so that a
+package registry cannot put anything else into them. Run it with a Python that has pip, and a reachable package
+registry.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-from requirements import ROOT, keywords
+from requirements import ROOT, lists
 
 FILE = ROOT / "packaging" / "requirements.txt"
-HEAD = "# Written by scripts/locked_requirements.py from install_requires in setup.py.\n"
+HEAD = "# Written by scripts/locked_requirements.py from the dependencies in pyproject.toml.\n"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-# What pip would install into an empty environment, as it says without doing so; pure Python alone serves every release.
+# The packages that pip would install into an empty environment, without doing so; pure Python packages fit every
+# release.
 REPORT = ["--dry-run", "--ignore-installed", "--report=-", "--only-binary=:all:"]
 ANY = "-none-any.whl"
 
 
 def locked(required: list[str]) -> str:
-    """Return the file's text. Raises SystemExit where a package is not the same for every Python."""
+    """Return the file's text. Raises SystemExit if a package is not the same for every Python."""
     done = subprocess.run([*PIP, *REPORT, *required], check=True, capture_output=True, text=True)
     return HEAD + "".join(sorted(map(_line, json.loads(done.stdout)["install"])))
 
@@ -40,8 +41,7 @@ def main() -> None:
     """Print the file, or write it."""
     if sys.argv[1:] not in ([], ["--write"]):
         raise SystemExit("usage: locked_requirements.py [--write]")
-    required: list[str] = keywords(Path(ROOT / "setup.py").read_text(encoding="utf-8"))["install_requires"]
-    text = locked(required)
+    text = locked(lists("project")["dependencies"])
     if sys.argv[1:]:
         FILE.write_text(text, encoding="utf-8")
     else:

@@ -1,6 +1,6 @@
 """Write the manual page, from the declarations that the parsers use: manual.py FILE.
 
-``make build`` writes packaging/man/gdbheap.1, which is no part of the repository; packages carry it. Run it with the
+``make build`` writes packaging/man/gdbheap.1, which is in the packages but not in the repository. Run it with the
 Python that gdbheap is installed in.
 """
 
@@ -33,7 +33,7 @@ ESCAPED = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^
 
 
 def escaped(text: str) -> str:
-    """Return a text as roff has it, in one line that begins with no request."""
+    """Return a text for roff, in one line that begins with no request."""
     line = " ".join(text.split()).translate(ESCAPED)
     line = "".join(char if char.isascii() else f"\\[u{ord(char):04X}]" for char in line)
     return f"\\&{line}" if line.startswith((".", "\\(aq")) else line

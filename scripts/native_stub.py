@@ -1,7 +1,7 @@
-"""Compare gdbheap/_native.pyi with what native/binding says, or with --write put it in place.
+"""Compare gdbheap/_native.pyi with the sources in native/binding, or with --write write it.
 
-The sources are read as text. What they use of Rust is little, and anything that is not known here is an error: a stub
-that is wrong is worse than none. ``tests/test_native_stub.py`` compares the stub with the built module as well.
+The sources are read as text. They use little of Rust, and anything unknown is an error: a wrong stub is worse than
+none. ``tests/test_native_stub.py`` also compares the stub with the built module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 BINDING = ROOT / "native" / "binding" / "src"
-# What the binding hands out.
+# The crates whose types the binding returns.
 SOURCES = [ROOT / "native" / crate / "src" for crate in ("access", "core")]
 STUB = ROOT / "gdbheap" / "_native.pyi"
 WIDTH = 120
@@ -33,7 +33,7 @@ class HeldProcess(Protocol):
     def descriptor(self) -> int: ...
 
 '''
-# What Rust only knows as an object that can be called.
+# Types that Rust only knows as callable objects.
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
 NAMES = {
     **dict.fromkeys(("u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "isize", "Address"), "int"),
@@ -48,13 +48,12 @@ TRANSPARENT = {"Py", "PyRef", "PyResult", "Bound", "Given"}
 DEFAULTS = {"None": "None", "true": "True", "false": "False"}
 TOKEN = re.compile(r"""r?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|'?\w+|->|=>|::|\S""")
 COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
-REGISTERED = re.compile(r"^    (?:classes|functions)!\(\s*module,([^)]*)\);", re.MULTILINE)
 BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 T = TypeVar("T")
 
 
 class Unknown(Exception):
-    """Something in the sources that this script does not know."""
+    """A construct in the sources that this script does not know."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ Fields = list[tuple[str, Type]]
 
 @dataclass(frozen=True)
 class Function:
-    """A function or method: its attributes as text, its parameters (without self), and what it returns."""
+    """A function or method: its attributes as text, its parameters (without self), and its result type."""
 
     name: str
     attributes: list[str]
@@ -78,20 +77,20 @@ class Function:
     result: Type | None
 
     def has(self, attribute: str) -> bool:
-        """Whether it has an attribute without arguments."""
+        """Return whether the function has an attribute without arguments."""
         return attribute in self.attributes
 
 
 @dataclass
 class Source:
-    """What the binding's files say."""
+    """The declarations in the binding's files."""
 
     classes: dict[str, Fields] = field(default_factory=dict)
     structs: dict[str, Fields] = field(default_factory=dict)
+    bases: dict[str, str] = field(default_factory=dict)
     methods: dict[str, list[Function]] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     aliases: dict[str, Type] = field(default_factory=dict)
-    unions: dict[str, list[Type]] = field(default_factory=dict)
     records: dict[str, list[str]] = field(default_factory=dict)
     registered: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
@@ -114,7 +113,7 @@ class Tokens:
         return str(self.tokens[self.at - 1])
 
     def skips(self, *wanted: str) -> bool:
-        """Take the next token if it is one of these, and say whether it was."""
+        """Take the next token if it is one of these; return whether it was."""
         found = self.peek() in wanted
         self.at += found
         return found
@@ -125,7 +124,7 @@ class Tokens:
             raise Unknown(f"{wanted!r} was expected, found {' '.join(self.tokens[self.at : self.at + 8])!r}")
 
     def group(self) -> str:
-        """Take a bracket and all up to the one that closes it; what is between them."""
+        """Take a bracket and all up to its closing one; return the tokens between them."""
         opening = self.next()
         closing, depth, start = BRACKETS[opening], 1, self.at
         while depth:
@@ -134,7 +133,7 @@ class Tokens:
         return " ".join(self.tokens[start : self.at - 1])
 
     def skip_statement(self) -> None:
-        """Take all up to a semicolon that stands in no bracket."""
+        """Take all up to a semicolon outside of brackets."""
         while not self.skips(";"):
             if self.peek() in ("(", "[", "{"):
                 self.group()
@@ -142,7 +141,7 @@ class Tokens:
                 self.next()
 
     def listed(self, closing: str, read: Callable[[], T]) -> list[T]:
-        """Take what ``read`` takes, separated by commas, up to a bracket."""
+        """Take a list of what ``read`` reads, separated by commas, up to a bracket."""
         found: list[T] = []
         while not self.skips(closing):
             found.append(read())
@@ -152,7 +151,7 @@ class Tokens:
 
 
 def read_type(tokens: Tokens) -> Type:
-    """Take a type. A reference is what it refers to."""
+    """Take a type; a reference counts as its target type."""
     while tokens.skips("&", "mut") or tokens.peek().startswith("'"):
         if tokens.peek().startswith("'"):
             tokens.next()
@@ -254,14 +253,13 @@ def read_item(tokens: Tokens, source: Source) -> None:
         found = source.classes if any(text.startswith("pyclass") for text in attributes) else source.structs
         shown = any("get_all" in text for text in attributes) or found is source.structs
         found[name] = fields if shown else []
-    elif keyword == "enum":
-        add_enum(tokens, source, attributes)
+        source.bases.update((name, base) for text in attributes for base in re.findall(r"extends = (\w+)", text))
     elif keyword == "fn" and "pyfunction" in attributes:
         function = read_function(tokens, attributes)
         source.functions[function.name] = function
     elif keyword == "impl":
         add_methods(tokens, source, attributes)
-    elif keyword in ("fn", "trait"):
+    elif keyword in ("fn", "trait", "enum"):
         while tokens.peek() != "{":
             tokens.next()
         tokens.group()
@@ -281,22 +279,6 @@ def add_alias(tokens: Tokens, source: Source) -> None:
         raise Unknown(f"{name} is the name of two types")
 
 
-def add_enum(tokens: Tokens, source: Source, attributes: list[str]) -> None:
-    """Take an enum; one that is extracted from Python is a union."""
-    name = tokens.next()
-    body = Tokens(tokens.group())
-    if any("FromPyObject" in text for text in attributes):
-        source.unions[name] = body.listed("", lambda: read_variant(body))
-
-
-def read_variant(tokens: Tokens) -> Type:
-    """Take a variant with one value."""
-    tokens.next()
-    tokens.need("(")
-    (found,) = tokens.listed(")", lambda: read_type(tokens))
-    return found
-
-
 def add_methods(tokens: Tokens, source: Source, attributes: list[str]) -> None:
     """Take an impl; only those for Python count."""
     if tokens.peek() == "<":
@@ -312,7 +294,10 @@ def add_methods(tokens: Tokens, source: Source, attributes: list[str]) -> None:
 
 
 def add_macro(tokens: Tokens, source: Source, name: str) -> None:
-    """Take a macro's use or definition: ``answers!`` declares classes, ``records!`` says what is read from Python."""
+    """Take a macro's use or definition.
+
+    ``answers!`` declares classes, ``records!`` the fields that are read from Python, ``exports!`` what the module has.
+    """
     while tokens.peek() not in BRACKETS:
         tokens.next()
     body = Tokens(tokens.group())
@@ -322,20 +307,19 @@ def add_macro(tokens: Tokens, source: Source, name: str) -> None:
         body.need("struct")
         class_name, fields = read_struct(body)
         source.classes[class_name] = fields
+        source.registered.append(class_name)
     while name == "records" and body.peek():
         record = body.next()
         body.need("{")
         source.records[record] = body.listed("}", body.next)
-
-
-def add_registered(text: str, source: Source) -> None:
-    """Note what the module is said to have."""
-    source.registered += [name for paths in REGISTERED.findall(text) for name in re.findall(r"::(\w+)", paths)]
-    source.constants += re.findall(r'module\.add\("([A-Z_]+)"', text)
+    while name == "exports" and body.peek():
+        body.next()
+        body.need(":")
+        source.registered += body.listed(";", body.next)
 
 
 def add_file(name: str, text: str, source: Source) -> None:
-    """Add what one file says."""
+    """Add the declarations of one file."""
     tokens = Tokens(text)
     try:
         while tokens.peek():
@@ -350,28 +334,28 @@ def read_source() -> Source:
     for path in sorted(BINDING.glob("*.rs")):
         text = path.read_text(encoding="utf-8")
         if path.name == "lib.rs":
-            add_registered(text, source)
+            source.constants += re.findall(r'module\.add\("([A-Z_]+)"', text)
         else:
             add_file(path.name, text, source)
     return source
 
 
 class Core:
-    """What the binding's types are made of that stands in the core."""
+    """The types of the core that the binding uses."""
 
     def __init__(self) -> None:
         paths = [path for root in SOURCES for path in sorted(root.rglob("*.rs"))]
         self.text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
     def _one(self, pattern: str) -> Tokens | None:
-        """Return what follows the only place that matches; None if there is none."""
+        """Return the tokens after the only match; None if there is none."""
         places = [found.end() for found in re.finditer(rf"^pub {pattern}", self.text, re.MULTILINE)]
         if len(places) > 1:
             raise Unknown(f"the core has {len(places)} public items like {pattern!r}")
         return Tokens(self.text[places[0] : places[0] + (1 << 14)]) if places else None
 
     def alias(self, name: str) -> Type | None:
-        """Return the type that the name is for."""
+        """Return the type of an alias."""
         tokens = self._one(f"type {name} = ")
         return None if tokens is None else read_type(tokens)
 
@@ -396,14 +380,14 @@ class Stub:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.core = Core()
-        # Those that are used.
+        # The aliases that are used.
         self.aliases: dict[str, str] = {}
         both = set(source.classes) & set(source.records)
         if both:
             raise Unknown(f"classes and arguments of one name: {both}")
 
     def type(self, found: Type, given: bool = False) -> str:
-        """Return a type in Python; ``given``: of an argument."""
+        """Return a type in Python; ``given``: for an argument."""
         inner = [self.type(part, given) for part in found.of]
         if found.name == "()":
             return f"tuple[{', '.join(inner)}]" if inner else "None"
@@ -417,13 +401,13 @@ class Stub:
         return inner[0] if found.name in TRANSPARENT else self.named(found)
 
     def named(self, found: Type) -> str:
-        """Return a type in Python that has a name."""
+        """Return the Python name of a named type."""
         source, name = self.source, found.name
         if found.of:
             raise Unknown(f"no type of Python's is known for {name} with arguments")
         if name in NAMES:
             return NAMES[name]
-        if name in source.classes or name in source.records or name in source.unions or name in CALLABLES:
+        if name in source.classes or name in source.records or name in CALLABLES:
             return name
         alias = source.aliases.get(name) or self.core.alias(name)
         if alias is None:
@@ -456,7 +440,7 @@ class Stub:
                 yield from self.function(method, name)
 
     def protocol(self, name: str) -> Iterator[str]:
-        """Return the lines inside what is read from an argument."""
+        """Return the lines inside a protocol, for a type that is read from an argument."""
         source, names = self.source, self.source.records[name]
         fields = dict(source.structs.get(name) or self.core.fields(name))
         if set(fields) != set(names):
@@ -467,18 +451,18 @@ class Stub:
     def parts(self) -> Iterator[str]:
         """Return the parts below the head."""
         source = self.source
-        classes = [block(name, self.members(name)) for name in source.classes]
+        based = {name: f"({base})" for name, base in source.bases.items()}
+        classes = [block(name + based.get(name, ""), self.members(name)) for name in source.classes]
         protocols = [block(f"{name}(Protocol)", self.protocol(name)) for name in source.records]
-        unions = [f"{name} = {' | '.join(map(self.type, kinds))}\n" for name, kinds in source.unions.items()]
         functions = [line + "\n" for function in source.functions.values() for line in self.function(function)]
         constants = [f"{name}: {self.type(self.core.constant(name))}\n" for name in source.constants]
         callables = [f"{name} = {kind}\n" for name, kind in CALLABLES.items()]
         aliases = [f"{name} = {kind}\n" for name, kind in sorted(self.aliases.items())]
         yield from ("".join(constants), "class Fault(Exception): ...\n", "".join([*callables, *aliases]))
-        yield from (*protocols, *classes, "".join(unions), "".join(functions))
+        yield from (*protocols, *classes, "".join(functions))
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         text = HEAD + "\n".join(self.parts())
         declared = {*self.source.classes, *self.source.functions}
         if declared != set(self.source.registered):
@@ -487,7 +471,7 @@ class Stub:
 
 
 def signature(function: Function) -> dict[str, str]:
-    """Return the default of each parameter as it is written, "" for those without."""
+    """Return the default of each parameter as in the source, "" for those without."""
     found = dict.fromkeys((name for name, _kind in function.parameters), "")
     for text in function.attributes:
         given = re.fullmatch(r"pyo3 \( signature = \( (.*?) \) \)", text)

@@ -1,11 +1,11 @@
-"""The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them.
+"""The fields of a CPython's objects, in the form of gdbheap/layout/tables/cpython.json.
 
 Usage: object_offsets.py FILE [published | tasks]. FILE is an interpreter or a libpython with debug information, of 3.6
-or later; `python3.N-dbg` will do: the fields lie as in the release build. Prints one JSON object. What no debug
-information says is in docs/adding-a-version.md.
+or later; `python3.N-dbg` will do, as its fields have the same offsets as in the release build. Prints one JSON object.
+Values that no debug information has are in docs/adding-a-version.md.
 
-`published` prints the groups of `struct _Py_DebugOffsets` instead (3.13 and later), as tables/debug_offsets.json has
-them; `tasks`, with the file of the module _asyncio, the fields of its tasks.
+`published` prints the groups of `struct _Py_DebugOffsets` instead (3.13 and later), in the form of
+tables/debug_offsets.json; `tasks`, with the file of the module _asyncio, the fields of its tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 
-# Key of the table: the fields that it may be, each as TYPE.FIELD[.FIELD] or a TYPE alone for its size.
+# Key of the table: its possible fields, each as TYPE.FIELD[.FIELD], or a TYPE alone for its size.
 FIELDS = {
     "ht_qualname": ["PyHeapTypeObject.ht_qualname"],
     "ht_cached_keys": ["PyHeapTypeObject.ht_cached_keys"],
@@ -85,7 +85,7 @@ FIELDS = {
     "gen_frame": ["PyGenObject.gi_frame"],
     "code_bytes": ["PyCodeObject.co_code"],
 }
-# The same of the module _asyncio, which has debug information of its own; since 3.14 it publishes them.
+# The same for the module _asyncio, which has its own debug information; since 3.14 it publishes them.
 TASK_FIELDS = {
     "task_state": ["TaskObj.task_state"],
     "task_waiter": ["TaskObj.task_fut_waiter"],
@@ -95,12 +95,12 @@ TASK_FIELDS = {
 
 
 def place(path: str) -> int | None:
-    """Return, in gdb, the offset of a field or the size of a type; None when there is none of that name."""
+    """Return, in gdb, the offset of a field or the size of a type; None if there is none of that name."""
     import gdb
 
     name, *fields = path.split(".")
     try:
-        # A field may be one of an unnamed struct, so the expression is gdb's own.
+        # A field may be in an unnamed struct, so the expression is gdb's own.
         text = f"&(({name} *) 0)->{'.'.join(fields)}" if fields else f"sizeof({name})"
         return int(gdb.parse_and_eval(f"(unsigned long) {text}"))
     except gdb.error:
@@ -149,7 +149,7 @@ def main() -> int:
 
 
 def tell(found: object) -> None:
-    """Print what was found, in gdb."""
+    """Print the result, in gdb."""
     print(json.dumps(found))
 
 

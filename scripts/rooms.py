@@ -1,6 +1,8 @@
-"""Print the rooms of docs/architecture.md, or with --write put them in place, as the code has them: what each room is,
-by its own docstring, and on which others it stands: those that it imports, but for what these import themselves.
-Nothing is imported to find that out."""
+"""Print the rooms of docs/architecture.md from the code, or with --write put them in place.
+
+The picture has the rooms from left to right, with their folders, and the crates of native/. The table has the meaning
+of each room, from its docstring, and the rooms that it imports, without those that these import themselves. Nothing is
+imported for this."""
 
 from __future__ import annotations
 
@@ -8,13 +10,25 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- scripts/rooms.py writes from here -->", "<!-- to here -->"
+# The columns of the picture: a title, and the first room below it. Rooms before the first column serve all others.
+COLUMNS = {
+    "where bytes come from": "machines",
+    "whose bytes they are": "layout",
+    "what they hold": "graph",
+    "what to say": "answers",
+    "to whom": "report",
+}
+# A room with more folders than these has one for each of its many members.
+FEW = 10
 # Each room may import the ones before it.
 ORDER = [
+    "dataclass",
     "text",
     "_native",
     "environment",
@@ -47,13 +61,15 @@ ORDER = [
     "loader",
     "commands",
 ]
-# What nearly all rooms import says nothing of one.
-EVERYWHERE = {"text", "_native", "errors"}
+# Imports of nearly all rooms, which are left out.
+EVERYWHERE = {"dataclass", "text", "_native", "errors"}
 
 
 def modules() -> dict[str, Path]:
-    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands. What ``python -m`` runs is the
-    command."""
+    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands.
+
+    The file for ``python -m`` counts as the command.
+    """
     found = {}
     for folder, prefix in ((ROOT / "gdbheap", ()), (ROOT / "commands", ("commands",))):
         for path in sorted(set(folder.rglob("*.py")) - {ROOT / "gdbheap" / "__main__.py"}):
@@ -62,7 +78,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(name: str, text: str) -> Iterator[str]:
-    """Yield the absolute dotted name of everything that the source `text` of gdbheap.`name` imports, anywhere in it."""
+    """Yield the absolute dotted names of all imports in the source `text` of gdbheap.`name`, at any place."""
     package = ["gdbheap", *name.split(".")[:-1]]
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -74,8 +90,10 @@ def imports(name: str, text: str) -> Iterator[str]:
 
 
 def room_of(dotted: str) -> str | None:
-    """Return the room of "gdbheap.room.rest", "__init__" for the package itself, None for other people's modules. The
-    words of a finding are part of the report."""
+    """Return the room of "gdbheap.room.rest", "__init__" for the package itself, None for modules of others.
+
+    The words of a finding are part of the report.
+    """
     first, _, rest = dotted.partition(".")
     if first != "gdbheap":
         return None
@@ -103,7 +121,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def nearest(known: dict[str, set[str]]) -> dict[str, list[str]]:
-    """Return the arrows that are no shorter ways of others: what a room imports, and nothing else of these does."""
+    """Return the direct imports of each room that none of its other imports includes."""
 
     def reached(room: str) -> set[str]:
         return {room}.union(*(reached(other) for other in known[room]))
@@ -112,14 +130,46 @@ def nearest(known: dict[str, set[str]]) -> dict[str, list[str]]:
     return {room: [other for other in ORDER if other in below[room]] for room in known}
 
 
+def _place(room: str) -> tuple[str, Path]:
+    """Return how a room is written, and its file, or the file of its docstring if it is a folder."""
+    head = ROOT / "commands" if room == "commands" else ROOT / "gdbheap" / room
+    return (f"{room}/", head / "__init__.py") if head.is_dir() else (f"{room}.py", head.with_suffix(".py"))
+
+
+def _with_folders(room: str) -> list[str]:
+    """Return the lines of a room in the picture: the room, and below it its folders."""
+    title, path = _place(room)
+    folders = sorted(inner.parent.name for inner in path.parent.glob("*/__init__.py")) if title.endswith("/") else []
+    return [f"{title} ({len(folders)})"] if len(folders) > FEW else [title, *(f"  {folder}" for folder in folders)]
+
+
+def crates() -> str:
+    """Return the crates of native/, each after all on which it depends; crates of one level are side by side."""
+    found = {path.parent.name: path.read_text(encoding="utf-8") for path in (ROOT / "native").glob("*/Cargo.toml")}
+    below = {name: set(re.findall(r"^gdbheap-(\w+)", text, re.MULTILINE)) for name, text in found.items()}
+    levels: list[list[str]] = []
+    while below:
+        levels.append(sorted(name for name in below if not below[name] & below.keys()))
+        below = {name: on for name, on in below.items() if name not in levels[-1]}
+    return " < ".join(", ".join(level) for level in levels)
+
+
+def picture() -> str:
+    """Return the rooms in columns, from left to right, and the crates below them."""
+    starts = [ORDER.index(room) for room in COLUMNS.values()]
+    parts = [ORDER[start:end] for start, end in zip(starts, [*starts[1:], len(ORDER)])]
+    columns = [[title, *(line for room in part for line in _with_folders(room))] for title, part in zip(COLUMNS, parts)]
+    widths = [max(map(len, column)) for column in columns]
+    rows = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in zip_longest(*columns, fillvalue="")]
+    return "\n".join(["```", *(f" {row}" for row in rows), "", f" native/  {crates()}", "```"])
+
+
 def rooms() -> str:
-    """Return the order and the table."""
-    lines = [" < ".join(f"`{room}`" for room in ORDER), ""]
-    lines += ["| room | what lives there | stands on |", "| --- | --- | --- |"]
+    """Return the picture and the table."""
+    lines = [picture(), "", "| room | what lives there | stands on |", "| --- | --- | --- |"]
     drawn = nearest(arrows())
     for room in ORDER[::-1]:
-        head = ROOT / "commands" if room == "commands" else ROOT / "gdbheap" / room
-        title, path = (f"{room}/", head / "__init__.py") if head.is_dir() else (f"{room}.py", head.with_suffix(".py"))
+        title, path = _place(room)
         if path.exists():
             lines.append(f"| `{title}` | {_meaning(path)} | {' '.join(drawn[room])} |")
     return "\n".join(lines)

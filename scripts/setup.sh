@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh            look, say what is missing and why, install it with apt-get
 #   scripts/setup.sh --check    look and say only; exit status 1 when something is missing
+#   scripts/setup.sh --tests    also what tests need that are skipped without it (docs/skips.md)
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -20,12 +21,21 @@ has_c_compiler() {
 
 look() {
     command -v gdb >/dev/null || need gdb "the debugger that gdbheap extends"
-    command -v gdbserver >/dev/null || need gdbserver "the tests read a remote target through it"
-    command -v gcc >/dev/null || need gcc "compiles the C programs of the tests, links the native module"
+    command -v gcc >/dev/null || need gcc "links the native module, compiles the C programs of the tests"
     has_c_compiler || need libc6-dev "C headers"
     find_python >/dev/null || need python3-venv "Python 3.9 or later with venv and pip"
-    has_cargo || need_rust
+    has_cargo || has_wheel || need_rust
     [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates "cargo and pip fetch over https"
+    [ "$mode" != --tests ] || look_for_tests
+}
+
+look_for_tests() {
+    command -v gdbserver >/dev/null || need gdbserver "the tests read a remote target through it"
+    command -v g++ >/dev/null || need g++ "compiles the C++ programs of the tests"
+    [ -e /usr/include/openssl/ssl.h ] || need libssl-dev "a program of the tests has OpenSSL's structures"
+    for tool in fish sqlite3 strace zsh; do
+        command -v "$tool" >/dev/null || need "$tool" "tests run it"
+    done
     case $(cat /etc/debian_version 2>/dev/null) in 12.*) look_for_mallocs ;; esac
 }
 
@@ -39,6 +49,11 @@ look_for_mallocs() {
 
 has_library() {
     [ -e "/usr/lib/x86_64-linux-gnu/$1" ]
+}
+
+# has_wheel: whether make demo finds a wheel that it need not compile; tests check the sources too.
+has_wheel() {
+    [ "$mode" != --tests ] && python=$(find_python) && [ -n "$(fitting_wheel "$python")" ]
 }
 
 need_rust() {
@@ -70,6 +85,7 @@ install() {
         refuse "apt-get could not install:$packages"
 }
 
+mode=${1:-}
 look
 [ -n "$packages" ] || exit 0
 [ "${1:-}" != --check ] || exit 1

@@ -1,6 +1,7 @@
-"""Look at a site that was built: every link within it leads somewhere, and nothing of it is fetched from elsewhere.
+"""Check a built site: every link within it has a target, and nothing of it is loaded from elsewhere.
 
-Usage: site_check.py FOLDER. Its words are one line for each thing that is wrong; the exit status is 1 then."""
+Usage: site_check.py FOLDER. It prints one line for each fault; the exit status is 1 then.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What a browser fetches by itself, by the attribute that says from where.
+# Elements that a browser loads by itself, with the attribute of the address.
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 IN_STYLE = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s]+)""")
 
 
 class Page(HTMLParser):
-    """What a page links to, what it fetches, and the names that links can lead to."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -32,13 +33,13 @@ class Page(HTMLParser):
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
         elif found.get(FETCHED.get(tag, "")):
-            # A page may say what it is a copy of; that is not fetched.
+            # A page may name the page that it is a copy of; that is not loaded.
             if found.get("rel") not in ("canonical", "prev", "next", "search", "index"):
                 self.fetched.append(found[FETCHED[tag]])
 
 
 def wrong(folder: Path) -> Iterator[str]:
-    """Yield what is wrong with the site, in lines."""
+    """Yield a line for each fault of the site."""
     found = [path for path in sorted(folder.rglob("*.html")) if folder / "files" not in path.parents]
     pages = {path: Page(path) for path in found}
     for path, page in pages.items():

@@ -1,10 +1,11 @@
 """Stage the sources of the site in a folder: docs/ with README.md as its first page, and a page for each command.
 
-The pages stand there as they are in docs/, but for links that lead out of docs/: to files that go with the site, or to
-pages of it. docs/site/nav.txt has their order. The library's reference is made from its docstrings, and a page for each
-command from its declaration, as docs/commands.md is; it shows the sessions that other pages have of it.
+The pages are those of docs/, except for links that lead out of docs/, which are changed to files of the site or to its
+pages. docs/site/nav.txt has their order. The library's reference is made from its docstrings, and a page for each
+command from its declaration, as docs/commands.md is, with the sessions of other pages about it.
 
-Usage: site_pages.py FOLDER, with the Python that gdbheap is installed in."""
+Usage: site_pages.py FOLDER, with the Python that gdbheap is installed in.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +32,10 @@ OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md")
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]*)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 COMMAND_PAGE = "commands.md"
-# What conf.py has a link to a file begin with: it stays as it is.
+# The beginning of a link to a file that conf.py keeps unchanged.
 FILE = "file-of-site"
 MAX_SESSIONS, MAX_LINES = 2, 40
-# The last of a line's commands that is one of ours; what is piped into it are questions.
+# The last of gdbheap's commands in a line; text that is piped into it is questions.
 WORD = re.compile(r"(?:^|^printf .*\| )(?:gdbheap|heap)\b(?: ([a-z][a-z-]*)\b)?(.*)")
 
 
@@ -50,14 +51,14 @@ def navigation() -> list[tuple[str, list[str]]]:
 
 
 def sources() -> dict[str, Path]:
-    """Return the pages that are written by hand, by their place in the site."""
+    """Return the manually written pages, by their place in the site."""
     pages = {path.name: path for path in sorted(DOCS.glob("*.md")) if path.name != COMMAND_PAGE}
     return {**pages, **{name: ROOT / name for name in OTHERS}, "index.md": ROOT / "README.md"}
 
 
 def target_of(path: Path, fragment: str) -> tuple[str, Path | None]:
-    """Return where a link to a file of the checkout leads in the site, from its root, and the file that has to be put
-    there, if it is no page."""
+    """Return the target of a link to a file of the checkout in the site, from its root, and the file to copy if it
+    is no page."""
     if path == DOCS / COMMAND_PAGE:
         known = {anchor(command) for command in COMMANDS.values()}
         name = fragment.lstrip("#")
@@ -71,7 +72,7 @@ def target_of(path: Path, fragment: str) -> tuple[str, Path | None]:
 
 
 def staged(text: str, source: Path, place: str, files: dict[str, Path]) -> str:
-    """Return a page's text with links that lead to the same things in the site. ``files``: what has to go with it."""
+    """Return a page's text with links for the site. ``files``: gets the files to copy with it."""
 
     def renewed(found: re.Match[str]) -> str:
         path = (source.parent / found[1]).resolve() if found[1] else source
@@ -81,12 +82,12 @@ def staged(text: str, source: Path, place: str, files: dict[str, Path]) -> str:
         near = os.path.relpath(there, os.path.dirname(place) or ".")
         return near if file is None else f"{FILE}:{near}"
 
-    # What a command says is no language that could be coloured.
+    # The text of commands has no language that could be coloured.
     return outside_of_code(text, lambda part: LINK.sub(renewed, part)).replace("\n```console\n", "\n```text\n")
 
 
 def outside_of_code(text: str, change: Callable[[str], str]) -> str:
-    """Return a text with everything changed that is no code."""
+    """Return a text with ``change`` applied outside of code."""
     parts, end = [], 0
     for code in CODE.finditer(text):
         parts += [text[end : code.start()], code[0]]
@@ -96,9 +97,9 @@ def outside_of_code(text: str, change: Callable[[str], str]) -> str:
 
 
 def sessions_of(command: AnyCommand) -> Iterator[str]:
-    """Yield what other pages show of a command, shortened, with a link to where it stands."""
+    """Yield the sessions of other pages about a command, shortened, with a link to their place."""
     shown: list[str] = []
-    # A document of JSON shows little.
+    # JSON documents are left out.
     for page, _, step in sorted(doc_sessions.sessions(), key=lambda each: "--json" in each[2].command):
         if noun_of(step.command) != command.noun or len(shown) == MAX_SESSIONS or step.command in shown:
             continue
@@ -112,7 +113,7 @@ def sessions_of(command: AnyCommand) -> Iterator[str]:
 
 
 def noun_of(command: str) -> str | None:
-    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them."""
+    """Return the noun of a shell command line; "" for gdbheap PID, None for other lines."""
     found = WORD.match(command)
     if found is None or (found[1] or "") not in COMMANDS:
         return None
@@ -120,15 +121,16 @@ def noun_of(command: str) -> str | None:
 
 
 def command_page(command: AnyCommand) -> str:
-    """Return the page of a command: the same help as in docs/commands.md, and its sessions."""
+    """Return the page of a command: its question, an example, its help as in docs/commands.md, and one more."""
     title, _, rest = command_docs.section(command).lstrip("\n").partition("\n")
-    shown = "".join(sessions_of(command))
-    about = "\nWhat all commands have in common is in [commands](../commands.md).\n"
-    return f"{title.replace('##', '#', 1)}\n{rest}{about}" + (f"\n## How it looks\n{shown}" if shown else "")
+    first, *others = [*sessions_of(command)] or [""]
+    about = "\n[Commands](../commands.md) has the options that all commands share.\n"
+    more = "".join(["\n## Another example\n", *others]) if others else ""
+    return f"{title.replace('##', '#', 1)}\n{command.summary}.\n{first}\n## Options\n{rest}{about}{more}"
 
 
 def commands_page() -> str:
-    """Return the page of all commands: docs/commands.md without what stands on a page of its own."""
+    """Return the page of all commands: docs/commands.md without the parts that have their own pages."""
     text = command_docs.page()
     text = text[: text.index(command_docs.section(next(iter(COMMANDS.values()))))]
     for command in COMMANDS.values():
@@ -138,7 +140,7 @@ def commands_page() -> str:
 
 
 def contents(caption: str, pages: list[str]) -> str:
-    """Return a list of pages for the side of the site."""
+    """Return a list of pages for the sidebar of the site."""
     head = f":caption: {caption}\n" if caption else ""
     return "\n```{toctree}\n:hidden:\n" + head + "\n" + "\n".join(pages) + "\n```\n"
 

@@ -19,14 +19,14 @@ FRONT = re.compile(r"\A---\n.*?^---\n+", re.DOTALL | re.MULTILINE)
 
 
 def skill() -> str:
-    """Return the page with the list as it is now."""
+    """Return the page with the present list."""
     text = FILE.read_text(encoding="utf-8")
     listed = "\n".join(grouped(COMMANDS, {}))
     return f"{text[: text.index(LAST)]}{LAST}`gdbheap COMMAND --help` explains one.\n```\n{listed}\n```\n"
 
 
 def llms() -> str:
-    """Return llms.txt: what gdbheap is, how it is used, and the pages of docs/ by their titles."""
+    """Return llms.txt: a description of gdbheap, its use, and the pages of docs/ by their titles."""
     pages = [
         f"- [{title[1]}]({page.stem}.html)"
         for page in sorted((ROOT / "docs").glob("*.md"))

@@ -1,4 +1,4 @@
-"""Print docs/data.md and deploy/trino.sql, or with --write put them in place, from the one declaration of the tables.
+"""Print docs/data.md and deploy/trino.sql, from the one declaration of the tables; with --write, write them.
 
 Run it with the Python that gdbheap is installed in.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gdbheap.export.declaration import TABLES, Column, Table
+from gdbheap.export.declaration import TABLES, Table, TableColumn
 from gdbheap.export.query import TYPES
 from gdbheap.export.table_files import SQL_TYPES
 
@@ -63,18 +63,18 @@ TRINO_INTRODUCTION = """-- Trino's tables, by its Hive connector, over what was 
 CREATE SCHEMA IF NOT EXISTS hive.heaps;
 """
 TRINO = {"integer": "bigint", "text": "varchar", "real": "double", "flag": "boolean"}
-# By what the folders are called.
+# The names of the folders of partitions.
 KEYS = {"host": "varchar", "release": "varchar", "day": "varchar", "pid": "bigint"}
 PARQUET = {"integer": "INT64", "text": "BYTE_ARRAY (string)", "real": "DOUBLE", "flag": "BOOLEAN"}
 
 
 def kinds() -> Iterator[str]:
-    """Yield what each kind of column is called where."""
+    """Yield the name of each kind of column in each format."""
     for kind, name in PARQUET.items():
         yield f"| {kind} | {name} | {SQL_TYPES[kind]} | {TYPES[kind]} |\n"
 
 
-def row(column: Column) -> str:
+def row(column: TableColumn) -> str:
     """Return a line for one column."""
     lacks = " or NULL" if column.may_lack else ""
     unit = f", {column.unit}" if column.unit else ""
@@ -94,7 +94,7 @@ def page() -> str:
 
 
 def created(table: Table) -> str:
-    """Return the statements that tell Trino of one table's folder of partitions."""
+    """Return the statements that declare one table's folder of partitions to Trino."""
     own = [(column.name, TRINO[column.kind]) for column in table.columns if column.name not in KEYS]
     columns = ",\n".join(f'  "{name}" {kind}' for name, kind in [*own, *KEYS.items()])
     keys = ", ".join(f"'{name}'" for name in KEYS)
@@ -106,7 +106,7 @@ def created(table: Table) -> str:
 
 
 def statements() -> str:
-    """Return what Trino has to be told of all tables."""
+    """Return the statements for all tables."""
     return TRINO_INTRODUCTION + "".join(map(created, TABLES))
 
 

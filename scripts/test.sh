@@ -1,7 +1,8 @@
 #!/bin/sh
-# All checks, then all tests, a file to each core; the slowest tests and pytest's own count are the last lines. Of what is
-# tried on each interpreter and of tests with many cases some are tried, other ones each time (GDBHEAP_SEED repeats a
-# choice; without --in-turn pytest tries all, which takes twice as long). Arguments go to pytest.
+# All checks, then all tests, a file to each process; there is one process more than cores, because many tests wait. The
+# slowest tests and pytest's own count are the last lines. Of what is tried on each interpreter and of tests with many
+# cases some are tried, other ones each time (GDBHEAP_SEED repeats a choice; without --in-turn pytest tries all, which
+# takes twice as long). Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -18,4 +19,4 @@ trap - EXIT INT TERM
 cat build/lint-rust.log
 scripts/lint.sh python
 scripts/packages.sh few || say "the tests that need these packages are skipped"
-exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --in-turn --durations=40 tests "$@"
+exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses="$(($(nproc) + 1))" --dist=loadfile --in-turn --durations=40 tests "$@"

@@ -4,6 +4,7 @@
 #   scripts/wheels.sh sdist        gdbheap-VERSION.tar.gz
 #   scripts/wheels.sh manylinux    and from that, by zig, a wheel for glibc 2.17 and later
 #   scripts/wheels.sh musllinux    the same for musl 1.2
+#   scripts/wheels.sh manylinux-aarch64 musllinux-aarch64    the same for aarch64, without recorder and replayer
 #
 # A wheel is made from the unpacked source distribution alone, in an environment that has only what pyproject.toml names, so
 # that what is missing in it would be missed here. auditwheel refuses a wheel that needs more of glibc than its name says; of musl
@@ -24,13 +25,15 @@ tools() {
     cksum < packaging/tools.txt > "$TOOLS/cksum"
 }
 
-# Of the commit that is built, so that the same commit gives the same files.
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
-export SOURCE_DATE_EPOCH
+set_source_date
 
-# pybuild ARGUMENTS: python -m build, without what an earlier build left behind.
+# quietly COMMAND...: the end of what it says is shown if it fails.
+quietly() {
+    "$@" >build/packaging/log 2>&1 || { tail -n 40 build/packaging/log >&2; exit 1; }
+}
+
 pybuild() {
-    "$TOOLS/bin/python" -m build "$@" >/dev/null
+    quietly "$TOOLS/bin/python" -m build "$@"
 }
 
 sdist() {
@@ -39,19 +42,37 @@ sdist() {
     rm -rf ./*.egg-info dist/*.tar.gz
     pybuild --sdist --outdir dist .
     rm -rf ./*.egg-info
-    "$TOOLS/bin/twine" check --strict dist/*.tar.gz >/dev/null
+    repack dist/*.tar.gz
+    quietly "$TOOLS/bin/twine" check --strict dist/*.tar.gz
 }
 
-# unpack: always to the same place, so that cargo builds again only what changed.
+# repack ARCHIVE: the same files in one order, of one time and owner, so that the same commit gives the same archive.
+repack() {
+    rm -rf build/packaging/sdist
+    mkdir -p build/packaging/sdist
+    tar -xzf "$1" -C build/packaging/sdist
+    (cd build/packaging/sdist && tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        --mode=u=rwX,go=rX --format=gnu -cf - gdbheap-* | gzip -9n) > "$1"
+}
+
+# unpack: always to the same place, and what did not change keeps its time, so that cargo builds again only what changed.
 unpack() {
+    new=build/packaging/new
+    rm -rf "$new"
+    mkdir -p "$new" build/packaging/source
+    tar -xzf dist/*.tar.gz --strip-components=1 -C "$new" --touch
+    (cd "$new" && find native -type f) | while read -r file; do
+        ! cmp -s "build/packaging/source/$file" "$new/$file" || touch -r "build/packaging/source/$file" "$new/$file"
+    done
     rm -rf build/packaging/source
-    mkdir -p build/packaging/source
-    tar -xzf dist/*.tar.gz --strip-components=1 -C build/packaging/source
+    mv "$new" build/packaging/source
 }
 
-# name_manylinux WHEEL PLATFORM: what auditwheel finds good goes to dist/ under its name.
+# name_manylinux WHEEL PLATFORM: what auditwheel finds good goes to dist/ under its name. It takes the names of this machine
+# alone, but finds those of others.
 name_manylinux() {
-    PATH=$TOOLS/bin:$PATH "$TOOLS/bin/auditwheel" repair --plat "$2" --wheel-dir dist "$1" >/dev/null
+    PATH=$TOOLS/bin:$PATH quietly "$TOOLS/bin/auditwheel" repair --plat auto --wheel-dir dist "$1"
+    [ -f "$(echo dist/*"$2".whl)" ] || { say "$(ls -t dist | head -n 1) is not for $2"; exit 1; }
 }
 
 name_musllinux() {
@@ -63,37 +84,43 @@ name_musllinux() {
 
 # wheel TARGET PLATFORM [RUSTFLAGS]: build for TARGET, and name it PLATFORM if that is true.
 wheel() {
+    machine=${1%%-*}
     has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }
     [ -d "$(rustc --print target-libdir --target "$1")" ] || { say "no standard library of Rust for $1: rustup target add $1"; exit 1; }
     say "a wheel for $2 (cargo $(cargo_version), zig $("$TOOLS/bin/python" -m ziglang version))"
     rm -rf build/packaging/wheel
     unpack
-    PATH=$TOOLS/bin:$PATH CARGO_ZIGBUILD_PYTHON_PATH=$TOOLS/bin/python CARGO=$PWD/packaging/cargo CARGO_BUILD_TARGET=$1 CARGO_TARGET_DIR=$PWD/build/packaging/target \
+    _PYTHON_HOST_PLATFORM=linux-$machine PYO3_CROSS_PYTHON_VERSION=3.9 \
+        PATH=$TOOLS/bin:$PATH CARGO_ZIGBUILD_PYTHON_PATH=$TOOLS/bin/python CARGO=$PWD/packaging/cargo CARGO_BUILD_TARGET=$1 CARGO_TARGET_DIR=$PWD/build/packaging/target \
         PACKAGE_RUSTFLAGS="--remap-path-prefix=$PWD/build/packaging/source= --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo ${3:-}" \
         pybuild --wheel --outdir build/packaging/wheel build/packaging/source
     mkdir -p dist
-    rm -f dist/*"${2%%_*}"*.whl
+    rm -f dist/*"${2%%_*}"*"$machine".whl
     "name_${2%%_*}" build/packaging/wheel/*.whl "$2"
-    "$TOOLS/bin/twine" check --strict dist/*"${2%%_*}"*.whl >/dev/null
+    quietly "$TOOLS/bin/twine" check --strict dist/*"${2%%_*}"*"$machine".whl
+    quietly "$TOOLS/bin/abi3audit" --strict dist/*"${2%%_*}"*"$machine".whl
 }
 
 mkdir -p build/packaging
 exec 9> build/packaging/lock
 flock 9
 tools
-[ $# -gt 0 ] || { say "usage: scripts/wheels.sh sdist|manylinux|musllinux..."; exit 2; }
+usage="usage: scripts/wheels.sh sdist|manylinux|musllinux|manylinux-aarch64|musllinux-aarch64..."
+[ $# -gt 0 ] || { say "$usage"; exit 2; }
 sdist
 for kind; do
-    case $kind in
+    machine=x86_64
+    case $kind in *-aarch64) machine=aarch64 ;; esac
+    case ${kind%-aarch64} in
         sdist) ;;
         manylinux)
             GLIBC=$GLIBC_NEEDED
             export GLIBC
-            wheel x86_64-unknown-linux-gnu "manylinux_$(echo "$GLIBC" | tr . _)_x86_64"
+            wheel $machine-unknown-linux-gnu "manylinux_$(echo "$GLIBC" | tr . _)_$machine"
             unset GLIBC
             ;;
-        musllinux) wheel x86_64-unknown-linux-musl "musllinux_${MUSL_NEEDED}_x86_64" "-C target-feature=-crt-static" ;;
-        *) say "usage: scripts/wheels.sh sdist|manylinux|musllinux..."; exit 2 ;;
+        musllinux) wheel $machine-unknown-linux-musl "musllinux_${MUSL_NEEDED}_$machine" "-C target-feature=-crt-static" ;;
+        *) say "$usage"; exit 2 ;;
     esac
 done
 say "in dist: $(cd dist && echo *.tar.gz *.whl)"

@@ -1,7 +1,7 @@
-"""Count the words of scripts/words.txt in what people read: help, messages, documentation, docstrings, comments.
+"""Count the words of scripts/words.txt in texts for people: help, messages, documentation, docstrings, comments.
 
 Each room (a top folder, or a folder of the product) has a budget in scripts/words_budget.txt, which only falls: with
-more than that this fails; with less, --write puts the new numbers there. --list ROOM shows where they stand.
+more words the script fails; with fewer, --write stores the new numbers. --list ROOM shows their places.
 
 Usage: words.py [--write] [--list ROOM]
 """
@@ -20,32 +20,33 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORDS, BUDGET = (ROOT / "scripts" / name for name in ("words.txt", "words_budget.txt"))
 READ = {".py", ".rs", ".md", ".toml", ".sh", ".c", ".h", ".css", ".js", ".yaml", ".service"}
-# Its words, and records of what was, in the words of their day.
+# The list of the words itself, and historical records.
 APART = (
     "scripts/words",
     "CHANGELOG.md",
     "docs/naming.md",
     "docs/holders.md",
-    "docs/first-page.md",
+    "docs/public-reports.md",
     "tests/programs/",
     "tests/reports/",
 )
-# A sentence goes on behind a line's end, and what begins the next line of a comment or of joined texts.
+# A sentence continues after a line's end, with the start of the next line of a comment or of joined texts.
 BREAK = re.compile(r"""['"]?\s*\n\s*(?:#|//[/!]?|\*)?\s*f?['"]?""")
-# Folders whose rooms count by themselves.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# Folders whose rooms count separately.
 HOUSES = {"gdbheap", "native"}
 
 
 @cache
 def rules() -> list[tuple[re.Pattern[str], str]]:
-    """Return the patterns and what to say instead."""
+    """Return the patterns and their replacements."""
     lines = [line for line in WORDS.read_text().splitlines() if line and not line.startswith("#")]
     pairs = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines]
     return [(re.compile(pattern.lower().replace(" ", r"\s+")), better) for pattern, better in pairs]
 
 
 def files() -> Iterator[Path]:
-    """Yield the files of the repository that somebody reads."""
+    """Yield the files of the repository that people read."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
@@ -54,16 +55,15 @@ def files() -> Iterator[Path]:
 
 
 def room_of(name: str) -> str:
-    """Return the room of a file: its top folder, of the product the folder below."""
+    """Return the room of a file: its top folder, or the next folder in the product."""
     parts = name.split("/")
     if len(parts) == 1:
         return "."
     return "/".join(parts[: 2 if parts[0] in HOUSES and len(parts) > 2 else 1])
 
 
-def found(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the words and the better ones of each that a file has; they may be broken over two lines."""
-    text = path.read_text(errors="replace")
+def found(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the words and the replacement of each match in a text; a match may extend over two lines."""
     flat = BREAK.sub(lambda gap: " " * len(gap[0]), text).lower()
     for pattern, better in rules():
         for hit in pattern.finditer(flat):
@@ -71,7 +71,7 @@ def found(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def main() -> int:
-    """Return 1 if a room has more than its budget."""
+    """Return 1 if a room has more than its budget, or a file has characters that no text has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the numbers that fell into the budget")
     parser.add_argument("--list", metavar="ROOM", help="show where the words of a room stand")
@@ -79,7 +79,11 @@ def main() -> int:
     counts: Counter[str] = Counter()
     for path in files():
         name = str(path.relative_to(ROOT))
-        for line, words, better in found(path):
+        text = path.read_bytes().decode(errors="replace")
+        if CONTROL.search(text):
+            print(f"words: {name} has a control character other than a tab or the end of a line")
+            return 1
+        for line, words, better in found(text):
             counts[room_of(name)] += 1
             if options.list == room_of(name):
                 print(f"{name}:{line}: {words} -> {better}")

@@ -1,12 +1,13 @@
-"""Calls into a process at random instants, and kill -9 of the caller in their middle: run by hand, a little of it by
-test_calls.py.
+"""Call functions in a process at random moments, and kill callers with SIGKILL during their calls.
+
+Run by hand; test_calls.py runs a little of it.
 
     python tests/call_storm.py [--calls=N] [--kills=N] [--style=seized|attached|both]
 
-The target is tests/programs/storm.c: threads that sleep in each kind of system call, compute with all the vector
-registers that the CPU has, and run signal handlers on stacks of their own, and that check themselves what came of it.
-The functions are malloc_trim() and malloc_stats(), called in a thread that is drawn for each call, by the same code
-and after the same proof as ``gdbheap trim --yes`` and ``gdbheap stats``. Every death of a caller comes while it calls.
+The target is tests/programs/storm.c. Its threads sleep in each kind of system call, compute with all vector registers
+of the CPU, and run signal handlers on their own stacks. They check themselves whether anything has changed. The
+functions are malloc_trim() and malloc_stats(), called in a random thread by the same code and after the same proof as
+``gdbheap trim --yes`` and ``gdbheap stats``. Every caller that is killed dies during its call.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Slot:
-    """What a thread of the target says of itself."""
+    """The state of one thread of the target, as the thread itself reports it."""
 
     rounds: int
     faults: int
@@ -56,7 +57,7 @@ class Slot:
 
 
 class Storm:
-    """The target, running."""
+    """The running target."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "slots"
@@ -68,7 +69,7 @@ class Storm:
         self.masks = self._masks()
 
     def slots(self) -> list[Slot]:
-        """All threads' words."""
+        """Return the states of all threads."""
         data = self._file.read_bytes() if self._file.exists() else b""
         if len(data) < SLOTS * SLOT.size:
             return []
@@ -76,7 +77,10 @@ class Storm:
         return [Slot(rounds, faults, tid, name.rstrip(b"\0").decode()) for rounds, faults, tid, name in rows if name[0]]
 
     def _masks(self) -> dict[str, str]:
-        """Which signals each thread blocks, by the kernel's word. The receiver blocks one while its handler runs."""
+        """Return the signals that each thread blocks, as the kernel reports them.
+
+        The receiver blocks one while its handler runs.
+        """
         found = {}
         for slot in self.slots():
             lines = Path(f"/proc/{self.pid}/task/{slot.tid}/status").read_text().splitlines()
@@ -84,7 +88,10 @@ class Storm:
         return {name: mask for name, mask in found.items() if name != "receives"}
 
     def advance(self) -> None:
-        """Return when every thread has finished a round more; raise when one does not, or the target is dead."""
+        """Return when every thread has finished one more round.
+
+        Raise an error if a thread does not, or if the target is dead.
+        """
         before: dict[str, int] = {}
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -98,7 +105,8 @@ class Storm:
         raise AssertionError(f"a thread does not go on: {before} and then {rounds}")
 
     def check(self) -> None:
-        """All threads go on, none has found anything wrong, nobody traces it, no mask was left."""
+        """Check that all threads run, found no change, and are not traced, and that their signal masks are as
+        before."""
         self.advance()
         wrong = [slot for slot in self.slots() if slot.faults]
         assert not wrong, wrong
@@ -106,14 +114,14 @@ class Storm:
         assert self._masks() == self.masks, self._masks()
 
     def end(self) -> None:
-        """End it."""
+        """End the target."""
         self.process.kill()
         self.process.wait()
 
 
 @contextlib.contextmanager
 def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
-    """The process held as gdb holds it, by PTRACE_ATTACH."""
+    """Yield the process, attached by PTRACE_ATTACH as in gdb, and its tracer."""
     libc = ctypes.CDLL(None, use_errno=True)
     tracer = Debugger()
     held: list[int] = []
@@ -126,7 +134,7 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
                 if libc.ptrace(PTRACE_ATTACH, tid, None, None) == 0:
                     held.append(tid)
                     while os.WSTOPSIG(status := os.waitpid(tid, WALL)[1]) != signal.SIGSTOP:
-                        # Delivered at once: kept here it would be lost with us.
+                        # The signal is delivered at once, because it would be lost with this tracer.
                         libc.ptrace(PTRACE_CONT, tid, None, os.WSTOPSIG(status))
         for tid in held:
             libc.ptrace(PTRACE_SETOPTIONS, tid, None, TRACESYSGOOD)  # as gdb always does
@@ -140,7 +148,7 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
 
 @contextlib.contextmanager
 def held(pid: int, style: str) -> Iterator[tuple[Process, Tracer]]:
-    """The process, standing still, and who can call in it."""
+    """Yield the stopped process, and the tracer that can make calls in it."""
     if style == ATTACHED:
         with attached(pid) as both:
             yield both
@@ -151,7 +159,7 @@ def held(pid: int, style: str) -> Iterator[tuple[Process, Tracer]]:
 
 
 class Session:
-    """Calls in one stop, in threads that are drawn."""
+    """A stop of the process, in which calls are made in random threads."""
 
     def __init__(self, process: Process, tracer: Tracer) -> None:
         heap = Heap(process)
@@ -162,7 +170,7 @@ class Session:
         self.fit = [thread for thread in process.threads if not self._caller.unfit(thread)]
 
     def call(self, rng: random.Random) -> int:
-        """Call one of the two; the thread's id."""
+        """Call one of the two functions in a random thread. Return the thread's id."""
         self._caller.tid = rng.choice(self.fit).tid
         if rng.random() < 0.5:
             self._caller.call_to_end(self._libc.address(TRIM.function), 0)
@@ -173,7 +181,10 @@ class Session:
 
 
 def call(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[str]:
-    """That many stops with a call in each; in which threads, and how often the proof failed ("refused") beside that."""
+    """Stop the process ``times`` times, with one call in each stop.
+
+    Return how often each thread made a call, and how often the proof failed ("refused").
+    """
     done: Counter[str] = Counter()
     names = {slot.tid: slot.name for slot in storm.slots()}
     while sum(done.values()) - done["refused"] < times:
@@ -188,7 +199,10 @@ def call(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[st
 
 
 def kill(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[str]:
-    """That many callers, killed while they call. Counts the deaths, and those before the first call was done."""
+    """Kill ``times`` callers during their calls.
+
+    Return the number of deaths, and of deaths before the first call was done.
+    """
     done: Counter[str] = Counter()
     while done["killed"] < times:
         done.update(_killed(storm, rng, style))
@@ -196,7 +210,7 @@ def kill(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[st
         while "TracerPid:\t0" not in Path(f"/proc/{storm.pid}/status").read_text() and time.monotonic() < deadline:
             time.sleep(0.0005)
         if style == ATTACHED:
-            # The SIGSTOP by which an attached thread is stopped outlives whoever sent it, as gdb's own do.
+            # The SIGSTOP that stops an attached thread survives its sender, also with gdb.
             time.sleep(0.002)
             os.kill(storm.pid, signal.SIGCONT)
         if rng.random() < 0.05:
@@ -205,7 +219,7 @@ def kill(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[st
 
 
 def _killed(storm: Storm, rng: random.Random, style: str) -> list[str]:
-    """Start one caller and kill it."""
+    """Start one caller and kill it. Return words for the counter of ``kill``."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -224,7 +238,7 @@ def _killed(storm: Storm, rng: random.Random, style: str) -> list[str]:
 
 
 def _call_for_ever(pid: int, rng: random.Random, style: str, writing: int) -> None:
-    """What the child does: a byte when it begins to call; it never returns."""
+    """Make calls without end in the child process. Write a byte when the first call begins. This never returns."""
     try:
         with held(pid, style) as (process, tracer):
             session = Session(process, tracer)
@@ -239,7 +253,7 @@ def _call_for_ever(pid: int, rng: random.Random, style: str, writing: int) -> No
 
 
 def main() -> None:
-    """Run it as long as is asked for, and print what came of it."""
+    """Run the calls and kills that the options request, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=1000)

@@ -1,8 +1,10 @@
-"""How often a process that its control group kills is caught before: ``caught.py [ROUNDS [SEED]]``, a line a round.
+"""Measure how often a watch catches a process before its control group kills it: ``caught.py [ROUNDS [SEED]]``.
 
-Each round makes a group with a random limit, starts a program in it that grows at a random rate, from none of it to the
-limit in about a second, watches it with --at-oom, and lets the kernel kill it. It was caught if there is a whole
-snapshot of it from shortly before. The kernel's own counter and the process's end say that it was killed."""
+Each round prints a line. It makes a group with a random limit, and starts a program in it that grows at a random rate,
+up to the limit in about a second. It watches the program with --at-oom, and lets the kernel kill it. The program was
+caught if there is a whole snapshot of it from shortly before its end. The kernel's own counter and the exit status of
+the process prove that it was killed.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,18 @@ from support.programs import GDBHEAP, PATIENCE, SOURCES, interpreters
 from gdbheap.snapshots.file import read
 
 KILLED = -9
-# As tests/programs/swelling.py has it.
+# The same as in tests/programs/swelling.py.
 STEP = 256 << 10
 
 
 @dataclass(frozen=True)
 class Round:
-    """``limit`` in bytes, ``rate`` in bytes a second; ``seen``: bytes of the program's steps in the snapshot, None
-    where there is none; ``kind`` of the cause; ``status`` of the process, ``kills`` by the kernel's count; ``said``:
-    all that the watch printed."""
+    """One round of the measurement.
+
+    ``limit``: in bytes; ``rate``: in bytes a second; ``seen``: bytes of the program's steps in the snapshot, None
+    without a snapshot; ``kind``: of the cause; ``status``: of the process; ``kills``: by the kernel's count; ``said``:
+    the whole output of the watch.
+    """
 
     limit: int
     rate: float
@@ -40,13 +45,13 @@ class Round:
 
     @property
     def caught(self) -> bool:
-        """Return whether there is a snapshot of the process near its limit, which was killed for that."""
+        """Return whether there is a snapshot of the process near its limit, and the limit killed the process."""
         near = self.seen is not None and 0.6 * self.limit < self.seen <= self.limit
         return near and self.status == KILLED and self.kills > 0
 
 
 def one_round(rng: random.Random, folder: Path, *options: str) -> Round:
-    """Return what came of one."""
+    """Make one round and return its results."""
     limit = rng.randrange(96, 512) << 20
     rate = limit / rng.uniform(0.5, 1.5)
     with limited_group(limit, rng) as group:
@@ -64,7 +69,7 @@ def one_round(rng: random.Random, folder: Path, *options: str) -> Round:
 
 
 def watched(process: subprocess.Popen[str], folder: Path, options: tuple[str, ...]) -> tuple[list[dict], int]:
-    """Return the events while the process grows to its end, and its status."""
+    """Return the events of a watch while the process grows to its end, and the exit status of the process."""
     assert process.stdin is not None
     line = [str(GDBHEAP), "watch", str(process.pid), "--at-oom", "--json", f"--output={folder}", *options]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as watch:
@@ -78,14 +83,14 @@ def watched(process: subprocess.Popen[str], folder: Path, options: tuple[str, ..
 
 
 def contents(path: str) -> int:
-    """Return the bytes of the steps in a snapshot, by the number of their objects."""
+    """Return the bytes of the program's steps in a snapshot, computed from the number of their objects."""
     found = read(path).snapshot
     types = found.objects.rows if found.objects else []
     return STEP * next((row.count for row in types if row.type == "__main__.Ballast"), 0)
 
 
 def main() -> None:
-    """Print a line a round, and how many were caught."""
+    """Print a line for each round, and the number of caught processes."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
     rng, caught = random.Random(seed), 0

@@ -1,7 +1,8 @@
-"""A wheel, or a .deb, on a machine that has no compiler: installed, asked, removed. clean_machines.sh runs this there.
+"""Try a wheel or a .deb on a machine without a compiler: install it, use it, remove it. clean_machines.sh runs this
+there.
 
-It runs on the machine's own Python, 3.9 or later, and imports nothing that is not in its library. The last line that it
-prints is a row of figures as JSON. The first thing that is not as it should be ends it, with status 1 and in one line.
+It runs on the machine's own Python, 3.9 or later, and imports only the standard library. The last line that it prints
+is a row of figures as JSON. The first failed check ends it, with status 1 and one line.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 300
-# Not everything is supported where programs have musl's malloc: what is refused there, with status 5, is in the row.
+# With musl's malloc, some commands are not supported. The row names those that are refused with status 5.
 MUSL = bool(list(Path("/lib").glob("ld-musl-*")))
 REFUSED = 5
 NOT_SUPPORTED: list[str] = []
-# No package may need them to be installed.
+# No package may require these programs for its installation.
 COMPILERS = ("cc", "gcc", "clang", "tcc", "cargo", "rustc", "zig", "make")
 PLANTED = """
 import sys, time
@@ -36,7 +37,7 @@ kept = [Planted() for _ in range(int(sys.argv[1]))]
 print("ready", flush=True)
 time.sleep(1e6)
 """
-# Where packages leave what is told of them, and what any program leaves by running: not theirs.
+# Folders with records about packages, and with files that any program leaves by running. Files in these do not count.
 KEPT = (
     "/dev",
     "/proc",
@@ -53,7 +54,7 @@ KEPT = (
 
 
 def run(*command: str, status: int = 0, **environment: str) -> str:
-    """Run a command, and return what it printed; end here if it ends otherwise than with the status."""
+    """Run a command and return its output. End this script if the command ends with another status."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment}, check=False
     )
@@ -63,14 +64,14 @@ def run(*command: str, status: int = 0, **environment: str) -> str:
 
 
 def expect(holds: bool, text: str) -> None:
-    """End with a line unless it holds."""
+    """End this script with ``text`` unless ``holds`` is true."""
     if not holds:
         raise SystemExit(text)
 
 
 @contextmanager
 def planted(count: int) -> Iterator[str]:
-    """Start a program that has as many objects of a class of its own; yield its process id."""
+    """Start a program with ``count`` objects of its own class. Yield its process id."""
     with subprocess.Popen([sys.executable, "-c", PLANTED, str(count)], stdout=subprocess.PIPE, text=True) as program:
         try:
             assert program.stdout is not None
@@ -81,24 +82,24 @@ def planted(count: int) -> Iterator[str]:
 
 
 def counted(answer: dict[str, Any]) -> int:
-    """Return how many of the objects an answer of ``heap pyobjects`` has."""
+    """Return how many of the planted objects are in an answer of ``heap pyobjects``."""
     rows = [row for row in answer["rows"] if row["type"].endswith("Planted")]
     return sum(int(row["count"]) for row in rows)
 
 
 def resident(pid: str) -> int:
-    """Return the resident bytes that the kernel counts of a process."""
+    """Return the resident bytes of a process by the kernel's count."""
     fields = Path(f"/proc/{pid}/status").read_text(encoding="ascii").split("VmRSS:")[1].split()
     return int(fields[0]) * 1024
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """Return the lines that are JSON: gdb prints others between them."""
+    """Return the lines that are JSON documents; gdb prints other lines between them."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def refused(*command: str) -> bool:
-    """Tell whether a command is refused on musl, and note it. On glibc nothing is."""
+    """Return whether a command is refused on musl, and record that. On glibc no command is refused."""
     if not MUSL or subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode != REFUSED:
         return False
     NOT_SUPPORTED.append(command[1])
@@ -106,9 +107,9 @@ def refused(*command: str) -> bool:
 
 
 def answers(gdbheap: str, pid: str, count: int) -> None:
-    """Compare its answers about the program with what the kernel and the program itself count."""
+    """Compare gdbheap's answers about the program with the counts of the kernel and of the program itself."""
     ledger = json.loads(run(gdbheap, pid, "--json"))
-    # The program rests, but for what the kernel does with its pages.
+    # The program rests; only the kernel may still change its pages.
     difference = abs(int(ledger["rss"]["bytes"]) - resident(pid))
     expect(difference <= resident(pid) // 100, f"RSS differs by {difference} bytes from /proc/{pid}/status")
     if not refused(gdbheap, "pyobjects", pid, "--type=*Planted"):
@@ -117,7 +118,7 @@ def answers(gdbheap: str, pid: str, count: int) -> None:
 
 
 def answers_in_gdb(pid: str, count: int) -> str:
-    """Ask the same in gdb, by the literal command; return gdb's release, or nothing where there is none."""
+    """Ask the same questions in gdb. Return gdb's release, or "" if there is no gdb."""
     if shutil.which("gdb") is None:
         return ""
     said = run("gdb", "-p", pid, "-batch", "-x", "gdbheap", "-ex", "heap pyobjects --type=*Planted --json")
@@ -127,7 +128,7 @@ def answers_in_gdb(pid: str, count: int) -> str:
 
 
 def recorder_and_replayer(gdbheap: str) -> None:
-    """Record the calls of a program and make them again: two more binaries, in processes that are not ours."""
+    """Record the calls of a program and replay them. This runs two more binaries."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         run(gdbheap, "trace", "-o", log, "--", sys.executable, "-c", "kept = [bytes(9999) for _ in range(99)]")
@@ -136,14 +137,14 @@ def recorder_and_replayer(gdbheap: str) -> None:
 
 
 def pages(prefix: Path, zsh: str) -> None:
-    """Look for the manual page and the completions."""
+    """Check that the manual page and the completions are installed."""
     names = ["bash-completion/completions/gdbheap*", f"{zsh}/_gdbheap", "fish/vendor_completions.d/gdbheap.fish"]
     for name in ["man/man1/gdbheap.1*", *names]:
         expect(bool(list((prefix / "share").glob(name))), f"no {name} below {prefix}/share")
 
 
 def wheel(path: str, count: int, offline: bool) -> dict[str, Any]:
-    """Install the wheel into a new environment, as a user does."""
+    """Install the wheel into a new environment, as a user does, and return a row of figures."""
     environment = Path("/srv/venv")
     shutil.rmtree(environment, ignore_errors=True)
     run(sys.executable, "-m", "venv", str(environment))
@@ -168,7 +169,8 @@ def wheel(path: str, count: int, offline: bool) -> dict[str, Any]:
 def files() -> set[str]:
     """Return every path of this system that a package could have left.
 
-    Not what Python compiles, in folders that were there: of one of the package's own the folder would be left too.
+    Files that Python compiled into folders of other packages do not count. A folder of the package itself would also be
+    left.
     """
     found: set[str] = set()
     for folder, folders, names in os.walk("/"):
@@ -183,7 +185,7 @@ def apt(*arguments: str) -> None:
 
 
 def deb(path: str, count: int) -> dict[str, Any]:
-    """Install the Debian package, ask, remove it, purge it."""
+    """Install the Debian package, use it, remove it and purge it. Return a row of figures."""
     before = files()
     with planted(count) as pid:
         started = time.monotonic()
@@ -204,7 +206,7 @@ def deb(path: str, count: int) -> dict[str, Any]:
 
 
 def quiet(pid: str) -> None:
-    """What a removed package leaves in /etc must not trouble gdb."""
+    """Check that the files in /etc that a removed package leaves do not disturb gdb."""
     if shutil.which("gdb"):
         done = subprocess.run(
             ["gdb", "-p", pid, "-batch"], capture_output=True, text=True, timeout=PATIENCE, check=True

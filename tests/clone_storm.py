@@ -1,8 +1,8 @@
-"""Makes copies of a busy program by the thousand and says what it noticed. Run by hand:
+"""Make thousands of copies of a busy program, and print the changes that the program noticed. Run by hand:
 
     python tests/clone_storm.py [COPIES] [MIB]
 
-with the Python that gdbheap is installed in. Exits with 1 if the program noticed anything.
+with the Python in which gdbheap is installed. It exits with 1 if the program noticed a change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gdbheap._native import Frozen
 
 
 def milliseconds(seconds: list[float]) -> str:
-    """Return median, 99th of a hundred, and the longest."""
+    """Return the median, the 99th percentile and the maximum as text."""
     ordered = sorted(seconds)
     late = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
     return (
@@ -29,7 +29,7 @@ def milliseconds(seconds: list[float]) -> str:
 
 
 def main(copies: int, mebibytes: int) -> int:
-    """Make them; print what it cost and what was seen."""
+    """Make the copies, and print their cost and the changes that were noticed."""
     with tempfile.TemporaryDirectory() as folder, busy.started("blocked", Path(folder), mebibytes) as target:
         stops, mended, uncollected = [], 0, 0
         for _ in range(copies):

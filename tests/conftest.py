@@ -1,4 +1,4 @@
-"""What all tests share: the installed package is the one tested, and a fresh random seed for each run."""
+"""Settings that all tests share: the installed package is tested, with a fresh random seed for each run."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-# `python -m pytest` puts the current folder first; there gdbheap lies without its native module and its commands.
+# `python -m pytest` puts the current folder first. The gdbheap there has no native module and no commands.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 SEED = int(os.environ.get("GDBHEAP_SEED") or random.SystemRandom().randrange(1 << 32))
-# Where several processes share the tests, the first one's seed is everybody's.
+# If several processes share the tests, all use the seed of the first one.
 os.environ["GDBHEAP_SEED"] = str(SEED)
 
-# Started in the background of a shell, or by nohup, the tests would ignore these, and so would all that they start.
+# If the tests run in a shell's background or under nohup, they and all programs that they start would ignore these
+# signals.
 for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, action)
 
 
-# A CPython release, or a build of one, among a test's parameters; of so many of them a run of all tests takes some.
+# A CPython release, or a build of one, among a test's parameters. A run of all tests takes only some of many builds.
 BUILD = re.compile(r"((?:2\.7|3\.\d+)t?)(?:-\w+)?\Z")
-SOME = 3
+SOME = 2
 SWEEP = "GDBHEAP_SWEEP"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What ``make test`` asks for."""
+    """Declare the options that ``make test`` uses."""
     about = f"of tests for each interpreter run {SOME}, of those marked in_turn or cases some, other ones each time"
     parser.addoption("--in-turn", action="store_true", help=about)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Declare the markers of the tests."""
     config.addinivalue_line(
         "markers", "in_turn(name, count): a run of all tests takes so many of the parameter's values"
     )
     config.addinivalue_line("markers", "cases(count): a run of all tests takes at most so many of each test's cases")
     config.addinivalue_line("markers", f"sweep: where {SWEEP} is set, a run of all tests takes all of its cases")
     config.pluginmanager.register(Failures(config))
-    # No test is timed: another process may have the processor for longer than an example takes by itself.
+    # No example has a deadline, because another process may have the processor for longer than an example takes.
     settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
     if config.getoption("hypothesis_seed", None) is None:
@@ -56,21 +57,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Failures:
-    """Each failure is printed when it happens: a run that is ended from outside has said why."""
+    """Prints each failure when it happens, so that a run that is ended from outside has shown its failures."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Print one."""
+        """Print a failure."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and reporter is not None:
             reporter.write_line(f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave some out by the run's seed, and say how many tests that were."""
+    """Leave out some tests, chosen by the run's seed, and print how many were left out."""
     if not config.getoption("--in-turn"):
         return
     builds: dict[str, set[str]] = defaultdict(set)
@@ -95,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _cases(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of each test as many cases as its nearest marker says."""
+    """Yield the cases of each test, as many as its nearest marker allows."""
     found: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         found[_name(item)].append(item)
@@ -108,18 +109,19 @@ def _cases(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def _in_turn(item: pytest.Item) -> Iterator[tuple[tuple[str, str], object, int]]:
-    """Of each marker: what the test is a case of but for the parameter that is taken in turn, its value, how many."""
+    """Yield, for each marker, the case without the parameter that is taken in turn, the value of this parameter, and
+    the count."""
     for marker in item.iter_markers("in_turn"):
         name, count = marker.args
         params = _params(item)
         value = params.pop(name)
-        # Each process has its functions elsewhere.
+        # The addresses of functions differ between processes, so functions are sorted by name.
         others = sorted((key, getattr(other, "__qualname__", other)) for key, other in params.items())
         yield (_name(item), repr(others)), value, count
 
 
 def _some(name: str, builds: set[str]) -> set[str]:
-    """Those that this machine may have, before those that would be skipped."""
+    """Return some of the builds, preferring those that this machine may have to those that would be skipped."""
     from support.programs import interpreters
 
     here = sorted(one for one in builds if (found := BUILD.match(one)) is not None and interpreters(found[1]))
@@ -140,13 +142,13 @@ def _params(item: pytest.Item) -> dict[str, object]:
 
 
 def pytest_report_header() -> str:
-    """Say the seed first, so that a failure can be repeated."""
+    """Return a line with the seed, so that a failure can be repeated."""
     return f"random seed: {SEED} (repeat with GDBHEAP_SEED={SEED})"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def seeded(request: pytest.FixtureRequest) -> None:
-    """Seed what draws without ``rng``, as fixtures of a module do."""
+    """Seed the generators of code that does not use ``rng``, such as module fixtures."""
     random.seed(f"{SEED} {request.node.nodeid}")
 
 

@@ -1,12 +1,13 @@
-"""The ten questions of docs/fleet.md, over hundreds of looks at processes, by DuckDB, by Spark and by Trino: the
-answers must be the same, and those that were planted.
+"""Ask the ten questions of docs/fleet.md over hundreds of snapshots, with DuckDB, Spark and Trino.
+
+The answers must be equal, and equal to the planted ones.
 
     .venv/bin/python tests/fleet.py [--hosts=10] [--workers=15] [--folder=FOLDER]
 
-The default is 10 hosts with 15 processes each. Each of the 150 processes is looked at on two days: 300 looks, each with
-files of its own. Spark runs on this machine, from build/packages (scripts/packages.sh many) or $GDBHEAP_SPARK_PYTHON,
-Trino from $GDBHEAP_TRINO (support/trino.py); without one, or without a Java, that part is skipped and said to be.
-It prints a line for each question.
+The default is 10 hosts with 15 processes each. Each of the 150 processes has a snapshot on two days: 300 snapshots,
+each with its own files. Spark runs on this machine, from build/packages (scripts/packages.sh many) or
+$GDBHEAP_SPARK_PYTHON, Trino from $GDBHEAP_TRINO (support/trino.py). If one of them or a Java is missing, that part is
+skipped and a line says so. A line is printed for each question.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ print("ANSWERS" + json.dumps(answers, default=str))
 
 
 def spark_python() -> str | None:
-    """Return a Python with pyspark; None, and why, where there is none or no Java."""
+    """Return a Python with pyspark. Print the reason and return None if there is none, or no Java."""
     python = os.environ.get("GDBHEAP_SPARK_PYTHON") or str(PYTHON)
     if not Path(python).exists() or subprocess.run([python, "-c", "import pyspark"], capture_output=True).returncode:
         print("skipped: no pyspark (scripts/packages.sh many)")
@@ -53,7 +54,7 @@ def spark_python() -> str | None:
 
 
 def by_spark(python: str, folder: Path) -> dict[str, list[list[Any]]]:
-    """Return the answers to all questions."""
+    """Return Spark's answers to all questions."""
     command = [python, "-c", SPARK, str(folder)]
     done = subprocess.run(command, input=json.dumps(QUERIES), capture_output=True, text=True)
     if done.returncode:
@@ -64,13 +65,13 @@ def by_spark(python: str, folder: Path) -> dict[str, list[list[Any]]]:
 
 
 def by_trino(program: tuple[Path, str], folder: Path) -> dict[str, list[list[Any]]]:
-    """Return the answers to all questions."""
+    """Return Trino's answers to all questions."""
     with trino(program, folder) as found:
         return {title: found.ask(written_for_trino(text)) for title, text in QUERIES.items()}
 
 
 def main() -> None:
-    """Export, ask, compare."""
+    """Export the snapshots, ask the questions and compare the answers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--hosts", type=int, default=10)
     parser.add_argument("--workers", type=int, default=15)

@@ -1,9 +1,9 @@
-"""The fuzzer of cores, run by hand: ``.venv/bin/python tests/fuzz_cores.py [--mutants=10000] [--workers=1]``.
+"""Fuzz the reading of cores, by hand: ``.venv/bin/python tests/fuzz_cores.py [--mutants=10000] [--workers=1]``.
 
-Makes small cores of C programs and of each CPython found, damages copies of them at random, and runs every command on
-each copy. A crash, a hang, a traceback, an exit status that is not documented, JSON that does not parse and books that
-do not balance are findings; they are printed with what repeats them, and the exit status is then 1. Interrupted, it
-goes on where it was (``--first``) with the same ``--seed``, whose cores are kept in ``--folder``.
+It makes small cores of C programs and of each CPython found, damages copies of them at random, and runs every command
+on each copy. Findings are: a crash, a hang, a traceback, an undocumented exit status, invalid JSON, and books that do
+not balance. Each finding is printed with the command that repeats it, and the exit status is then 1. After an
+interruption, ``--first`` continues at the same place, with the same ``--seed``, whose cores are stored in ``--folder``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = 40
 
 
 def main() -> int:
-    """Return 1 if anything was found."""
+    """Run the fuzzer. Return 1 if it found anything."""
     options = _options()
     folder = options.folder / str(options.seed)
     cores = _cores(folder, options)
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
 
 
 def _cores(folder: Path, options: argparse.Namespace) -> list[Path]:
-    """Return the cores of this seed, made once."""
+    """Return the cores of this seed; they are made only once."""
     table = folder / "cores.json"
     if not table.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""How much of what real programs use the first page and the first ten rows of ``heap owners`` explain, and what these
-rows are.
+"""Measure how much memory of real programs the first page and the first ten rows of ``heap owners`` explain.
 
 ``make named`` runs this after installing other people's packages. ``--write`` puts the tables into docs/holders.md,
-else they are printed.
+otherwise they are printed.
 """
 
 from __future__ import annotations

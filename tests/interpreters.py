@@ -1,6 +1,7 @@
-"""The table of docs/interpreters.md: test_oracle_versions.py's comparisons on every object of every CPython found here.
+"""Make the table of docs/interpreters.md: test_oracle_versions.py's comparisons for every CPython found here.
 
-``python tests/interpreters.py --write`` writes the page anew; without it the lines are printed.
+The comparisons include every object. ``python tests/interpreters.py --write`` writes the page; without it the lines are
+printed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def program(interpreter: Interpreter, name: str, *arguments: object) -> list[str
 
 
 def pools(interpreter: Interpreter, rng: random.Random, folder: Path) -> str:
-    """Return how many size classes agree in all figures with what the interpreter, or for 2.7 a walker, says."""
+    """Return how many size classes agree in all figures with the interpreter's own (for 2.7: with a walker's)."""
     with running(program(interpreter, "pools", rng.getrandbits(32), 40_000), folder) as target:
         found = answered(ask("pools", str(target.pid)))
         truth = told(target.stderr)["classes"] if target.stderr else referenced(target.pid)
@@ -48,7 +49,8 @@ def pools(interpreter: Interpreter, rng: random.Random, folder: Path) -> str:
 def objects(
     interpreter: Interpreter, rng: random.Random, folder: Path, environment: dict[str, str]
 ) -> tuple[int, int, int, int]:
-    """Return how many objects can be reached in the heaps, and how many have their type, another, none."""
+    """Return three numbers of reachable objects in the heaps: those with the right type, with a wrong one, and without
+    one."""
     truth = folder / "truth"
     with running(program(interpreter, "closure", rng.getrandbits(32), 4000, truth), folder, environment) as target:
         reached = reached_in_heaps(target.pid, truth)
@@ -74,7 +76,7 @@ def row(interpreter: Interpreter, release: str, rng: random.Random) -> list[obje
 
 
 def version(interpreter: Interpreter) -> str:
-    """Return the interpreter's own words."""
+    """Return the version that the interpreter itself prints."""
     command = entered([interpreter.executable, "-c", VERSION])
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

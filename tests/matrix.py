@@ -1,7 +1,8 @@
-"""The table of docs/support.md: test_oracle_arenas.py's comparisons, on the glibc of each root folder and in each mode.
+"""Make the table of docs/support.md: test_oracle_arenas.py's comparisons, on the glibc of each root folder and in each
+mode.
 
-Run by scripts/matrix.sh, which makes the folders. The program runs inside a folder; gdbheap looks at it, and at its
-cores, from outside, in a shell and in this system's gdb, and from inside in the folder's own gdb.
+scripts/matrix.sh makes the folders and runs this. The program runs inside a folder. gdbheap reads it, and its cores,
+from outside in a shell and in this system's gdb, and from inside in the folder's own gdb.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ OUTSIDE, INSIDE = "gdb outside", "its own gdb"
 FORMS = (PROCESS, OUTSIDE, INSIDE, GCORE, KERNEL_CORE)
 LARGE_TCACHE = "glibc.malloc.tcache_max=1048576:glibc.malloc.tcache_count=50:glibc.malloc.mmap_threshold=65536"
 PLACE = "srv/runs"
-# What follows in the page is written by matrix_interpreters.py.
+# matrix_interpreters.py writes the part of the page after this heading.
 INTERPRETERS = "## What was compared with the interpreters of these suites\n"
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A case, and the first glibc whose malloc knows what its tunables ask for, with the reason."""
+    """A case, with the first glibc whose malloc knows the case's tunables, and the reason."""
 
     case: Case
     since: tuple[int, int] = (0, 0)
@@ -65,7 +66,7 @@ MODES = {
 
 @dataclass(frozen=True)
 class Suite:
-    """A root folder, and the versions of what lies in it."""
+    """A root folder, with the versions of the software in it."""
 
     name: str
     root: Path
@@ -81,29 +82,29 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """Return its line in the table."""
+        """Return the folder's title in the table."""
         return f"{self.glibc} ({self.name})"
 
 
 @dataclass
 class Results:
-    """A cell for each (suite, mode, form): "exact", "failed" or "skipped: REASON"."""
+    """The cells of the table, one for each (suite, mode, form): "exact", "failed" or "skipped: REASON"."""
 
     cells: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     def note(self, suite: Suite, mode: str, form: str, compare: Callable[[], None]) -> None:
-        """Run one comparison; what is wrong goes to standard error."""
+        """Run one comparison and record its cell. Differences are printed on standard error."""
         self.cells[suite.name, mode, form] = cell = outcome(compare)
         print(f"{suite.title:22} {mode:45} {form:12} {cell}", file=sys.stderr, flush=True)
 
     def skip(self, suite: Suite, mode: str, reason: str) -> None:
-        """Leave out a whole line."""
+        """Mark a whole line as skipped."""
         for form in FORMS:
             self.cells[suite.name, mode, form] = f"skipped: {reason}"
 
 
 def outcome(compare: Callable[[], None]) -> str:
-    """Return the cell for a comparison, which raises when something differs."""
+    """Return the cell for a comparison, which raises an error if the figures differ."""
     try:
         compare()
     except pytest.skip.Exception as skipped:
@@ -115,7 +116,7 @@ def outcome(compare: Callable[[], None]) -> str:
 
 
 def inside(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a root folder, as its root user with nothing of this environment."""
+    """Run a command in a root folder, as the folder's root user and without this process's environment."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
     words = ["chroot", str(root), *command]
     return subprocess.run(
@@ -124,7 +125,7 @@ def inside(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def suite_of(name: str, root: Path) -> Suite:
-    """Look into a root folder."""
+    """Return the suite of a root folder."""
     packages = [inside(root, "dpkg-query", "-W", "-f=${Version}", package).stdout for package in ("libc6", "gdb")]
     python = inside(root, "gdb", "-batch", "-ex", "python import sys; print('%d.%d' % sys.version_info[:2])")
     glibc, debugger = (version.rsplit("-", 1)[0] for version in packages)
@@ -133,7 +134,7 @@ def suite_of(name: str, root: Path) -> Suite:
 
 @dataclass(frozen=True)
 class Started:
-    """One run of recorder.c in a folder: the program, its case, its own table, its folder's suite."""
+    """A run of recorder.c in a folder: the program, its case, its own table, and its folder's suite."""
 
     suite: Suite
     case: Case
@@ -142,18 +143,18 @@ class Started:
     cached: int
 
     def figures(self, answer: dict[str, Any]) -> None:
-        """Compare an answer of ``heap arenas``; a file of another glibc must not have been believed."""
+        """Compare an answer of ``heap arenas``. It must not be based on a file of another glibc."""
         check_figures(answer, self.target)
         check_counts(answer, self.case, self.table, self.tcaches, self.cached)
         assert answer["target"]["glibc"] in (self.suite.glibc, None), answer["target"]["glibc"]
 
     @property
     def tcaches(self) -> int:
-        """Return how many threads have a cache: since 2.43 a tcache_count of 0 means none."""
+        """Return how many threads have a cache. Since 2.43, a tcache_count of 0 means that there is none."""
         return 0 if "tcache_count=0" in self.case.tunables and self.suite.version >= (2, 43) else self.case.threads
 
     def shell(self, form: str) -> None:
-        """Compare what the shell command says, of the process or of a core: figures, damage, every pointer."""
+        """Compare the shell command's answers about the process or a core: figures, damage, every pointer."""
         name = self.gcore() if form == GCORE else self.target.as_form(form)
         self.figures(ask("arenas", name))
         checked = ask("check", name)
@@ -161,7 +162,7 @@ class Started:
         check_states(name, self.table, self.case.threads)
 
     def gcore(self) -> str:
-        """Return a core by the folder's own gdb: an older one cannot read stacks with guard regions (2.42)."""
+        """Return a core written by the folder's own gdb. An older gdb cannot read stacks with guard regions (2.42)."""
         path = self.target.directory / "written-by-gdb"
         command = f"gcore /{path.relative_to(self.suite.root)}"
         done = inside(self.suite.root, "gdb", "-nx", "-batch", "-p", str(self.target.pid), "-ex", command)
@@ -170,32 +171,34 @@ class Started:
         return str(path)
 
     def gdb_outside(self, directory: Path) -> None:
-        """Compare what this system's gdb says."""
+        """Compare the answers of this system's gdb."""
         self.printed(gdb(["-p", str(self.target.pid), *LITERAL], home(directory)))
 
     def gdb_inside(self) -> None:
-        """Compare what the folder's own gdb says."""
+        """Compare the answers of the folder's own gdb."""
         self.printed(inside(self.suite.root, "gdb", "-p", str(self.target.pid), *LITERAL))
 
     def printed(self, done: subprocess.CompletedProcess[str]) -> None:
-        """Compare the document among gdb's own lines."""
+        """Compare the document, which is among gdb's own lines of output."""
         assert done.returncode == 0, done.stderr[-2000:]
         self.figures(*documents(done))
         self.target.rest()
 
 
 def cached_among(pid: int, table: Table) -> int:
-    """Return how many freed pointers still lie behind the header of an mmapped chunk: they are in a thread's cache."""
+    """Return how many freed pointers still follow the header of an mmapped chunk, because they are in a thread's
+    cache."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         ends = {pointer: mapped_end(memory.fileno(), pointer) for pointer in table.freed}
-    # A header that memalign left behind has the chunk's own, and its pointer, further in.
+    # A header that memalign left behind has the chunk's own header, and its pointer, further inside.
     mapped = {pointer: end for pointer, end in ends.items() if end}
     known = sorted([*table.live, *mapped])
     return sum(bisect(known, end) == bisect(known, pointer) for pointer, end in mapped.items())
 
 
 def mapped_end(memory: int, pointer: int) -> int:
-    """Return where the mapping ends if the 16 bytes before a pointer are an mmapped chunk's header (2.43), else 0."""
+    """Return the end of the mapping if the 16 bytes before a pointer are an mmapped chunk's header (2.43), otherwise
+    0."""
     try:
         words = os.pread(memory, 16, pointer - 16)
     except OSError:
@@ -209,7 +212,7 @@ def mapped_end(memory: int, pointer: int) -> int:
 
 @contextlib.contextmanager
 def started(suite: Suite, case: Case, rng: random.Random) -> Iterator[Started]:
-    """Run recorder.c in a folder until it rests."""
+    """Run recorder.c in a folder, and yield it once it rests."""
     place = suite.root / PLACE
     place.mkdir(exist_ok=True)
     arguments = (case.threads, rng.getrandbits(30), case.operations, case.slots, case.largest, case.mode)
@@ -224,7 +227,7 @@ def started(suite: Suite, case: Case, rng: random.Random) -> Iterator[Started]:
 
 
 def compare(suite: Suite, name: str, results: Results) -> None:
-    """Fill a line of the table; the kernel's core comes last because it ends the program."""
+    """Fill a line of the table. The kernel's core comes last, because it ends the program."""
     mode = MODES[name]
     if suite.version < mode.since:
         results.skip(suite, name, mode.reason)
@@ -239,7 +242,7 @@ def compare(suite: Suite, name: str, results: Results) -> None:
 
 
 def page(suites: list[Suite], results: Results) -> str:
-    """Return docs/support.md."""
+    """Return the text of docs/support.md."""
     rows = [
         [suite.title, name, *(results.cells[suite.name, name, form] for form in FORMS)]
         for suite in suites
@@ -294,7 +297,7 @@ if `/proc/sys/vm/nr_hugepages` has huge pages.
 
 
 def main() -> int:
-    """Fill the table; the exit status says whether a cell failed."""
+    """Fill the table. Return 1 if a cell failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where the root folders are")
     parser.add_argument("--output", type=Path, required=True, help="the page")

@@ -1,7 +1,7 @@
-"""The interpreters' table of docs/support.md: the tests' own oracles, on the interpreters of each root folder.
+"""Make the interpreters' table of docs/support.md: the tests' own oracles, on the interpreters of each root folder.
 
-Run by scripts/matrix.sh, which makes the folders. Each interpreter runs inside its folder, gdbheap outside; so a core
-is without the files of its process but for ``--exe``.
+scripts/matrix.sh makes the folders and runs this. Each interpreter runs inside its folder, gdbheap outside. So a core
+lacks the files of its process, except for ``--exe``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tabulate import tabulate
 
 TESTS = Path(__file__).resolve().parent
 FIGURES = ["size classes", "objects reached", "wrong type", "missed", "with debug hooks"]
-# What each file compares, and the first release whose language its programs speak.
+# The subject of each test file, and the first release whose language its programs use.
 FILES = {
     "versions": "2.7",
     "free_lists": "2.7",
@@ -40,17 +40,17 @@ FILES = {
     "lines": "3.6",
     "tasks": "3.6",
 }
-# Those of references, which also run thoroughly on this system's own interpreters.
+# The files about references. They also run thoroughly on this system's own interpreters.
 REFERENCES = ("paths", "retained", "unreachable")
 
 
 def releases(root: Path) -> list[str]:
-    """Return those that are installed in a root folder."""
+    """Return the releases that are installed in a root folder."""
     return [release for release in ALL_RELEASES if (root / "usr" / "bin" / f"python{release}").exists()]
 
 
 def inside(root: Path | None, release: str) -> dict[str, str]:
-    """Return the environment in which the tests try that interpreter, and try it thoroughly."""
+    """Return the environment in which the tests try this interpreter thoroughly."""
     chosen = {"GDBHEAP_RELEASE": release, "GDBHEAP_SEED": str(SEED), "GDBHEAP_THOROUGH": "yes"}
     return {**os.environ, **chosen, "GDBHEAP_ROOT": str(root or "")}
 
@@ -67,7 +67,10 @@ def figures(root: Path, release: str) -> dict[str, str]:
 
 
 def cell(root: Path | None, release: str, name: str) -> str:
-    """Return "exact" if all cases of a file of tests agreed, and how many; what did not goes to standard error."""
+    """Return "exact" with the number of cases if all cases of a test file agreed.
+
+    Others are printed on standard error.
+    """
     if ALL_RELEASES.index(release) < ALL_RELEASES.index(FILES[name]):
         return "not run"
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +88,7 @@ def cell(root: Path | None, release: str, name: str) -> str:
 
 
 def row(suite: str, root: Path, release: str) -> list[str]:
-    """Return one line."""
+    """Return one line of the table."""
     found = figures(root, release)
     cells = [suite, found.get("CPython", release)]
     cells += [found.get(name, "failed") for name in FIGURES]
@@ -98,14 +101,14 @@ def own_row(release: str) -> list[str]:
 
 
 def told(suite: str, root: Path | None, release: str, name: str) -> str:
-    """Return a cell, and say on standard error what it is."""
+    """Return a cell, and print it on standard error."""
     found = cell(root, release, name)
     print(f"{suite:12} {release:8} {name:12} {found}", file=sys.stderr, flush=True)
     return found
 
 
 def main() -> int:
-    """Write the table; the exit status says whether a cell failed."""
+    """Write the table. Return 1 if a cell failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where the root folders are")
     parser.add_argument("--output", type=Path, required=True, help="the page, whose end is written anew")

@@ -1,8 +1,8 @@
-"""How much of the memory of real programs has a name: other people's packages and tests, stopped at any moment.
+"""Measure how much memory of real programs gets a name: other people's packages and tests, stopped at random moments.
 
-``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program is
-stopped at several random moments, and all answers must give each block to the same owner (``support.attribution``).
-``--write`` puts the table into docs/naming.md, else it is printed.
+``make named`` installs the packages of these programs (scripts/packages.sh many) and runs this. Each program is stopped
+at several random moments, and all answers must give each block to the same owner (``support.attribution``). ``--write``
+puts the table into docs/naming.md, otherwise it is printed.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ SUITES = {
     "numpy": ("numpy.lib.tests", "numpy.ma.tests"),
 }
 STANDARD = "test.test_json test.test_dict test.test_re test.test_collections test.test_decimal test.test_ordered_dict"
-# Run as a module, it would end its process.
+# If mypy ran as a module, it would end its process.
 MYPY = "import sys, mypy.api\nwhile True: mypy.api.run(sys.argv[1:])"
-# After so many seconds a program may be stopped.
+# The seconds between which a program may be stopped.
 EARLIEST, LATEST = 2.5, 9.0
-# Blocks of each stop whose owner all answers are asked for.
+# The number of blocks of each stop whose owner is asked in all answers.
 COMPARED = 50
 MOST_COMPARED = 4
 GAP = 2.0
@@ -65,7 +65,10 @@ GAP = 2.0
 
 @dataclass(frozen=True)
 class Shares:
-    """Bytes of used blocks by how they are known; ``blocks``: used ones of pymalloc, ``unclassified`` of them."""
+    """The bytes of used blocks by the way in which they are known.
+
+    ``blocks``: the used blocks of pymalloc; ``unclassified``: how many of them are not classified.
+    """
 
     used: int
     objects: int
@@ -116,14 +119,14 @@ def unknown_bytes(answer: PyObjects) -> int:
 
 @dataclass(frozen=True)
 class Workload:
-    """A program: its name, and the command, which is a skip where a part of it is missing."""
+    """A program: its name and its command. Making the command skips the program if a part of it is missing."""
 
     name: str
     command: Callable[[random.Random], list[str]]
 
 
 def workloads() -> list[Workload]:
-    """Return all programs; which of them this machine can run is known when their commands are asked for."""
+    """Return all programs. Whether this machine can run one shows only when its command is made."""
     found = [Workload(f"the work of {name} ({', '.join(JOBS[name])})", job(name)) for name in JOBS]
     found.append(Workload("all of that, in threads of one process", job(*JOBS)))
     found += [Workload(f"{name}'s own tests", suite(name)) for name in SUITES]
@@ -132,7 +135,7 @@ def workloads() -> list[Workload]:
 
 
 def job(*names: str) -> Callable[[random.Random], list[str]]:
-    """Return a maker of the command for jobs.py, which works without end."""
+    """Return a function that makes the command for jobs.py, which works without end."""
 
     def command(rng: random.Random) -> list[str]:
         python = python_with(*{module for name in names for module in JOBS[name]})
@@ -142,7 +145,7 @@ def job(*names: str) -> Callable[[random.Random], list[str]]:
 
 
 def suite(name: str) -> Callable[[random.Random], list[str]]:
-    """Return the same for a package's own tests, one of their modules."""
+    """Return a function that makes the command for a package's own tests, of one module."""
 
     def command(rng: random.Random) -> list[str]:
         modules = ["-q", "-p", "no:cacheprovider", "--pyargs", rng.choice(SUITES[name])]
@@ -158,7 +161,7 @@ def mypy(rng: random.Random) -> list[str]:
 
 
 def standard(release: str) -> Callable[[random.Random], list[str]]:
-    """Return the same for the interpreter's own tests, where its installation has them."""
+    """Return a function that makes the command for the interpreter's own tests, if they are installed."""
 
     def command(rng: random.Random) -> list[str]:
         names = STANDARD.split()
@@ -173,7 +176,7 @@ def standard(release: str) -> Callable[[random.Random], list[str]]:
 
 @contextlib.contextmanager
 def working(command: list[str], directory: Path) -> Iterator[int]:
-    """Yield the pid of a started command that need not rest; it and what it started are ended."""
+    """Yield the pid of a started command, which may be working. It and its children are ended afterwards."""
     folder = tempfile.mkdtemp(dir=directory)
     with open(Path(folder) / "output", "wb") as output:
         process = subprocess.Popen(
@@ -188,8 +191,11 @@ def working(command: list[str], directory: Path) -> Iterator[int]:
 
 
 def measured(workload: Workload, stops: int, rng: random.Random, directory: Path, gap: float = GAP) -> list[Shares]:
-    """Return the shares at so many random moments of one run, at most ``gap`` seconds apart; at MOST_COMPARED of them
-    at most, all answers must give each block to the same owner, which takes twenty times as long."""
+    """Return the shares at ``stops`` random moments of one run, at most ``gap`` seconds apart.
+
+    At no more than MOST_COMPARED moments, all answers must give each block to the same owner; this takes twenty times
+    as long.
+    """
     found = []
     with working(workload.command(rng), directory) as pid:
         time.sleep(rng.uniform(EARLIEST, LATEST))
@@ -204,7 +210,7 @@ def measured(workload: Workload, stops: int, rng: random.Random, directory: Path
 
 
 def line(workload: Workload, found: list[Shares]) -> list[str]:
-    """Return one line of the table: shares of all stops together, those without a name of the worst stop."""
+    """Return one line of the table: the shares of all stops together, and the unnamed shares of the worst stop."""
     used = sum(stop.used for stop in found)
     *parts, _unknown, _blocks = (
         sum(stop.row[place] * stop.used for stop in found) / used for place in range(len(found[0].row))

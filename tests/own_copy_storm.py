@@ -1,11 +1,11 @@
-"""Makes copies of a busy program by itself, by the thousand, and says what it noticed. ``make matrix`` runs it:
+"""Make thousands of copies of a busy program by itself, and print the changes that it noticed. ``make matrix`` runs it:
 
     python tests/own_copy_storm.py [COPIES] [MIB] [SNAPSHOTS]
 
-with the Python that gdbheap is installed in: COPIES whose reader does nothing, while threads allocate, hold locks,
-start children, write to pipes and wait for signals; then SNAPSHOTS from handlers of signals. Exits with 1 if it noticed
-anything: a signal that was lost, a child that was not its own, a descriptor or a zombie that is left, a wait that was
-cut short, or a minute without a copy (a deadlock).
+with the Python in which gdbheap is installed. It makes COPIES with an idle reader while threads allocate, hold locks,
+start children, write to pipes and wait for signals; then SNAPSHOTS in signal handlers. It exits with 1 if it noticed a
+change: a lost signal, a foreign child, a leftover descriptor or zombie, a wait that was cut short, or a minute without
+a copy (a deadlock).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STUCK_SECONDS = 60
 
 
 class Load:
-    """What goes on meanwhile, and what it counts."""
+    """The work of the program during the copies, and its counts."""
 
     def __init__(self, mebibytes: int) -> None:
         self.kept = [bytes(400) for _ in range(mebibytes << 20 >> 9)]
@@ -62,7 +62,7 @@ class Load:
             self.counts["children"] += 1
 
     def _pipe(self) -> None:
-        """Whoever had the end of a pipe open would keep its reader waiting."""
+        """Write to a pipe. A process that has the pipe's end open would make its reader wait."""
         while not self.over.is_set():
             reading, writing = os.pipe()
             os.write(writing, b"x")
@@ -83,18 +83,18 @@ class Load:
             time.sleep(0.01)
 
     def begin(self) -> None:
-        """Have it go on."""
+        """Start the work."""
         for thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the work."""
         self.over.set()
         for thread in self._threads:
             thread.join()
 
     def send(self) -> None:
-        """Send a signal, and see that the last one was heard."""
+        """Send a signal, and check that the last one arrived."""
         deadline = time.monotonic() + STUCK_SECONDS
         while self.counts["signals"] < self._wanted:
             if time.monotonic() > deadline:
@@ -106,7 +106,7 @@ class Load:
 
 
 def children() -> list[str]:
-    """Return our children, zombies included."""
+    """Return the children of this process, zombies included."""
     found: list[str] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # a thread may end meanwhile
@@ -115,7 +115,7 @@ def children() -> list[str]:
 
 
 def snapshots(count: int, load: Load) -> None:
-    """Write some from a handler, while a lock of the program is held elsewhere."""
+    """Write ``count`` snapshots in a signal handler, while another thread holds a lock of the program."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/now.heap"
         signal.signal(signal.SIGUSR1, lambda _number, _frame: gdbheap.snapshot(path) and None)
@@ -128,7 +128,7 @@ def snapshots(count: int, load: Load) -> None:
 
 
 def main(copies: int, mebibytes: int, count: int) -> int:
-    """Make them; print what it cost and what was seen."""
+    """Make the copies, and print their cost and the changes that were noticed."""
     load = Load(mebibytes)
     before = len(os.listdir("/proc/self/fd"))
     load.begin()

@@ -1,8 +1,8 @@
-"""How many public reports about memory the first page answers: cause and fix, in the page's own words.
+"""Measure how many public reports about memory the first page answers, with cause and fix in its own words.
 
 ``make named`` runs this after installing other people's packages. Each program of tests/reports is started, and
-``gdbheap PID`` is asked once. ``--write`` puts the table into docs/first-page.md, else it is printed; ``--only=NAME``
-runs the reports whose program has that in its name.
+``gdbheap PID`` is asked once. ``--write`` puts the table into docs/public-reports.md, otherwise it is printed.
+``--only=NAME`` runs only the reports whose program's name contains NAME.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from conftest import ROOT
 from support.reports import REPORTS, Report, lines_to_first_fix, page_of, started
 from support.reports import words as words_of
 
-PAGE = ROOT / "docs" / "first-page.md"
+PAGE = ROOT / "docs" / "public-reports.md"
 MARK, END = "<!-- the table: make named -->\n", "<!-- the end of the table -->\n"
 WIDEST, BEFORE, LINES = 150, 40, 24
 HEADERS = ("program, asked in", "what is true", "the page's own lines", "cause", "fix", "lines")
-# Of programs and cores, another one each time.
+# The temporary folder of programs and cores, which differs each time.
 FOLDER = re.compile(r"/tmp/[^ )]*/")
 YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What the first page said of a report, and in how many lines of a terminal its first fix ends."""
+    """The first page's answer to a report, and the number of terminal lines up to the end of its first fix."""
 
     report: Report
     cause: str | None
@@ -48,7 +48,7 @@ class Answered:
 
 
 def answered(report: Report) -> Answered:
-    """Ask for the first page of a report's program. Skip the test where a need is not at hand."""
+    """Return the first page's answer about a report's program. Skip the test if a requirement is missing."""
     with tempfile.TemporaryDirectory() as folder, started(report, Path(folder)) as target:
         page = page_of(target, *report.options)
         lines = lines_to_first_fix(target, *report.options)
@@ -57,7 +57,7 @@ def answered(report: Report) -> Answered:
 
 
 def _line(page: str, pattern: str) -> str | None:
-    """Return the line of a page where a pattern ends, from near to the match on; None where there is none."""
+    """Return the part of a page's line around the end of a pattern's match; None without a match."""
     found = re.search(pattern, words_of(page))
     if found is None:
         return None
@@ -75,7 +75,7 @@ def _line(page: str, pattern: str) -> str | None:
 
 
 def _code(text: str) -> str:
-    """Return a line as code in a cell, shortened."""
+    """Return a line as code for a table's cell, shortened."""
     text = FOLDER.sub("…/", text)
     text = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
     return f"`{text.replace('|', '/').replace('`', chr(39))}`"
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def table(rows: list[Answered], skipped: list[str]) -> str:
-    """Return the table as Markdown, with the counts and with what could not be run."""
+    """Return the table as Markdown, with the counts and the reports that could not run."""
     both = sum(row.cause is not None and row.fix is not None for row in rows)
     high = sum(row.lines <= LINES for row in rows)
     count = f"The page names cause and fix of {both} of {len(rows)} reports; in {high} of {len(rows)} the verdict, the"

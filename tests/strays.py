@@ -1,7 +1,7 @@
-"""How much of a tree of C's is credited to somebody else, where static data have numbers that are addresses in it.
+"""Measure how much of a C tree is credited to a wrong owner if static data has numbers that are addresses in it.
 
-``python tests/strays.py --starts=100`` starts that many programs (tests/programs/stray.py) and prints a row for each
-kind; tests/test_stray_words.py does so a few times.
+``python tests/strays.py --starts=100`` starts 100 programs (tests/programs/stray.py) and prints a row for each kind;
+tests/test_stray_words.py starts a few.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tabulate import tabulate
 
 FULL = "--top=1000000"
 FIXED = 2
-# Reference counts of static objects begin there in 3.11; 1.0f, as a word.
+# The value at which reference counts of static objects begin in 3.11, and the word of 1.0f.
 COUNTS, ONE = 999_999_999, 0x3F80_0000
-# Types whose objects hold the tree, what the program needs, and how it has to allocate.
+# The types whose objects hold the tree, the requirements of the program, and its way of allocating.
 KINDS = {
     "sqlite3": ("sqlite3.", "", ""),
     "expat": ("pyexpat.", "", "malloc"),
@@ -35,7 +35,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Shares:
-    """Bytes that the tree added: by malloc, by the owner's types, by roots and what has no name."""
+    """The bytes that the tree added: by malloc, by the owner's types, by roots and without a name."""
 
     grown: int
     owned: int
@@ -43,12 +43,12 @@ class Shares:
 
     @property
     def false(self) -> float:
-        """The share that the owner has not, or that somebody else has."""
+        """Return the share that the owner lacks, or that a wrong owner has."""
         return max(self.others, self.grown - self.owned, 0) / self.grown
 
 
 def fixed(package: str = "") -> str:
-    """Return a CPython linked at a fixed address, so that its heap lies below 4 GiB; skip where there is none."""
+    """Return a CPython linked at a fixed address, whose heap lies below 4 GiB. Skip the test if there is none."""
     found = [python_with(package)] if package else [one.executable for one in interpreters()]
     for python in found:
         with open(python, "rb") as file:
@@ -60,7 +60,7 @@ def fixed(package: str = "") -> str:
 
 @contextlib.contextmanager
 def hung(python: str, kind: str, number: int, size: int, seed: int, folder: Path) -> Iterator[Running]:
-    """Yield the program before it hangs its tree."""
+    """Yield the program before it makes its tree."""
     mode = KINDS[kind][2]
     command = [python, str(SOURCES / "stray.py"), kind, str(number), str(size), str(seed)]
     with running(command, folder, {"PYTHONMALLOC": mode} if mode else {}) as target:
@@ -68,12 +68,12 @@ def hung(python: str, kind: str, number: int, size: int, seed: int, folder: Path
 
 
 def grown(target: Running) -> int:
-    """Return what malloc handed out for the tree, in bytes."""
+    """Return the bytes that malloc handed out for the tree."""
     return int(json.loads(target.stderr.splitlines()[-1])["grown"])
 
 
 def named(target: Running, prefix: str) -> tuple[int, int]:
-    """Return the bytes of objects of types whose names begin so, and of roots and without a name."""
+    """Return the bytes of objects whose type names begin with ``prefix``, and the bytes of roots and without a name."""
     answer = ask("pyobjects", str(target.pid), FULL)
     own = sum(row["bytes"] for row in answer["rows"] if row["type"].startswith(prefix))
     rest = [*answer["roots"], answer["interpreter"], answer["unclassified"], answer["other_chunks"]]

@@ -1,6 +1,7 @@
-"""A core that glibc's abort() left: what it said, the block that is to blame, its holder, and who called free().
+"""A core after glibc's abort(): the message, the block to blame, its holder, and the caller of free().
 
-The program writes down the block before it misuses it; one of its globals points to that."""
+The program records the block before it misuses it. One of its globals points to the record.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FORMS = ("with symbols", "stripped")
 
 
 def aborted(how: str, form: str, rng: random.Random, folder: Path) -> tuple[Path, int, str]:
-    """Return the kernel's core, the address of the block, and what glibc said."""
+    """Return the kernel's core, the address of the block, and glibc's message."""
     program, truth = build("aborts", *(["-s"] if form == "stripped" else [])), folder / "truth"
     with running([str(program), how, str(rng.getrandbits(32)), str(truth)], folder) as target:
         core = target.aborted_core()
@@ -30,7 +31,8 @@ def aborted(how: str, form: str, rng: random.Random, folder: Path) -> tuple[Path
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("how", WHY)
 def test_the_block_is_named(how: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The record has the message, the block, its holder, and the calls above free(); all first lines say it."""
+    """Check that the record has the message, the block, its holder and the calls above free(), and that all first lines
+    have them."""
     core, address, said = aborted(how, form, rng, tmp_path)
     found = json.loads(gdbheap("check", str(core), "--json").stdout)["abort"]
     assert found["message"] == said
@@ -47,7 +49,7 @@ def test_the_block_is_named(how: str, form: str, rng: random.Random, tmp_path: P
 
 
 def test_contents_are_shown_where_they_may_be(rng: random.Random, tmp_path: Path) -> None:
-    """The text that was too long is in the answer, and with --no-text it is not."""
+    """Check that the answer has the text that was too long, but not with --no-text."""
     core, _address, _said = aborted("next", "stripped", rng, tmp_path)
     assert "a label that is too long" in gdbheap("check", str(core)).stdout
     told = gdbheap("check", str(core), "--no-text")
@@ -56,7 +58,8 @@ def test_contents_are_shown_where_they_may_be(rng: random.Random, tmp_path: Path
 
 
 def test_a_core_that_gdb_wrote(rng: random.Random, tmp_path: Path) -> None:
-    """gdb's core of a program that it ran until the signal says the same; threads --c-frames lists its calls."""
+    """Check that gdb's core of a program that it ran until the signal gives the same answer, with calls in threads
+    --c-frames."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     core, truth = tmp_path / "written-by-gdb", tmp_path / "truth"
@@ -74,7 +77,7 @@ def test_a_core_that_gdb_wrote(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_of_others(rng: random.Random, tmp_path: Path) -> None:
-    """A process that runs, and a core that a signal from outside left, have no such record."""
+    """Check that a running process, and a core after a signal from outside, have no such record."""
     program = [str(build("aborts")), "next", str(rng.getrandbits(32)), str(tmp_path / "truth")]
     with running(program, tmp_path) as target:
         assert json.loads(gdbheap("check", str(target.pid), "--json").stdout)["abort"] is None

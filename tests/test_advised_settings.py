@@ -1,5 +1,7 @@
-"""Settings that findings about other mallocs advise: the same program, started with them, does not keep what was
-promised. By RSS, and by what jemalloc and tcmalloc count themselves."""
+"""Settings that findings about other mallocs advise: a program started with them does not keep the promised memory.
+
+The memory is compared by RSS, and by the counts of jemalloc and tcmalloc themselves.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ UNUSED = {
     "mimalloc-empty": test_mimalloc_library.newest,
 }
 CACHED = {name: UNUSED[f"{name}-unused"] for name in ("jemalloc", "tcmalloc")}
-# So that all that is not in caches is given back.
+# With this setting, all memory outside caches is returned.
 AT_ONCE = {"TCMALLOC_AGGRESSIVE_DECOMMIT": "1"}
 ARROW = (
     "import ctypes, pyarrow, signal, sys\n"
@@ -42,13 +44,16 @@ ARROW = (
 
 
 def named(target: Running, name: str) -> dict[str, Any] | None:
-    """Return the finding of that name; None where there is none."""
+    """Return the finding with this name; None if there is none."""
     rows = [row for row in ask("", str(target.pid))["findings"] if row["id"] == name]
     return dict(rows[0]) if rows else None
 
 
 def told(finding: dict[str, Any], settings: dict[str, str]) -> dict[str, str]:
-    """Return the settings with those that a finding advises; one variable has several, with commas between them."""
+    """Return the settings with those that a finding advises added.
+
+    One variable may have several, separated by commas.
+    """
     joined = dict(settings)
     for name, value in finding["environment"].items():
         joined[name] = f"{joined[name]},{value}" if name in joined else value
@@ -57,7 +62,7 @@ def told(finding: dict[str, Any], settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", UNUSED)
 def test_nothing_unused(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """What was not given back goes by itself, once the program runs with the setting; then it is set already."""
+    """Check that unused memory is returned by itself if the program runs with the setting, which then counts as set."""
     command, settings = program(1, 20_000, rng, tmp_path), {"LD_PRELOAD": UNUSED[name]()}
     with running(command, tmp_path, settings) as target:
         target.go_on("drop")
@@ -82,19 +87,20 @@ def test_nothing_unused(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def cached(folder: Path) -> int:
-    """Return what the allocator says is in its caches."""
+    """Return the bytes in caches by the allocator's own count."""
     return int((folder / "cached").read_text())
 
 
 @pytest.mark.parametrize("name", CACHED)
 def test_smaller_caches(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is promised is in caches, by the allocator's own count; with the setting it is much less."""
+    """Check that the promised bytes are in caches by the allocator's own count, and that the setting leaves far fewer
+    there."""
     command = programs.c_program("many_arenas", rng.getrandbits(30), 8, 2000, tmp_path / "cached")
     settings = {"LD_PRELOAD": CACHED[name](), "MALLOC_CONF": "narenas:8,dirty_decay_ms:0", **AT_ONCE}
     with running(command, tmp_path, settings) as target:
         found, said = named(target, f"cached-{name}"), cached(tmp_path)
         before = kernel.rollup(target.pid)[0]
-    # Of large blocks that were never written to a part is not resident.
+    # A part of large blocks that were never written is not resident.
     assert found is not None and found["is_doubtful"] and 0.9 * said <= found["bytes"] <= said + 64 * KIB, (found, said)
     assert found["figures"]["caches"] >= 8
     with running(command, tmp_path, told(found, settings)) as target:
@@ -106,7 +112,7 @@ def test_smaller_caches(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_fewer_arenas(rng: random.Random, tmp_path: Path) -> None:
-    """With a quarter of the arenas RSS is smaller by what was promised; the arenas' own memory goes beside that."""
+    """Check that RSS falls by the promised bytes with a quarter of the arenas. The arenas' own memory is freed too."""
     command = programs.c_program("many_arenas", rng.getrandbits(30), 160, 60, tmp_path / "cached")
     settings = {
         "LD_PRELOAD": test_jemalloc_library.newest(),
@@ -125,8 +131,10 @@ def test_fewer_arenas(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_arrows_own(tmp_path: Path) -> None:
-    """Arrow's jemalloc has no functions that others can call, and its variable a name of its own: what was kept goes by
-    itself, once that says so, and not by the call of its pool."""
+    """Check the advice about Arrow's jemalloc, whose functions cannot be called and whose variable has its own name.
+
+    Unused memory is returned by itself with the advised variable, and not by the call of Arrow's pool.
+    """
     if subprocess.run([sys.executable, "-c", "import pyarrow"], check=False, capture_output=True).returncode:
         pytest.skip("no pyarrow here")
     command = [sys.executable, "-c", ARROW]

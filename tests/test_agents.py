@@ -1,4 +1,4 @@
-"""The causes of tests/agents: their programs run, and the commands say what an answer has to say."""
+"""The causes of tests/agents: their programs run, and the commands give the necessary answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from support.programs import gdbheap
 sys.path.append(str(Path(__file__).parent / "agents"))
 from cases import CASES, Case, running_case
 
-# Those of tests/reports have a test of their own. Growth needs two looks, and of "nothing is wrong" no word is asked.
+# The cases of tests/reports have their own test. Growth needs two reads, and "nothing is wrong" requires no word.
 OWN = [case for case in CASES if case.report is None]
 PAGE_IS_ENOUGH = {"02", "03", "06", "12", "16"}
 
 
 @pytest.mark.parametrize("case", OWN, ids=lambda case: Path(case.program).stem)
 def test_a_cause(case: Case) -> None:
-    """The first page read as an answer names cause and remedy; where that takes more, the cause."""
+    """Check that the first page, read as an answer, names cause and remedy; for cases that need more, only the
+    cause."""
     with running_case(case) as target:
         page = gdbheap(target).stdout
     cause, remedy = case.judge(page)
@@ -31,7 +32,8 @@ def test_a_cause(case: Case) -> None:
 
 
 def test_what_is_asked() -> None:
-    """Twenty cases, each with a truth that passes for its cause, and an empty answer passes for none."""
+    """Check that each of the twenty cases has a true answer that passes for its cause, and that an empty answer
+    fails."""
     assert len(CASES) == 20 and [case.name for case in CASES] == [f"{number:02}" for number in range(1, 21)]
     for case in CASES:
         assert case.judge("")[0] is False

@@ -1,7 +1,7 @@
-"""No code outside an allocator's own folder names an allocator, but where the question is about that one.
+"""No code outside an allocator's own folder names an allocator, except where the question is about this allocator.
 
-The sources are read, nothing is run; docstrings and comments may name what they like. What is allowed has a reason, and
-is still needed.
+Only the sources are read. Docstrings and comments may name allocators. Each exception has a reason and must still be
+needed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ALLOWED = {
         "arenas", "check", "info", "chunks", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
-# Of the core: the enum of stores, and the few places that match on it.
+# Exceptions in the core: the enum of stores, and the few places that match on it.
 RUST = {"allocators/mod.rs", "allocators/groups.rs", "allocators/holders.rs", "allocators/sample.rs",
         "allocators/store.rs", "allocators/walk.rs", "python/chunk_objects.rs",
         "structures/chunk_kinds.rs"}  # fmt: skip
@@ -78,7 +78,7 @@ COMMENT = re.compile("//.*")
 
 
 def words_of(source: str) -> Iterator[str]:
-    """Yield the names and literal texts of Python's source, without docstrings."""
+    """Yield the names and literal texts of Python sources, without docstrings."""
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
@@ -90,19 +90,19 @@ def words_of(source: str) -> Iterator[str]:
 
 
 def names_one(path: Path) -> bool:
-    """Tell whether the code of a module names an allocator."""
+    """Return whether the code of a module names an allocator."""
     words = words_of(path.read_text(encoding="utf-8"))
     return any(isinstance(word, str) and NAMED.search(word) for word in words)
 
 
 def test_python_names_none() -> None:
-    """What is not allowed names none, and what is allowed names one."""
+    """Check that only the modules in the list of exceptions name an allocator, and that each of these does."""
     others = {name: path for name, path in modules().items() if not name.startswith(OWN)}
     assert {name for name, path in others.items() if names_one(path)} == set(ALLOWED)
 
 
 def test_the_core_names_none() -> None:
-    """Besides the allocators' folders only the places that choose between them."""
+    """Check that only the allocators' folders, and the places that choose between them, name allocators."""
     found = set()
     for path in CORE.rglob("*.rs"):
         place = str(path.relative_to(CORE))
@@ -113,7 +113,7 @@ def test_the_core_names_none() -> None:
 
 
 def test_the_binding_is_of_the_same_parts() -> None:
-    """The allocators' files of the binding, those that make the list of stores, and the records that all share."""
+    """Check the files of the binding: the allocators' own, those that list the stores, and the shared records."""
     named = {
         path.name
         for path in BINDING.glob("*.rs")
@@ -137,7 +137,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
 
 
 def test_a_name_is_found() -> None:
-    """A use, an import and a text count; a docstring does not."""
+    """Check that a use, an import and a text count as a name, and that a docstring does not."""
     assert not [word for word in words_of('"""Of glibc."""\nX = 1') if NAMED.search(word)]
     for source in ("X = glibc", "from a.pymalloc import b", "X = 'mimalloc'", "def f(glibc): pass"):
         assert [word for word in words_of(source) if NAMED.search(word)], source

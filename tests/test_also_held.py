@@ -1,4 +1,4 @@
-"""Holders that others share their bytes with: what goes without one alone, who else holds it, and what piles up."""
+"""Holders that share bytes with others: the bytes that removing one frees, the other holders, and piled-up tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.programs import ask, c_program, gdbheap, running
 
 MIB = 1 << 20
 REST = "print(flush=True); sys.stdin.readline()"
-# The items are in a list, in a dict and in another list; an instance has the first list, too.
+# The items are in a list, in a dict and in another list. An instance also refers to the first list.
 ROWS = (
     "import sys\n"
     "class Service:\n"
@@ -20,7 +20,7 @@ ROWS = (
     "by_number, recent, service = dict(enumerate(rows)), list(rows), Service(rows)\n"
     "print(sys.getsizeof(rows), file=sys.stderr, flush=True); sys.stdin.readline()\n"
 )
-# Tasks that wait for two others; a set has them, and the semaphore's queue leads to them.
+# Tasks that wait for two others. A set has them, and the semaphore's queue leads to them.
 TASKS = (
     "import asyncio, sys\n"
     "async def handle(gate, n):\n"
@@ -36,7 +36,7 @@ TASKS = (
     "    sys.stdin.readline()\n"
     "asyncio.run(main())\n"
 )
-# The cache has two thirds, and the attributes of the two instances above it a sixth each.
+# The cache has two thirds of the bytes, and each attribute of the two instances above it a sixth.
 NESTED = (
     "import sys\n"
     "class Part: pass\n"
@@ -64,6 +64,18 @@ WRITTEN = (
     "libc.fwrite(word * 50, 1, 400, file)\n"
     f"{REST}"
 )
+# A thread's own data point to the structure of SQLite below the Connection.
+IN_THREAD = (
+    "import ctypes, sqlite3, sys\n"
+    "libc, key = ctypes.CDLL(None), ctypes.c_uint()\n"
+    "kept = sqlite3.connect(':memory:')\n"
+    "kept.execute('create table t (x)')\n"
+    "kept.executemany('insert into t values (?)', ((bytes(2000),) for _ in range({count})))\n"
+    "database = ctypes.c_void_p.from_address(id(kept) + object.__basicsize__).value\n"
+    "assert libc.pthread_key_create(ctypes.byref(key), None) == 0\n"
+    "assert libc.pthread_setspecific(key, ctypes.c_void_p(database)) == 0\n"
+    f"{REST}"
+)
 GENERATORS = (
     "import sys\n"
     "def lines(n):\n"
@@ -84,8 +96,12 @@ def first_holder(pid: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
-    """A list whose items others have as well frees its own table alone, and the others are named: a dict, another list,
-    and the instance that refers to the list itself. Without all of them the items go."""
+    """Check that removing a list whose items have other holders frees only its own table, and that these holders are
+    named.
+
+    They are a dict, another list, and the instance that refers to the list itself. Removing all of them frees the
+    items.
+    """
     count, size = rng.randrange(5000, 8000), rng.randrange(2000, 4000)
     with running([sys.executable, "-c", ROWS.format(count=count, size=size)], tmp_path) as target:
         (holder, found), page = first_holder(target.pid), gdbheap(str(target.pid)).stdout
@@ -93,7 +109,7 @@ def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
     assert holder["bytes"] >= count * size
     assert {holder["path"], *holder["also"]} >= {"rows", "by_number", "recent"}
     assert holder["path"] != "rows" or "service.rows" in holder["also"]
-    # A list has room for an eighth more, a dict its table and its keys; each is far below one item in ten.
+    # A list has room for an eighth more, a dict has its table and its keys; each is far below one item in ten.
     assert holder["retained"] <= max(2 * table, 200 * count) and 10 * holder["retained"] < holder["bytes"]
     assert holder["together"] >= count * size
     assert "alone frees" in found["text"] and "from all its holders" in found["advice"]
@@ -101,20 +117,22 @@ def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_who_holds_alone(rng: random.Random, tmp_path: Path) -> None:
-    """Nobody else is named of a list that alone leads to its items."""
+    """Check that no other holder is named if only one list leads to its items."""
     count = rng.randrange(3000, 5000)
     code = f"import sys; kept = [bytes(4000) for _ in range({count})]; {REST}"
     with running([sys.executable, "-c", code], tmp_path) as target:
         holder, found = first_holder(target.pid)
     assert holder["path"] == "kept" and holder["also"] == holder["names"] == [] and holder["retained"] >= count * 4000
     assert "alone frees" not in found["text"] and "set a limit" in found["advice"]
-    # What keeps it alive is its name.
+    # The holder's name already says what keeps it alive.
     assert not any(" why " in line for line in found["commands"])
 
 
 def test_other_names_of_a_holder(rng: random.Random, tmp_path: Path) -> None:
-    """A second name in the same module, one in another module and a class's attribute are other names of a list that
-    nothing else shares; a variable that holds another list is none."""
+    """Check the other names of a list that is not shared: one in its module, one in another, and a class's attribute.
+
+    A variable that holds another list is no other name.
+    """
     count = rng.randrange(3000, 5000)
     (tmp_path / "store.py").write_text(f"CACHE = [bytes(4000) for _ in range({count})]\nother = []\n")
     code = NAMES.format(folder=str(tmp_path))
@@ -125,8 +143,20 @@ def test_other_names_of_a_holder(rng: random.Random, tmp_path: Path) -> None:
     assert "also named " in found["text"] and "also named " in page
 
 
+def test_pointers_in_thread_data(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the freed bytes are stated for both cases, as pointers in thread data may be stale."""
+    count = rng.randrange(8000, 12_000)
+    with running([sys.executable, "-c", IN_THREAD.format(count=count)], tmp_path) as target:
+        holder, found = first_holder(target.pid)
+    assert holder["path"] == "kept" and holder["also"] == ["data of threads"] and not holder["is_most"]
+    assert 10 * holder["retained"] < holder["bytes"] and holder["at_most"] >= count * 2000
+    # A few small objects, which a shorter chain reaches, are in another row.
+    assert holder["at_most"] <= 1.01 * holder["bytes"]
+    assert " if pointers in thread data are stale)" in found["text"]
+
+
 def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None:
-    """A row that is named after the largest part of what it has says of no other that it holds the rest."""
+    """Check that a row named after the largest part of its memory does not claim other holders for the rest."""
     small, large = rng.randrange(18_000, 20_000), rng.randrange(4_300, 4_600)
     with running([sys.executable, "-c", NESTED.format(small=small, large=large)], tmp_path) as target:
         holder, found = first_holder(target.pid)
@@ -135,7 +165,7 @@ def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None
 
 
 def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
-    """A table of places in a list frees nothing alone: the list's head leads to all of its nodes."""
+    """Check that removing a table of pointers into a list frees nothing: the list's head leads to all nodes."""
     count = rng.randrange(80_000, 120_000)
     with running(c_program("linked", count, count // 900, 0), tmp_path) as target:
         holder, found = first_holder(target.pid)
@@ -145,8 +175,10 @@ def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_tasks_pile_up(rng: random.Random, tmp_path: Path) -> None:
-    """Tasks that lead to most of what a set has are counted in its row, the semaphore's queue is named beside it, and
-    the command shows where they wait."""
+    """Check that the row of a set counts the tasks that lead to most of its memory, and names the semaphore's queue.
+
+    The suggested command shows where the tasks wait.
+    """
     count, size = rng.randrange(400, 600), 40_000
     with running([sys.executable, "-c", TASKS.format(count=count, size=size)], tmp_path) as target:
         holder, found = first_holder(target.pid)
@@ -158,7 +190,7 @@ def test_tasks_pile_up(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_generators_that_are_not_finished(rng: random.Random, tmp_path: Path) -> None:
-    """Generators are counted in the row of the dict that leads to them, and the variable of their frames is named."""
+    """Check that the row of a dict counts the generators that lead to it, and that their frames' variable is named."""
     count = rng.randrange(200, 300)
     with running([sys.executable, "-c", GENERATORS.format(count=count, size=800)], tmp_path) as target:
         holder, found = first_holder(target.pid)
@@ -169,8 +201,10 @@ def test_generators_that_are_not_finished(rng: random.Random, tmp_path: Path) ->
 
 
 def test_buffers_of_files_hold_nothing(rng: random.Random, tmp_path: Path) -> None:
-    """The address of a bytearray's buffer that the program wrote to a file, and that the C library's buffer of the file
-    still has, is no second holder."""
+    """Check that the address of a bytearray's buffer in a file buffer of the C library does not make a second holder.
+
+    The program had written the address to the file.
+    """
     with running([sys.executable, "-c", WRITTEN.format(size=rng.randrange(100, 120) * MIB)], tmp_path) as target:
         holder, found = first_holder(target.pid)
     assert holder["path"] == "kept['data']" and holder["is_most"] and holder["also"] == []

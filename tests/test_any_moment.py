@@ -1,4 +1,4 @@
-"""A process stopped at any moment: eight threads are somewhere in malloc and free, and none of it is false damage."""
+"""A process stopped at any moment: eight threads are inside malloc and free, and no false damage is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TUNABLES = {
 
 @pytest.mark.parametrize("name", TUNABLES)
 def test_stops_at_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """No stop shows damage but what is named as caught inside malloc, and the books stay near the arena's own."""
+    """Check that the only damage at any stop is marked as caught inside malloc, and that the books nearly balance."""
     arguments = (8, rng.getrandbits(30), ENDLESS, 3000, 100_000, ONLY_THREADS, tmp_path / "table")
     with running(c_program("recorder", *arguments), tmp_path, {"GLIBC_TUNABLES": TUNABLES[name]}) as target:
         for _ in range(STOPS):
@@ -37,7 +37,7 @@ def test_stops_at_random_instants(name: str, rng: random.Random, tmp_path: Path)
 
 
 def test_abort_is_no_excuse(tmp_path: Path) -> None:
-    """Where glibc aborts over a damaged size, the size is damage, whatever other threads are in the middle of."""
+    """Check that a damaged size over which glibc aborts counts as damage, whatever other threads are doing."""
     with running(c_program("overflow", 3), tmp_path) as target:
         core = target.aborted_core()
         answer = ask("check", str(core), status=1)

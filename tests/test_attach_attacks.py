@@ -1,4 +1,4 @@
-"""What a target's names and a container's files have gdb run while ``heap attach`` reads symbols: nothing."""
+"""Names of a target and files of a container must not make gdb run anything while ``heap attach`` reads symbols."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def waiting(command: list[str], name: str) -> Iterator[int]:
-    """Yield the id of a process once it runs a program of that name."""
+    """Yield the id of a process once it runs a program with this name."""
     with subprocess.Popen(entered(command)) as process:
         try:
             deadline = time.monotonic() + PATIENCE
@@ -54,7 +54,7 @@ def attached(pid: int, folder: Path, *options: str) -> subprocess.CompletedProce
 
 
 def test_a_name_of_two_lines(program: Path, tmp_path: Path) -> None:
-    """A line break in a program's name ends no command of gdb's."""
+    """Check that a line break in a program's name does not end a command of gdb."""
     name = "x\n!true>PLANTED"
     for copy in (name, "x"):
         shutil.copy(program, tmp_path / copy)
@@ -65,11 +65,11 @@ def test_a_name_of_two_lines(program: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not has_mount_namespaces(), reason="no mount namespace may be made here")
 def test_a_script_of_a_container(program: Path, tmp_path: Path) -> None:
-    """A container's files are not taken for the host's, which have the same paths and which gdb trusts."""
+    """Check that a container's files are not taken for the host's, which have the same paths and which gdb trusts."""
     safe, jail = tmp_path / "safe", tmp_path / "jail"
     for folder in (safe, jail):
         folder.mkdir()
-    # The host has a script of that name and no program: gdb keeps the container's path, and trusts the script's.
+    # The host has a script of that name but no program: gdb keeps the container's path, and trusts the script's path.
     shutil.copy(program, jail)
     (safe / "program-gdb.py").write_text("")
     (jail / "program-gdb.py").write_text(WRITES.format(path=str(tmp_path / "PLANTED")))

@@ -1,4 +1,4 @@
-"""Bad input, through the shell command: one clear line on standard error, nothing else, the right exit status."""
+"""Bad input to the shell command: one clear line on standard error, no other output, and the right exit status."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ TRACE = "import sys; from gdbheap._native import Stop; s = Stop(int(sys.argv[1])
 
 
 def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
-    """Check the exit status, and that all that was said is one line with ``words`` that names a next step; where memory
-    is refused to ``heap``, what everybody may know is answered besides."""
+    """Check the exit status, and that the output is one line with ``words`` that names a next step.
+
+    If ``heap`` may not read memory, it also prints the facts that every user may read.
+    """
     assert done.returncode == status, done
     assert programs.has_no_answer(done) or (status == NOT_PERMITTED and " resident." in done.stdout.splitlines()[0]), (
         done
@@ -60,7 +62,7 @@ def ended_pid() -> int:
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_no_such_process(noun: str) -> None:
-    """Every command says so, also for an id that no process can have."""
+    """Check that every command reports a missing process, also for an id that no process can have."""
     for pid in (ended_pid(), Path("/proc/sys/kernel/pid_max").read_text().strip(), "0", "99999999999999999999"):
         refused(ask(noun, pid), NO_TARGET, str(pid))
 
@@ -75,7 +77,7 @@ def victim(tmp_path: Path) -> Iterator[programs.Running]:
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_already_traced(noun: str, victim: programs.Running, tmp_path: Path) -> None:
-    """The tracer is named with its id."""
+    """Check that the error names the tracer with its id."""
     tracer = subprocess.Popen(
         [sys.executable, "-c", TRACE, str(victim.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
     )
@@ -87,9 +89,26 @@ def test_already_traced(noun: str, victim: programs.Running, tmp_path: Path) -> 
         tracer.communicate(b"\n")
 
 
+# It holds for much longer than a command takes to start, and for less time than another program is waited for.
+TRACE_BRIEFLY = TRACE.replace("input()", "import time; time.sleep(1.2)")
+IN_PYTHON = "import gdbheap, sys; print(gdbheap.open(int(sys.argv[1])))"
+
+
+@pytest.mark.parametrize("command", ["", "watch --rss=1T --duration=1", "record --duration=1 -o -", "open"])
+def test_traced_for_a_moment(command: str, victim: programs.Running, tmp_path: Path) -> None:
+    """Check that a process that another program traces briefly, as another gdbheap does, is waited for."""
+    words = [str(programs.GDBHEAP), *command.split()] if command != "open" else [sys.executable, "-c", IN_PYTHON]
+    with subprocess.Popen(
+        [sys.executable, "-c", TRACE_BRIEFLY, str(victim.pid)], stdout=subprocess.PIPE, cwd=tmp_path
+    ) as tracer:
+        assert tracer.stdout is not None and tracer.stdout.readline() == b"in\n"
+        done = subprocess.run([*words, str(victim.pid)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("noun", NOUNS)
 def test_zombie(noun: str) -> None:
-    """A zombie is told from a living process, and its parent is named."""
+    """Check that the error distinguishes a zombie from a living process, and names its parent."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -112,12 +131,12 @@ def a_kernel_thread() -> int:
 
 
 def test_kernel_thread() -> None:
-    """A kernel thread has no memory of its own."""
+    """Check that the error says that a kernel thread has no memory."""
     refused(ask("", a_kernel_thread()), NO_TARGET, "kernel thread")
 
 
 def test_a_thread(tmp_path: Path) -> None:
-    """The id of a thread that is not the first leads to its process."""
+    """Check that the id of a thread other than the first leads to its process."""
     script = "import signal, threading; threading.Thread(target=signal.pause, daemon=True).start(); signal.pause()"
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", script], tmp_path) as running:
         threads = {int(name) for name in os.listdir(f"/proc/{running.pid}/task")} - {running.pid}
@@ -125,7 +144,7 @@ def test_a_thread(tmp_path: Path) -> None:
 
 
 def test_itself() -> None:
-    """A shell that becomes gdbheap with its own id."""
+    """Check the error for gdbheap's own id, in a shell that becomes gdbheap."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$0" $$', str(programs.GDBHEAP)], capture_output=True, text=True, timeout=programs.PATIENCE
     )
@@ -146,7 +165,7 @@ def program_of_32_bits(path: Path) -> Path:
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_a_process_of_32_bits(noun: str, tmp_path: Path) -> None:
-    """An i386 program that this kernel runs."""
+    """Check the error for an i386 program that this kernel runs."""
     try:
         process = subprocess.Popen([str(program_of_32_bits(tmp_path / "small"))])
     except OSError as error:
@@ -172,20 +191,24 @@ MACHINE_NAMES = ["64-bit riscv", "32-bit 386", "32-bit arm", "64-bit s390", "32-
 
 @pytest.mark.parametrize("noun", OF_CORES)
 def test_a_core_of_another_architecture(noun: str, tmp_path: Path) -> None:
-    """The architecture is named."""
+    """Check that the error names the architecture of the core."""
     for machine, name in zip(MACHINES, MACHINE_NAMES):
         refused(ask(noun, core_header(tmp_path / "core", *machine)), UNSUPPORTED, name)
 
 
 def test_a_core_cannot_be_asked(victim: programs.Running) -> None:
-    """heap stats calls into a process: of a core that is wrong usage."""
+    """Check that heap stats, which calls into a process, refuses a core as wrong usage."""
     refused(ask("stats", victim.kernel_core()), WRONG_USAGE, "process")
 
 
 @pytest.mark.in_turn("noun", 3)
 @pytest.mark.parametrize("noun", OF_CORES)
 def test_not_a_core(noun: str, tmp_path: Path) -> None:
-    """Text, a program, nothing at all, a compressed core, a folder, a device, a FIFO, a socket, a dangling name."""
+    """Check the errors for files that are no cores.
+
+    They are text, a program, an empty file, a compressed core, a folder, a device, a FIFO, a socket, and a dangling
+    link.
+    """
     (tmp_path / "text").write_text("hello\n")
     (tmp_path / "empty").touch()
     (tmp_path / "packed").write_bytes(b"\x1f\x8b\x08" + bytes(100))
@@ -206,7 +229,7 @@ def test_not_a_core(noun: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["process", "kernel core", "gcore"])
 def test_bad_addresses(form: str, victim: programs.Running) -> None:
-    """What is no address, and what is mapped nowhere."""
+    """Check the errors for words that are not addresses, and for addresses that are not mapped."""
     target = victim.as_form(form)
     for text in ("zzz", "0x", "0xg", "-5", "1.5", "0x10000000000000000"):
         refused(ask("at", target, text), WRONG_USAGE)
@@ -217,7 +240,8 @@ def test_bad_addresses(form: str, victim: programs.Running) -> None:
 
 
 def test_wrong_usage(victim: programs.Running) -> None:
-    """An unknown option, an unknown noun, no target, a number that is none: each before anything is stopped."""
+    """Check the errors for an unknown option, an unknown noun, no target and an invalid number, before any process is
+    stopped."""
     for noun in NOUNS:
         refused(ask(noun, victim.pid, "--no-such-option"), WRONG_USAGE, "--no-such-option")
     refused(gdbheap("nonsense", str(victim.pid)), WRONG_USAGE, "nonsense")
@@ -230,13 +254,14 @@ def test_wrong_usage(victim: programs.Running) -> None:
 
 @pytest.fixture
 def nobody() -> Iterator[list[str]]:
-    """Yield the start of a command that runs gdbheap as an unprivileged user, from a copy that this user may read."""
+    """Yield the beginning of a command that runs gdbheap as an unprivileged user, from a copy that this user may
+    read."""
     with unprivileged() as command:
         yield command
 
 
 def test_not_permitted(nobody: list[str], victim: programs.Running, tmp_path: Path) -> None:
-    """Another user's process and another user's core; every command; the process is not stopped."""
+    """Check that every command refuses another user's process and another user's core, without stopping the process."""
     for noun in NOUNS:
         words = [*filter(None, [noun]), str(victim.pid)]
         refused(run_as(nobody, *words), NOT_PERMITTED, f"belongs to uid 0 and gdbheap runs as uid {NOBODY}", "sudo")
@@ -246,7 +271,7 @@ def test_not_permitted(nobody: list[str], victim: programs.Running, tmp_path: Pa
 
 
 def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> None:
-    """Of another user's processes nothing is said but what everybody may know, and the status says why."""
+    """Check that only public facts of another user's processes are printed, and that the status gives the reason."""
     for words in ((), ("--quick",)):
         shown = run_as(nobody, str(victim.pid), "--children", *words)
         found = run_as(nobody, str(victim.pid), "--children", *words, "--json")
@@ -257,7 +282,7 @@ def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> N
 
 
 def test_programs_not_permitted(nobody: list[str], victim: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is not root is told to be; root is not."""
+    """Check that a user other than root is told to be root, and that root is not."""
     assert "as root (sudo)" in run_as(nobody, "ps").stdout
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
@@ -265,14 +290,15 @@ def test_programs_not_permitted(nobody: list[str], victim: programs.Running, mon
 
 
 def test_not_dumpable(nobody: list[str], tmp_path: Path) -> None:
-    """A process of the same user that has closed itself (prctl(PR_SET_DUMPABLE, 0))."""
+    """Check the error for a process of the same user that is not dumpable (prctl(PR_SET_DUMPABLE, 0))."""
     script = "import ctypes, signal; ctypes.CDLL(None).prctl(4, 0); signal.pause()"
     with own_process(nobody, script) as pid:
         refused(run_as(nobody, str(pid)), NOT_PERMITTED, "not dumpable")
 
 
 def test_ones_own_process_is_permitted(nobody: list[str]) -> None:
-    """A process's own user without any capability gets the whole answer, residency included, unless Yama forbids it."""
+    """Check that a process's own user without capabilities gets the whole answer, with residency, unless Yama forbids
+    it."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     with own_process(nobody, "import signal; signal.pause()") as pid:
         done = run_as(nobody, str(pid), "--json")
@@ -287,10 +313,11 @@ def test_ones_own_process_is_permitted(nobody: list[str]) -> None:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["kernel core", "gcore"])
 def test_a_truncated_core(form: str, victim: programs.Running) -> None:
-    """It is answered as far as it goes: status 1, a damage entry, a warning; with a table and as JSON."""
+    """Check that a truncated core is answered as far as possible: status 1, a damage entry and a warning, as table and
+    JSON."""
     path = Path(victim.as_form(form))
     whole = path.stat().st_size
-    # The kernel writes the stack last; gdb the notes, and then section headers that nobody needs.
+    # The kernel writes the stack last. gdb writes the notes last, and then section headers that are not needed.
     for size in (whole - (100 if form == "kernel core" else 8000), whole * 6 // 10):
         os.truncate(path, size)
         answered_partly(ask("", path, "--json"), size)
@@ -300,7 +327,7 @@ def test_a_truncated_core(form: str, victim: programs.Running) -> None:
         for noun in OF_CORES[1:]:
             done = ask(noun, path, "--json")
             if done.returncode == UNSUPPORTED:
-                refused(done, UNSUPPORTED)  # what this command needs was cut away
+                refused(done, UNSUPPORTED)  # the data that this command needs was cut off
             else:
                 answered_partly(done, size)
 

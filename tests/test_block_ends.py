@@ -1,5 +1,7 @@
-"""Every allocator says where each block begins and ends: what a program was given lies in between, but for a last word
-that may be in the next block's header."""
+"""The start and end of each block, for every allocator: all bytes of an allocation lie in its block.
+
+Only a last word may lie in the next block's header.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LIBRARIES = {
 }
 MUSL = ("mallocng", "oldmalloc")
 ASKED = 60
-# Of each object its address and its size, which is part of one block.
+# The program prints the address and the size of each object; each object is part of one block.
 PYTHON = """
 import json, os, random, sys
 rng = random.Random(int(sys.argv[1]))
@@ -41,7 +43,7 @@ os.read(0, 1)
 
 
 def started(name: str, seed: int, truth: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the command of a program whose blocks that allocator hands out, and its environment."""
+    """Return the command of a program whose blocks come from this allocator, and its environment."""
     if name in MUSL:
         return [musls.built("block_ends", musl_with(name)), str(seed), str(truth)], {}
     release = "3.13" if name == "mimalloc" else "3.11"
@@ -52,7 +54,7 @@ def started(name: str, seed: int, truth: Path) -> tuple[list[str], dict[str, str
 
 
 def musl_with(name: str) -> str:
-    """Return a build of musl with that malloc; skip the test where there is none."""
+    """Return a build of musl with this malloc. Skip the test if there is none."""
     old = [release for release in musls.BUILT if release not in musls.with_mallocng()]
     if name == "oldmalloc" and not old:
         pytest.skip("no musl before 1.2.1 (scripts/musls.sh builds some)")
@@ -60,7 +62,7 @@ def musl_with(name: str) -> str:
 
 
 def library(file: str) -> Path:
-    """Return Debian's library; skip the test where there is none."""
+    """Return Debian's library. Skip the test if it is missing."""
     path = Path("/usr/lib/x86_64-linux-gnu") / file
     if not path.exists():
         pytest.skip(f"no {path}")
@@ -69,7 +71,7 @@ def library(file: str) -> Path:
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS])
 def test_each_byte_is_in_its_block(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Whatever place in an object is asked about: block.address <= place < block.end."""
+    """Check for random places in objects: block.address <= place < block.end."""
     truth = tmp_path / "truth"
     command, environment = started(name, rng.getrandbits(31), truth)
     with running(command, tmp_path, environment) as target, heap_of(str(target.pid)) as heap:
@@ -78,7 +80,10 @@ def test_each_byte_is_in_its_block(name: str, rng: random.Random, tmp_path: Path
 
 
 def check(heap: Heap, rng: random.Random, start: int, size: int) -> Allocator:
-    """Assert that one block has the first byte, the last but for a word, and one between; return who has it."""
+    """Assert that one block contains the first byte, a byte in the middle, and the last byte except for a word.
+
+    Return the allocator of the block.
+    """
     last = start + max(size - 1 - heap.target.machine.word, 0)
     places = [start, last, rng.randint(start, last)]
     blocks = [heap.block_at(place) for place in places]
@@ -99,7 +104,8 @@ os.read(0, 1)
 
 
 def test_an_array_over_bytes_of_mimalloc_has_a_row(tmp_path: Path) -> None:
-    """Its memory is in a block of CPython's mimalloc, and nothing says that it is not there."""
+    """Check that an array in a block of CPython's mimalloc has a row, and that no warning says that its memory is
+    missing."""
     python = python_with("numpy")
     command, environment = [python, "-c", ARRAYS], {"PYTHONMALLOC": "mimalloc"}
     if subprocess.run([python, "-c", ""], env=environment, stderr=subprocess.DEVNULL).returncode:

@@ -1,4 +1,4 @@
-"""What a program without Python lost is a finding, and what hangs on a global is named by it."""
+"""Memory that a program without Python lost is a finding, and memory that hangs on a global is named by it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.programs import ask, build, c_program, running
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the one of that name."""
+    """Return the finding with this name."""
     (found,) = (row for row in answer["findings"] if row["id"] == name)
     assert isinstance(found, dict)
     return found
@@ -22,7 +22,7 @@ def in_use(target: str) -> int:
 
 
 def test_lost_blocks(rng: random.Random, tmp_path: Path) -> None:
-    """Exactly the bytes that were planted; what hangs on the global is not among them."""
+    """Check that the finding has exactly the planted bytes, without the blocks that hang on the global."""
     with running(c_program("hangs", rng.getrandbits(30), 1), tmp_path) as target:
         _hung, lost = map(int, target.stderr.split())
         answer = ask("", str(target.pid))
@@ -33,7 +33,7 @@ def test_lost_blocks(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> None:
-    """The global is named with its blocks; once the program has freed them, that much less is in use."""
+    """Check that the global is named with its blocks, and that memory in use falls by as much once they are freed."""
     with running(c_program("hangs", rng.getrandbits(30), 0), tmp_path) as target:
         hung, _lost = map(int, target.stderr.split())
         before = in_use(str(target.pid))
@@ -46,7 +46,8 @@ def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> Non
 
 
 def test_intrusive_list(rng: random.Random, tmp_path: Path) -> None:
-    """A list whose links lie inside of its nodes is its variable's, whatever node of it a stack holds."""
+    """Check that a list with links inside its nodes belongs to its variable, even if a stack points to one of the
+    nodes."""
     count = rng.randrange(4000, 8000)
     with running([str(build("intrusive")), str(count)], tmp_path) as target:
         first = ask("", str(target.pid))["holders"][0]

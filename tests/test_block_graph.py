@@ -1,4 +1,4 @@
-"""What hangs on what in a program without Python: each kind of root by its name, and what nothing leads to."""
+"""The graph of a program without Python: each kind of root by its name, and the unreachable blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gdbheap.answers.unreachable import Unreachable, unreachable
 from gdbheap.answers.why import why
 
 FORMS = (PROCESS, "kernel core", "gcore")
-# What leads to each block: how the first step of its chain is told, with and without symbols.
+# The text of the first step of the chain to each block, with and without symbols.
 FIRST = {
     "whole": ("'whole' in roots", ".bss+"), "table": ("'table'+0x28 in roots", ".bss+"),
     "hidden": ("'hidden'", ".bss+"),
@@ -30,7 +30,7 @@ FIRST = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stripped", [False, True], ids=["symbols", "stripped"])
 def test_each_block_by_its_root(stripped: bool, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Chains begin at the root where the program put the word, are the shortest, and name each word's place."""
+    """Check that chains begin at the root with the program's pointer, are shortest, and name each word's place."""
     seed = rng.getrandbits(30)
     command = c_program("roots", seed)
     if stripped:
@@ -65,7 +65,10 @@ def test_each_block_by_its_root(stripped: bool, form: str, rng: random.Random, t
 
 
 def _check_lost(answer: Unreachable, blocks: dict[str, tuple[int, int]]) -> None:
-    """The two that were lost, the one that leads to the other first; the fourth is reached by its middle alone."""
+    """Check the two lost blocks, the one that points to the other first.
+
+    The fourth is reached only by an interior pointer.
+    """
     found = {(row.group == "doubtful", row.size): row.addresses for row in answer.rows}
     expected = {(False, blocks[name][1]): [blocks[name][0]] for name in ("lost", "lost tail")}
     assert found == {**expected, (True, blocks["fourth"][1]): [blocks["fourth"][0]]}
@@ -76,7 +79,7 @@ def _check_lost(answer: Unreachable, blocks: dict[str, tuple[int, int]]) -> None
 
 
 def test_frame_of_a_thread(tmp_path: Path) -> None:
-    """A local variable is found in the frame of its function."""
+    """Check that a local variable is found in the frame of its function."""
     with running(c_program("roots", 3), tmp_path) as target:
         (line,) = (line for line in target.stderr.splitlines() if line.startswith("local "))
         answer = ask("why", str(target.pid), line.split()[1])
@@ -84,7 +87,7 @@ def test_frame_of_a_thread(tmp_path: Path) -> None:
 
 
 def test_groups_of_the_other_kind_are_refused(tmp_path: Path) -> None:
-    """Modules are Python's; the line says which groups there are."""
+    """Check that a grouping by modules is refused, and that the error names the possible groups."""
     with running(c_program("roots", 3), tmp_path) as target:
         done = gdbheap("retained", str(target.pid), "--by=module")
-    assert done.returncode == 2 and "object, type, global, thread are" in done.stderr
+    assert done.returncode == 2 and "use object, type, global, thread" in done.stderr

@@ -1,4 +1,4 @@
-"""Holders of more blocks than there is time for: what reference counts prove, and what is left out."""
+"""Holders in a program with too many blocks for the time: those that reference counts prove, and the rest."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gdbheap.first_page.first_holders import LOOKED_AT_A_SECOND
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND
 
 PROGRAM = Path(__file__).parent / "programs" / "partly_held.py"
-# What a bare interpreter has: modules, functions and their names.
+# The blocks of a bare interpreter: modules, functions and their names.
 INTERPRETER_BLOCKS = 15_000
 MIB = 1 << 20
 
 
 @contextmanager
 def planted(way: str, count: int, directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield a process that holds ``count`` strings in a ``way``, and what it says of their bytes."""
+    """Yield a process that holds ``count`` strings in the given ``way``, and its own figures of their bytes."""
     with running([sys.executable, str(PROGRAM), way, str(count)], directory) as target:
         yield str(target.pid), json.loads(target.stderr)
 
 
 def budget(count: int) -> str:
-    """Return a budget that is too small for the graph of that many blocks and more, and enough to look at them."""
+    """Return a budget that is too small for the graph of ``count`` blocks, but enough to look at them."""
     assert count * LOOKED_AT_A_SECOND / BLOCKS_A_SECOND > 2 * (count + INTERPRETER_BLOCKS)
     return f"--budget={count / BLOCKS_A_SECOND:.4f}"
 
@@ -44,15 +44,17 @@ def names(answer: dict[str, Any]) -> list[str]:
 
 
 def test_the_largest_holder_is_found_in_time(tmp_path: Path, rng: random.Random) -> None:
-    """A variable, an attribute and a tree have at least the strings that only they lead to, and no more than these;
-    the JSON says what was not examined."""
+    """Check that a variable, an attribute and a tree have at least the strings that only they reach, and no others.
+
+    The JSON document states the bytes that were not examined.
+    """
     count = rng.randrange(40_000, 45_000)
     for way, path in {"one": "cache", "attribute": "store.found", "tree": "tree"}.items():
         with planted(way, count, tmp_path) as (pid, truth):
-            # A node of the tree is four blocks.
+            # A node of the tree consists of four blocks.
             answer = ask("", pid, budget(3 * count if way == "tree" else count))
         row = answer["holders"][0]
-        # The root of the tree has next to nothing itself.
+        # The root of the tree itself has almost no bytes.
         assert names(answer) == ["tree.below" if way == "tree" else path]
         assert row["at_least"]
         assert truth["bytes"] <= row["bytes"] <= truth["most"]
@@ -62,7 +64,7 @@ def test_the_largest_holder_is_found_in_time(tmp_path: Path, rng: random.Random)
 
 
 def test_what_was_found_until_then(tmp_path: Path, rng: random.Random) -> None:
-    """Where time ends before all strings were looked at, the holder has those that were, and no more."""
+    """Check that a holder has only the strings that were examined, if the time ends early."""
     count = rng.randrange(200_000, 210_000)
     seconds = 1.5 * count / LOOKED_AT_A_SECOND / 2
     with planted("local", count, tmp_path) as (pid, truth):
@@ -75,18 +77,18 @@ def test_what_was_found_until_then(tmp_path: Path, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("way", ["shared", "lost"])
 def test_what_nobody_is_proven_to_hold_is_not_ranked(way: str, tmp_path: Path, rng: random.Random) -> None:
-    """Strings that two lists share, and those that nothing leads to, have no holder: they were not examined."""
+    """Check that strings of two lists, and unreachable strings, have no holder and count as not examined."""
     count = rng.randrange(40_000, 45_000)
     with planted(way, count, tmp_path) as (pid, truth):
         answer = ask("", pid, budget(count))
-    # The lists themselves are held.
+    # The lists themselves have a holder.
     assert set(names(answer)) <= {"first", "second"} and all(row["bytes"] < 9 * count for row in answer["holders"])
     assert answer["not_examined"] >= truth["bytes"]
 
 
 def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
-    """A list with two names is not held by one of them alone: the holder's name says so. The page says what is proven,
-    and what was not examined."""
+    """Check that a list with two names is not held by one of them alone, and that the holder's name mentions the
+    other."""
     count = rng.randrange(40_000, 45_000)
     with planted("named", count, tmp_path) as (pid, truth):
         page = gdbheap(pid, budget(count)).stdout
@@ -98,7 +100,7 @@ def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_nothing_is_proven_that_the_whole_graph_refutes(tmp_path: Path, rng: random.Random) -> None:
-    """No object is said to keep more than it retains in the whole graph, and most are said to keep all of that."""
+    """Check that no object keeps more than it retains in the whole graph, and that most keep as much."""
     with planted("one", rng.randrange(2000, 3000), tmp_path) as (pid, _truth), heap_of(pid) as heap:
         kept = KeptObjects(heap.python.objects, heap.python.interpreter.threads, 1 << 30, math.inf, 1)
         rows = [row for row in kept.rows.values() if row.address]

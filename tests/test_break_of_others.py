@@ -1,4 +1,4 @@
-"""What a program takes by sbrk() between two parts of malloc's is named, and counted as in use."""
+"""Memory that a program gets by sbrk() between two parts of malloc's is named, and counts as in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def test_break_of_others(rng: random.Random, tmp_path: Path) -> None:
-    """It is a finding with its bytes, and what only words in it lead to is not lost."""
+    """Check that this memory is a finding with its bytes, and that blocks reached only from it are not lost."""
     size, count = rng.randrange(30, 50) * MIB, rng.randrange(300, 500)
     with running([str(build("breaks")), str(size), str(count)], tmp_path) as target:
         kept = int(target.stderr)

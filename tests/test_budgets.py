@@ -1,6 +1,7 @@
-"""Bombs: small files and names of others that would become gigabytes, or hours. Each ends in one line.
+"""Bombs: small files and names of others that would need gigabytes, or hours. Each causes one line of error.
 
-Each runs under a limit on its address space that gdbheap itself fits into, and what the bomb would become does not."""
+Each command runs under a limit on its address space, which is enough for gdbheap but not for the bomb.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +70,15 @@ def place(number: int) -> str:
 
 
 def grown(levels: int, width: int) -> str:
-    """Return a mangled class whose name has the power of both numbers in parts. Beyond 20 levels no name is read."""
+    """Return a mangled class whose name has ``width`` to the power of ``levels`` parts.
+
+    Names with over 20 levels are not read.
+    """
     return "1TI1A" + "".join(f"S_I{place(number) * width}E" for number in range(1, levels + 1)) + "E"
 
 
 def unparsable(rng: random.Random) -> list[str]:
-    """Return names that a parser with several tries at each part does not come to the end of."""
+    """Return names whose parsing does not end in a parser that tries several meanings for each part."""
     count = rng.randrange(12, 30)
     return [
         "_Z1fIX" + "nwT_" * count,
@@ -86,7 +90,7 @@ def unparsable(rng: random.Random) -> list[str]:
 
 
 def test_names_that_explode(rng: random.Random) -> None:
-    """A name that would become gigabytes, or take years, is not read; what compilers write is."""
+    """Check that names that would need gigabytes or years are not read, but names of compilers are."""
     code = "import sys; from gdbheap._native import demangle\nfor name in sys.stdin: print(demangle(name.strip()))"
     names = [*unparsable(rng), *(f"_ZTS{grown(levels, rng.randrange(3, 9))}" for levels in (10, 18, 20, 200))]
     words = [sys.executable, "-c", code]
@@ -120,7 +124,7 @@ int main(void) {{
 
 
 def test_class_of_a_target(rng: random.Random, tmp_path: Path) -> None:
-    """A process whose class has such a name is answered, under the limit."""
+    """Check that a process with a class of such a name is answered under the limit."""
     source = CLASSES.format(name=grown(rng.randrange(18, 21), rng.randrange(4, 9)))
     with compiled(source, tmp_path) as program, running([str(program)], tmp_path) as target:
         done = gdbheap("chunks", str(target.pid), "--by=type", preexec_fn=limited)
@@ -131,7 +135,7 @@ def test_class_of_a_target(rng: random.Random, tmp_path: Path) -> None:
 
 
 def snapshot(path: Path, document: str | bytes, **columns: bytes) -> str:
-    """Write a snapshot as anybody can."""
+    """Write a snapshot as any user could, and return its path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(ENTRY, document)
         for name, content in columns.items():
@@ -146,7 +150,7 @@ def snapshot(path: Path, document: str | bytes, **columns: bytes) -> str:
     ids=["deep", "lists", "spaces", "dicts", "texts"],
 )
 def test_documents_that_explode(filling: str, tmp_path: Path) -> None:
-    """A document of spaces, of empty lists, or of brackets alone."""
+    """Check documents of spaces, of empty lists, or of brackets only."""
     document = json.dumps(HEADER)[:-1] + ', "x": [' + filling * max(1, (96 << 20) // len(filling)) + "1]}"
     path = snapshot(tmp_path / "bomb.heap", document)
     line = refused(["diff", path, path], 2)
@@ -157,7 +161,7 @@ def test_documents_that_explode(filling: str, tmp_path: Path) -> None:
     "value", ["[" * 50_000, "9" * 3000, "1e400", "-1e400", "NaN", "Infinity", "9" * 100_000], ids=lambda text: text[:8]
 )
 def test_values_that_are_none(value: str, rng: random.Random, tmp_path: Path) -> None:
-    """Deep lists, and numbers that are none of a process."""
+    """Check deep lists, and numbers that no process can have."""
     key = rng.choice(["time", "limit", "x"])
     others = {name: what for name, what in HEADER.items() if name != key}
     path = snapshot(tmp_path / "odd.heap", json.dumps(others)[:-1] + f', "{key}": {value}}}')
@@ -167,7 +171,7 @@ def test_values_that_are_none(value: str, rng: random.Random, tmp_path: Path) ->
 
 @pytest.mark.parametrize("seconds", [1e300, -1e300, -1.0, 1e12])
 def test_times_without_a_date(seconds: float, whole_document: dict[str, object], tmp_path: Path) -> None:
-    """A snapshot and a series from before 1970, or after the year 9999."""
+    """Check a snapshot and a series from before 1970, or after the year 9999."""
     path = snapshot(tmp_path / "odd.heap", json.dumps({**whole_document, "time": seconds, "blocks": None}))
     with pytest.raises(UsageError, match="damaged"):
         read(path)
@@ -188,12 +192,12 @@ def whole_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
 
 
 def with_blocks(document: dict[str, object], count: int) -> str:
-    """Return the document, with a table of so many blocks of one allocator."""
+    """Return the document, with a table of ``count`` blocks of one allocator."""
     return json.dumps({**document, "blocks": {"allocators": ["glibc"], "counts": [count], "types": []}})
 
 
 def test_columns_that_explode(whole_document: dict[str, object], tmp_path: Path) -> None:
-    """Columns of more blocks than there is memory for, in some hundred KiB."""
+    """Check columns of more blocks than fit into memory, packed into some hundred KiB."""
     count = 24 << 20
     widths = {"addresses": 4, "far": 0, "sizes": 4, "large": 0, "kinds": 2}
     columns = {name: bytes(width * count) for name, width in widths.items()}
@@ -205,7 +209,7 @@ def test_columns_that_explode(whole_document: dict[str, object], tmp_path: Path)
 
 @pytest.mark.parametrize("column", ["addresses", "far", "sizes", "kinds"])
 def test_columns_of_another_size(column: str, whole_document: dict[str, object], tmp_path: Path) -> None:
-    """A column that is longer than its blocks need, and one that another packer packed."""
+    """Check a column that is too long for its blocks, and one that another program compressed."""
     columns = dict.fromkeys(("addresses", "far", "sizes", "large", "kinds"), b"")
     path = snapshot(tmp_path / "odd.heap", with_blocks(whole_document, 0), **{**columns, column: bytes(MEGA)})
     with pytest.raises(UsageError, match="has the wrong size for 0 blocks"):
@@ -218,7 +222,8 @@ def test_columns_of_another_size(column: str, whole_document: dict[str, object],
 
 
 def test_a_directory_that_explodes(whole_document: dict[str, object], tmp_path: Path) -> None:
-    """Each entry of a zip becomes an object, before any is looked at: a long directory is refused as a whole."""
+    """Check that a zip with a long directory is refused as a whole: each entry would become an object before it is
+    read."""
     columns = dict.fromkeys(("addresses", "far", "sizes", "large", "kinds"), b"")
     path = snapshot(tmp_path / "long.heap", with_blocks(whole_document, 0), **columns)
     assert read(path) is not None
@@ -230,7 +235,7 @@ def test_a_directory_that_explodes(whole_document: dict[str, object], tmp_path: 
 
 
 def test_an_honest_snapshot_of_many_blocks(whole_document: dict[str, object], tmp_path: Path) -> None:
-    """Four million blocks in a few KiB are read: what blocks pack to is no sign of a bomb."""
+    """Check that four million blocks in a few KiB are read: a high compression ratio is no sign of a bomb."""
     count = 4_000_000
     columns = {"addresses": bytes([2]) + bytes(4 * count - 1), "sizes": bytes(4 * count), "kinds": bytes(2 * count)}
     path = snapshot(tmp_path / "many.heap", with_blocks(whole_document, count), far=b"", large=b"", **columns)
@@ -243,7 +248,7 @@ def test_an_honest_snapshot_of_many_blocks(whole_document: dict[str, object], tm
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_rows_that_explode(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Numbers of thousands of digits, no numbers, lists in lists, a line without an end."""
+    """Check rows with numbers of thousands of digits, invalid numbers, nested lists, and an endless line."""
     series = {"kind": "series", "format": "gdbheap series", "schema": SERIES_NUMBER, "time": 1.0, "processes": []}
     path = tmp_path / f"odd.{form}"
 
@@ -262,7 +267,7 @@ def test_rows_that_explode(form: str, rng: random.Random, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"pid": ' + "9" * 4000 + "}", '{"pid": 1e400}', '{"pid": NaN}'])
 def test_logs_that_explode(content: str, tmp_path: Path) -> None:
-    """A log whose process is nested too deeply, or has no number."""
+    """Check a log whose process is nested too deeply, or has no number."""
     path = tmp_path / "odd.calls"
     path.write_bytes(MAGIC + FRAME.pack(PROCESS, 0, len(content)) + content.encode())
     with pytest.raises(UsageError) as error:
@@ -312,7 +317,7 @@ def core_with(count: int, size: int) -> bytes:
 
 
 def look(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Look at a packed core where no file may be larger than FILE_SIZE."""
+    """Read a packed core under a limit of FILE_SIZE for each file."""
 
     def prepare() -> None:
         limited()
@@ -325,7 +330,7 @@ def look(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_packed_file_that_is_no_core(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """It is refused by its first bytes: nothing of it is written."""
+    """Check that a packed file that is no core is refused by its first bytes, before anything is written."""
     for start in (b"GARBAGE!", b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HH", 3, 62) + bytes(44)):
         path = tmp_path / "bomb"
         path.write_bytes(PACKERS[kind](start + bytes([rng.randrange(1, 256)]) * (8 * MEGA)))
@@ -335,7 +340,7 @@ def test_a_packed_file_that_is_no_core(kind: str, rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_packed_core_that_goes_on(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """What follows the end that its program headers give is not written."""
+    """Check that bytes after the end that the program headers give are not written."""
     path, count = tmp_path / "bomb", rng.randrange(1, 50)
     path.write_bytes(PACKERS[kind](core_with(count, 4096) + bytes([rng.randrange(1, 256)]) * (8 * MEGA)))
     done = look(path, tmp_path)
@@ -345,7 +350,7 @@ def test_a_packed_core_that_goes_on(kind: str, rng: random.Random, tmp_path: Pat
 
 
 def test_program_headers_beyond_all(tmp_path: Path) -> None:
-    """A header that puts the program headers behind whatever could be written."""
+    """Check a header that puts the program headers beyond any possible end of the file."""
     header = bytearray(core_with(1, 4096))
     header[32:40] = struct.pack("<Q", 1 << 40)
     path = tmp_path / "bomb"
@@ -355,7 +360,7 @@ def test_program_headers_beyond_all(tmp_path: Path) -> None:
 
 
 def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C ends the unpacking of gigabytes of zeros; nothing stays."""
+    """Check that Ctrl-C ends the unpacking of gigabytes of zeros, and that no file is left."""
     folder, path = tmp_path / "room", tmp_path / "zeros"
     folder.mkdir()
     path.write_bytes(gzip.compress(core_with(1, 1 << 44)) + gzip.compress(bytes(64 * MEGA)) * 500)
@@ -375,9 +380,9 @@ def test_interrupted(tmp_path: Path) -> None:
 
 
 def _is_unpacking(pid: int, folder: Path) -> bool:
-    """Whether a process has a file in that folder open, which has no name."""
+    """Return whether a process has a file without a name open in this folder."""
     for number in os.listdir(f"/proc/{pid}/fd"):
-        # It may have been closed by now.
+        # It may already be closed.
         with suppress(FileNotFoundError):
             if os.readlink(f"/proc/{pid}/fd/{number}").startswith(str(folder)):
                 return True
@@ -388,7 +393,7 @@ def _is_unpacking(pid: int, folder: Path) -> bool:
 
 
 def test_symbols_in_symbols(rng: random.Random) -> None:
-    """A packed table of symbols that unpacks to zeros, or to a file that has another: neither is followed."""
+    """Check that a packed symbol table that unpacks to zeros, or that contains another one, is not followed."""
     bomb = lzma.compress(bytes(200 * MEGA), preset=0)
     assert Functions(BytesIO(elf_with(".gnu_debugdata", bomb)), None).find(rng.randrange(1 << 32)) is None
     inner = elf_with(".gnu_debugdata", b"")

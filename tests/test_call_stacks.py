@@ -1,5 +1,7 @@
-"""``gdbheap trace --stacks`` and ``gdbheap stacks``: bytes by function against the program's own table, stacks against
-glibc's backtrace() and Python's traceback."""
+"""``gdbheap trace --stacks`` and ``gdbheap stacks``, compared with the program's own table and with backtraces.
+
+Bytes are compared by function, stacks with glibc's backtrace() and Python's traceback.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Table = dict[str, tuple[int, int, int, int]]
 
 
 def traced(log: Path, stacks: str, *command: object, order: str = BY_LOCK) -> str:
-    """Return the standard output of a command that was recorded."""
+    """Record a command and return its standard output."""
     words = [str(GDBHEAP), "trace", "-o", str(log), f"--stacks={stacks}", f"--order={order}", "--", *map(str, command)]
     done = subprocess.run(words, capture_output=True, timeout=PATIENCE, env=plain_environment(), cwd=log.parent)
     assert done.returncode == 0, done.stderr
@@ -39,7 +41,7 @@ def traced(log: Path, stacks: str, *command: object, order: str = BY_LOCK) -> st
 
 
 def stacks(log: Path, *options: object) -> dict[str, Any]:
-    """Return the document of gdbheap stacks."""
+    """Return the document of gdbheap stacks about a log."""
     words = [str(GDBHEAP), "stacks", str(log), *map(str, options), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, env=plain_environment())
     assert done.returncode == 0, done.stderr + done.stdout[:2000]
@@ -48,13 +50,13 @@ def stacks(log: Path, *options: object) -> dict[str, Any]:
 
 
 def told(text: str) -> Table:
-    """Return what sites.c says of its functions: bytes and blocks in use, and all that they allocated."""
+    """Return the figures that sites.c prints of its functions: bytes and blocks in use, and all allocated ones."""
     rows = (line.split() for line in text.splitlines() if line.startswith("site "))
     return {row[1]: (int(row[2]), int(row[3]), int(row[4]), int(row[5])) for row in rows}
 
 
 def by_site(answer: dict[str, Any]) -> Table:
-    """Return the same by the innermost frames of the log's stacks."""
+    """Return the same figures by the innermost frames of the log's stacks."""
     return {
         site["frame"]["name"]: (site["bytes"], site["blocks"], site["allocated_bytes"], site["allocated_blocks"])
         for site in answer["sites"]
@@ -65,7 +67,7 @@ def by_site(answer: dict[str, Any]) -> Table:
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 @pytest.mark.parametrize("threads", [0, 3])
 def test_bytes_by_function(threads: int, order: str, rng: random.Random, tmp_path: Path) -> None:
-    """With a stack for each call: to the byte, in use at the end, and of all that was allocated."""
+    """Check the exact bytes in use at the end and of all allocations, with a stack for each call."""
     log = tmp_path / "calls.log"
     table = told(traced(log, "1", build("sites"), "table", threads, 20_000, rng.getrandbits(30), order=order))
     answer = stacks(log, "--at=end")
@@ -78,12 +80,14 @@ def test_bytes_by_function(threads: int, order: str, rng: random.Random, tmp_pat
 
 
 def test_two_moments(rng: random.Random, tmp_path: Path) -> None:
-    """The difference of two calls is the one's figures less the other's; the peak is where the most was in use."""
+    """Check that the difference of two moments is exact, and that the peak is the moment with the most bytes in use."""
     log = tmp_path / "calls.log"
     traced(log, "all", build("sites"), "table", 0, 5_000, rng.getrandbits(30))
     first, second = sorted(rng.sample(range(1, 5_000), 2))
     one, other = (by_site(stacks(log, f"--at={call}")) for call in (first, second))
-    less = by_site(stacks(log, f"--diff={first}..{second}"))
+    since = stacks(log, f"--diff={first}..{second}")
+    assert (since["since_call"], since["pythons"]) == (first, [])
+    less = by_site(since)
     nothing = (0, 0, 0, 0)
     for name in less:
         difference = tuple(b - a for a, b in zip(one.get(name, nothing), other.get(name, nothing)))
@@ -94,15 +98,17 @@ def test_two_moments(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_unbiased(rng: random.Random, tmp_path: Path) -> None:
-    """Of each function within five standard deviations of what follows from the sizes: a block of s bytes has a stack
-    with p = 1 - exp(-s / mean), and counts s / p, whose variance is s s (1 - p) / p."""
+    """Check that each function is within five standard deviations of its expected figures.
+
+    A block of s bytes has a stack with p = 1 - exp(-s / mean), and counts s / p, whose variance is s s (1 - p) / p.
+    """
     log, mean = tmp_path / "calls.log", 20_000
     table = told(traced(log, str(mean), build("sites"), "table", 2, 60_000, rng.getrandbits(30)))
     answer = stacks(log, "--at=end")
     sites = by_site(answer)
     assert answer["mean"] == mean and 0 < answer["sampled_blocks"] < sum(row[1] for row in table.values()) / 3
     for name, (in_use, _blocks, allocated, _calls) in table.items():
-        # No block's variance is above s * mean.
+        # The variance of a block is at most s * mean.
         for figure, estimate in ((in_use, sites[name][0]), (allocated, sites[name][2])):
             deviation = math.sqrt(figure * mean)
             assert abs(estimate - figure) < 5 * deviation, (name, figure, estimate, deviation)
@@ -118,7 +124,7 @@ def backtraces(text: str) -> Iterator[tuple[int, int, list[int]]]:
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return two libraries of which each is loaded where the other one was."""
+    """Return two libraries, each of which is loaded at the former address of the other."""
     compiler, folder = shutil.which("gcc") or shutil.which("cc"), tmp_path_factory.mktemp("libraries")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -133,8 +139,11 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_stacks_are_those_of_backtrace(libraries: list[Path], tmp_path: Path) -> None:
-    """Calls in a recursion, in qsort's comparison, in handlers on both stacks, in a thread, through libraries that come
-    and go, in a forked child, and in what that executes: each return address is the same."""
+    """Check that each return address equals that of backtrace().
+
+    The calls are made in a recursion, in qsort's comparison, in handlers on both stacks, in a thread, through libraries
+    that are loaded and unloaded, in a forked child, and in a program that the child executes.
+    """
     log = tmp_path / "calls.log"
     rows = list(backtraces(traced(log, "1", build("sites"), "stacks", *libraries)))
     assert len(rows) == 12 and len({pid for _block, pid, _places in rows}) == 2
@@ -149,7 +158,7 @@ def test_stacks_are_those_of_backtrace(libraries: list[Path], tmp_path: Path) ->
                 continue
             stack = found.stacks[maker.stack]
             places = [address for _number, address in stack.native]
-            # The first is in the function that asks both; one that a signal interrupted is no return address.
+            # The first is in the function that calls both. An address that a signal interrupted is no return address.
             assert not stack.cut and len(places) == len(wanted[maker.address]) + 1, (places, wanted[maker.address])
             pairs = list(zip(places[1:], wanted[maker.address]))
             assert all(exact - place in (0, 1) for place, exact in pairs), pairs
@@ -161,7 +170,7 @@ def test_stacks_are_those_of_backtrace(libraries: list[Path], tmp_path: Path) ->
 
 
 def test_libraries_that_come_and_go_are_named(libraries: list[Path], tmp_path: Path) -> None:
-    """Each stack names the library that was there at that moment, at whatever address."""
+    """Check that each stack names the library that was loaded at that moment, whatever its address."""
     log = tmp_path / "calls.log"
     traced(log, "1", build("sites"), "stacks", *libraries)
     pid = read_log(str(log)).processes[0].who.pid
@@ -176,7 +185,7 @@ def test_libraries_that_come_and_go_are_named(libraries: list[Path], tmp_path: P
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_python_frames_are_those_of_traceback(release: str, tmp_path: Path) -> None:
-    """Functions, files and lines, with generators, calls from C, threads, and code objects that die."""
+    """Check functions, files and lines, with generators, calls from C, threads, and code objects that are freed."""
     log, python = tmp_path / "calls.log", interpreter_of_release(release)
     lines = traced(log, "1", python.executable, SOURCES / "python_sites.py").splitlines()
     rows = {row[0]: row[2] for row in map(json.loads, lines)}
@@ -195,7 +204,8 @@ def test_python_frames_are_those_of_traceback(release: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("mean", [1, 3000])
 def test_the_reference_reads_the_same(mean: int, rng: random.Random, tmp_path: Path) -> None:
-    """A recorder's file by docs/calls.md: as many stacks, the same sizes and frames, each stage read alone."""
+    """Check a recorder's file against docs/calls.md: the same number of stacks, sizes and frames, for each stage
+    alone."""
     folder = tmp_path / "parts"
     folder.mkdir()
     environment = {**recorder_environment(folder), STACKS_ENVIRONMENT: stack_settings(mean)}
@@ -219,7 +229,8 @@ def test_the_reference_reads_the_same(mean: int, rng: random.Random, tmp_path: P
 
 
 def test_files_for_other_programs(rng: random.Random, tmp_path: Path) -> None:
-    """Folded lines add up to what is in use; go's own reader finds the table's bytes in the profile."""
+    """Check that folded lines add up to the bytes in use, and that go's own reader finds the same bytes in the
+    profile."""
     log, folded, profile = (tmp_path / name for name in ("calls.log", "stacks.folded", "stacks.pb.gz"))
     table = told(traced(log, "1", build("sites"), "table", 1, 5_000, rng.getrandbits(30)))
     answer = stacks(log, "--at=end", f"--folded={folded}", f"--pprof={profile}", f"--svg={tmp_path / 'a.svg'}",
@@ -243,7 +254,7 @@ def test_files_for_other_programs(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_without_stacks(tmp_path: Path) -> None:
-    """One line says what is missing."""
+    """Check that one line says that stacks are missing."""
     log = tmp_path / "calls.log"
     words = [str(GDBHEAP), "trace", "-o", str(log), "--", sys.executable, "-c", ""]
     subprocess.run(words, check=True, capture_output=True, env=plain_environment())
@@ -253,7 +264,7 @@ def test_without_stacks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stacks_option", ["1", "1K"])
 def test_real_programs_run_as_without(stacks_option: str, tmp_path: Path) -> None:
-    """git, sqlite3 and a part of CPython's own tests give what they give without it."""
+    """Check that git, sqlite3 and a part of CPython's own tests have the same output as without recording."""
     commands = [[sys.executable, "-m", "json.tool"], ["git", "--version"]]
     if shutil.which("sqlite3"):
         rows = ";".join(f"insert into t values({n}, hex(randomblob({n % 50})))" for n in range(300))
@@ -284,7 +295,8 @@ sys.stdin.read()
 
 
 def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path) -> None:
-    """Of a process that is being recorded: what is not in the log yet is read where it is."""
+    """Check ``at`` on a process that is being recorded: calls that are not in the log yet are read from the recorder's
+    file."""
     log = tmp_path / "calls.log"
     words = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", sys.executable, "-c", KEEPER]
     pipe = subprocess.PIPE
@@ -295,7 +307,7 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
         def recorded() -> list[int]:
             return [process.who.pid for process in read_log(str(log)).processes if process.who.words[1:2] == ["-c"]]
 
-        # It may have allocated before the log says who it is.
+        # The process may have allocated before the log identifies it.
         wait_for(lambda: bool(recorded()), "the log does not name the program")
         (pid,) = recorded()
         number = rng.randrange(len(kept))
@@ -310,7 +322,7 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
         none = subprocess.run(missing, capture_output=True, text=True, env=plain_environment())
         one.stdin.close()
         one.wait(PATIENCE)
-    # Where the block was there may be no mapping any more.
+    # The address of the block may no longer be mapped.
     assert none.returncode or json.loads(none.stdout)["made"] is None
     assert json.loads(why.stdout)["made"] == made, why.stderr
     assert made["address"] <= kept[number] < made["address"] + made["asked"]
@@ -358,7 +370,8 @@ def test_holes_name_the_stacks_that_made_what_pins_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stacks_option", ["1", "4K"])
 def test_nothing_crashes_in_a_storm(stacks_option: str, libraries: list[Path], tmp_path: Path) -> None:
-    """Libraries that come and go under a stack, locks of the dynamic linker, forks, threads with 16 KiB of stack."""
+    """Check a storm: libraries unloaded under a stack, the dynamic linker's locks, forks, and threads with small
+    stacks."""
     log = tmp_path / "calls.log"
     assert traced(log, stacks_option, build("stack_storm"), *libraries, 150) == "done\n"
     processes = read_log(str(log)).processes

@@ -1,5 +1,4 @@
-"""``gdbheap stats FILE``: against what a program counts of itself, against valgrind, and against a plain computation
-from a plain reader."""
+"""``gdbheap stats FILE``, compared with a program's own counts, with valgrind, and with a plain computation."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ POINTS = 2048
 
 
 def stats(log: Path, *options: str) -> dict[str, Any]:
-    """Return the document of a log that is whole."""
+    """Return the statistics of a complete log."""
     done = gdbheap("calls", str(log), "--json", *whole_lists(*options), *options)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -35,7 +34,7 @@ def stats(log: Path, *options: str) -> dict[str, Any]:
 
 
 def recorded(words: list[str], folder: Path) -> tuple[Path, dict[int, list[Call]]]:
-    """Run a program to its end; return its log, and the calls of each process as the plain reader has them."""
+    """Run a program to its end. Return its log, and the calls of each process as the plain reader has them."""
     log = folder / "calls.log"
     parts = Path(f"{log}.parts")
     parts.mkdir(0o700)
@@ -49,7 +48,7 @@ def recorded(words: list[str], folder: Path) -> tuple[Path, dict[int, list[Call]
 
 @dataclass
 class Naive:
-    """What calls add up to, with a list wherever there can be one."""
+    """The sums over calls, computed with plain lists."""
 
     live: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -63,7 +62,7 @@ class Naive:
     fresh: dict[int, int] = field(default_factory=dict)
 
     def take(self, number: int, call: Call) -> None:
-        """The next call, numbered from 1."""
+        """Add the next call; calls are numbered from 1."""
         self.counts[NAMES[call.kind]] += 1
         fresh = self.fresh.pop(call.tid, 0)
         if call.kind == FREE:
@@ -93,13 +92,13 @@ class Naive:
         self.course.append(last if call.result == 0 and call.old == 0 else self.sums())
 
     def put(self, call: Call, born: int, time: int) -> None:
-        """A block has this size now."""
+        """Record that a block has this size from now on."""
         self.counts["unseen"] += call.result in self.live
         self.live[call.result] = (call.size, call.usable, born, time)
         self.given.append((call.size, call.usable))
 
     def release(self, address: int, number: int, time: int, fresh: int) -> None:
-        """A block goes."""
+        """Remove a block."""
         if address not in self.live:
             self.counts["unknown" if address else "nothing"] += 1
             return
@@ -116,12 +115,12 @@ class Naive:
 
 
 def quantile(values: list[int], tenths: int) -> int:
-    """Return the smallest that so many tenths of them are no larger than."""
+    """Return the smallest value that is not exceeded by ``tenths`` tenths of the values."""
     return sorted(values)[-(-len(values) * tenths // 10) - 1]
 
 
 def assert_equal(answer: dict[str, Any], calls: list[Call]) -> None:
-    """Fail where the answer is not what the calls add up to."""
+    """Fail if the answer differs from the sums over the calls."""
     naive = Naive()
     for number, call in enumerate(calls, 1):
         naive.take(number, call)
@@ -148,12 +147,15 @@ def assert_equal(answer: dict[str, Any], calls: list[Call]) -> None:
         assert moment["seconds"] == pytest.approx((calls[moment["call"] - 1].time - calls[0].time) / 1e9)
     assert answer["allocated"] == len(naive.lives) + answer["not_released"] + answer["live"]["count"]
     assert_lives(answer["lifetimes"], naive)
+    moments = sorted({call.time for call in calls})
+    apart = (moments[-1] - moments[0]) / 1e9 / (len(moments) - 1) if len(moments) > 1 else None
+    assert answer["lifetimes"]["tick"] == pytest.approx(apart)
     assert_sizes(sorted(answer["sizes"], key=lambda row: row["from"]), naive)
     assert_course(answer["curve"], naive)
 
 
 def assert_lives(lives: dict[str, Any], naive: Naive) -> None:
-    """Quantiles are too high by less than they say, and exact below 256."""
+    """Check that quantiles are too high by at most the stated error, and exact below 256."""
     assert (lives["released"], lives["within_a_call"]) == (len(naive.lives), naive.lives.count(0))
     for unit, values, scale in (("in_calls", naive.lives, 1), ("in_seconds", naive.times, 1e9)):
         assert lives[unit]["longest"] == pytest.approx(max(values) / scale)
@@ -167,7 +169,7 @@ def assert_lives(lives: dict[str, Any], naive: Naive) -> None:
 
 
 def assert_sizes(rows: list[dict[str, int]], naive: Naive) -> None:
-    """Each row is of its sizes, and they leave none out."""
+    """Check that each row has the calls of its sizes, and that no size is missing."""
     left = [size for size, *_rest in naive.live.values()]
     assert all(one["to"] <= two["from"] for one, two in zip(rows, rows[1:]))
     for row in rows:
@@ -182,7 +184,7 @@ def assert_sizes(rows: list[dict[str, int]], naive: Naive) -> None:
 
 
 def assert_course(curve: dict[str, list[dict[str, float]]], naive: Naive) -> None:
-    """Each point is of its call, and has the most since the one before."""
+    """Check that each point belongs to its call, and has the maximum since the previous point."""
     course = naive.course
     for points in curve.values():
         calls = [int(point["call"]) for point in points]
@@ -194,6 +196,21 @@ def assert_course(curve: dict[str, list[dict[str, float]]], naive: Naive) -> Non
     ends = [point["call"] for point in curve["over_calls"]]
     steps = {int(two - one) for one, two in zip(ends, ends[1:-1])}
     assert len(steps) <= 1 and all(step & (step - 1) == 0 for step in steps)
+
+
+def test_the_last_block(tmp_path: Path) -> None:
+    """Check the usable bytes of a block after which there is no other call, and that is larger than usual, because the
+    rest of its chunk was too small for another chunk."""
+    program, log = tmp_path / "last", tmp_path / "calls.log"
+    source = "#include <malloc.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) {"
+    source += "char text[30], *one = malloc(2000), *volatile two = malloc(16); free(one);"
+    source += "size_t n = malloc_usable_size(malloc(1984)) + malloc_usable_size(two);"
+    (tmp_path / "last.c").write_text(source + 'return write(1, text, sprintf(text, "%zu", n)) <= 0; }')
+    subprocess.run(["cc", "-O0", "-o", str(program), str(tmp_path / "last.c")], check=True)
+    done = gdbheap("trace", "-o", str(log), "--", str(program))
+    assert done.returncode == 0, done.stderr
+    assert stats(log)["requested"]["usable"] - int(done.stdout) == 2008
+    assert int(done.stdout) == 24 + 2008
 
 
 def test_a_program_that_counts(rng: random.Random, tmp_path: Path) -> None:
@@ -212,7 +229,8 @@ def test_a_program_that_counts(rng: random.Random, tmp_path: Path) -> None:
     assert answer["cumulated"] == {"upper": own["upper"], "lower": own["lower"]}
     assert answer["requested"]["usable"] == own["usable"] and answer["resized"]["moved"] == own["moved"]
     assert (lives["released"], lives["within_a_call"]) == (own["released"], own["zero"])
-    # One thread: its next call is the next of all, and what realloc gave is not what it frees at once.
+    # There is one thread, so its next call is the next of all. A block from realloc does not count as freed by the next
+    # call.
     assert answer["temporary"]["count"] == own["zero"]
     for key, name in (("median", "half"), ("p90", "ninety")):
         assert own[name] <= lives["in_calls"][key] <= own[name] * (1 + lives["inaccuracy"])
@@ -221,7 +239,7 @@ def test_a_program_that_counts(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_valgrind(rng: random.Random, tmp_path: Path) -> None:
-    """memcheck counts what is asked for all together and what is left, DHAT when the most was in use."""
+    """Check the requested and the remaining bytes against memcheck, and the peak against DHAT."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         pytest.skip("no valgrind")
@@ -262,7 +280,7 @@ def test_a_plain_computation(threads: int, forks: int, rng: random.Random, tmp_p
 
 
 def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
-    """Up to its last whole stage, with status 1."""
+    """Check that a log that was cut off is read up to its last complete stage, with status 1."""
     log, processes = recorded(
         [str(build("call_table")), "1", "90000", "0", str(rng.getrandbits(30)), str(tmp_path / "t")], tmp_path
     )
@@ -279,7 +297,7 @@ def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:
-    """Whatever a byte becomes: an answer up to there, or one line."""
+    """Check that any damaged byte leads to an answer up to that place, or to one line."""
     words = [str(build("call_table")), "2", "2000", "0", str(rng.getrandbits(30)), str(tmp_path / "table")]
     log, _calls = recorded(words, tmp_path)
     data = log.read_bytes()
@@ -294,7 +312,7 @@ def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_picture(rng: random.Random, tmp_path: Path) -> None:
-    """Four panels that are well-formed, with the peak's bytes in words; nothing of the log is markup."""
+    """Check that the picture has four well-formed panels, the peak's bytes in words, and no markup from the log."""
     words = [str(build("tallies")), str(rng.getrandbits(30)), "5000"]
     (tmp_path / "<b>").mkdir()
     strange = tmp_path / "<b>" / "a&b"
@@ -318,7 +336,8 @@ def test_picture(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_text(rng: random.Random, tmp_path: Path) -> None:
-    """Tables add up to what JSON says; --top cuts the sizes and says how many are left."""
+    """Check that the tables add up to the JSON figures, and that --top cuts the sizes and states how many are left
+    out."""
     words = [str(build("tallies")), str(rng.getrandbits(30)), "8000"]
     log, _calls = recorded(words, tmp_path)
     answer, text = stats(log), gdbheap("calls", str(log), "--top=3", "--sort=bytes", "--bytes").stdout
@@ -335,8 +354,10 @@ def test_text(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_logs_and_processes(tmp_path: Path) -> None:
-    """A log is analysed, anything else is refused in one line, and a log in the place of a process or a core leads to
-    the command that reads it."""
+    """Check that a log is analysed and other files are refused in one line.
+
+    A log instead of a process or a core leads to the command that reads it.
+    """
     log, _calls = recorded([str(build("tallies")), "1", "100"], tmp_path)
     assert stats(log)["command"] == "gdbheap calls"
     (tmp_path / "other").write_text("gdbheap calls 2\n")
@@ -356,7 +377,7 @@ def test_logs_and_processes(tmp_path: Path) -> None:
 
 
 def test_no_calls(tmp_path: Path) -> None:
-    """A log whose process made none."""
+    """Check a log whose process made no calls."""
     log = tmp_path / "calls.log"
     who = {"pid": 7, "began": 1, "exe": "/x", "malloc": "", "words": ["x"], "environment": {}, "parent": None}
     frames = [(b"PROC", json.dumps(who).encode()), (b"DONE", b'{"lost": 3}')]
@@ -370,11 +391,12 @@ def test_no_calls(tmp_path: Path) -> None:
 
 
 def test_growth(rng: random.Random, tmp_path: Path) -> None:
-    """The calls that raise the break, as the program sees it rise; and what the hole that it left misses."""
+    """Check the calls that raise the break, as the program itself sees it, and the bytes by which the hole is too
+    small."""
     hole, more = 8 * rng.randint(8000, 12000), rng.randint(17, 900)
     log = tmp_path / "calls.log"
     words = [str(build("short_holes")), str(hole), str(more), str(rng.getrandbits(30)), "6000"]
-    # Without it there is more at the top than the second request takes.
+    # Without this, the top has more bytes than the second request needs.
     done = subprocess.run(
         [str(GDBHEAP), "trace", "-o", str(log), "--", *words], capture_output=True, text=True, timeout=PATIENCE,
         env={**plain_environment(), "GLIBC_TUNABLES": "glibc.malloc.top_pad=0"},
@@ -399,7 +421,7 @@ def test_growth(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_growth_has_the_stack_of_its_call(rng: random.Random, tmp_path: Path) -> None:
-    """Of a log with stacks: the function that called, and in the table."""
+    """Check that a growth has the stack of its call, in the document and in the table."""
     log = tmp_path / "calls.log"
     words = [str(build("short_holes")), "80000", "100", str(rng.getrandbits(30)), "2000"]
     command = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", *words]
@@ -413,7 +435,7 @@ def test_a_growth_has_the_stack_of_its_call(rng: random.Random, tmp_path: Path) 
 
 
 def test_growth_of_threads_arenas(rng: random.Random, tmp_path: Path) -> None:
-    """Other arenas than the main one grow too: each by what it has, as nothing was given back."""
+    """Check the growth of threads' arenas, each by its size, because no memory was returned."""
     numbers = [4, rng.getrandbits(30), 2000, 200, 20000, 0]
     log = tmp_path / "calls.log"
     command = [str(build("recorder")), *map(str, numbers), str(tmp_path / "table")]

@@ -1,4 +1,4 @@
-"""Calls into a live process: a little of call_storm.py, every refusal, and stacks against those that gdb follows."""
+"""Calls into a live process: a little of call_storm.py, every refusal, and stacks compared with gdb's."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from gdbheap.commands.inferior_calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.inferior_calls.native_caller import Debugger, NativeCaller
 from gdbheap.errors import GdbheapError
 from gdbheap.machines.machine import X86_64
+from gdbheap.targets.frames import EFFORT
 from gdbheap.targets.process import stopped
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 
 @pytest.fixture(scope="module")
 def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
-    """The target of call_storm.py."""
+    """Yield the target of call_storm.py."""
     storm = Storm(tmp_path_factory.mktemp("storm"))
     yield storm
     storm.end()
@@ -38,7 +39,7 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
 
 @pytest.mark.parametrize("style", [SEIZED, ATTACHED])
 def test_calls_and_kills(style: str, storm: Storm, rng: random.Random) -> None:
-    """Nothing dead, no register or mask changed, nothing cut short: the threads check themselves."""
+    """Check that no thread died, no register or mask changed, and no call was cut short, by the threads' own checks."""
     done = call(storm, rng, style, 10)
     storm.check()
     done.update(kill(storm, rng, style, 10))
@@ -47,7 +48,7 @@ def test_calls_and_kills(style: str, storm: Storm, rng: random.Random) -> None:
 
 
 class Pretending(Debugger):
-    """A tracer that says of every thread what a test wants."""
+    """A tracer that reports the thread states that a test wants."""
 
     def __init__(self, **told: object) -> None:
         self.told = told
@@ -57,7 +58,7 @@ class Pretending(Debugger):
         found = super().look(tid)
         row = {name: getattr(found, name) for name in names} | self.told
         if "registers" not in self.told and self.told.get("sequence"):
-            # In no system call: only there a sequence counts.
+            # The thread is in no system call: a restartable sequence counts only then.
             row["registers"] = [*row["registers"][:15], (1 << 64) - 1, *row["registers"][16:]]
         return SimpleNamespace(**row)
 
@@ -76,7 +77,8 @@ class Pretending(Debugger):
     ],
 )
 def test_refused_states(told: dict[str, object], words: str, rng: random.Random, tmp_path: Path) -> None:
-    """What this machine has not is refused by what the kernel would say; nothing is called."""
+    """Check the refusals for states that this machine lacks, by simulated reports of the kernel; no function is
+    called."""
     with running(c_program("holes", rng.randrange(1 << 30), 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
         with attached(target.pid) as (process, _):
             caller = NativeCaller(process, Pretending(**told), find_libc(process, TRIM), False, 1.0)
@@ -111,7 +113,7 @@ int main(void)
 
 
 def test_little_stack(tmp_path: Path) -> None:
-    """Nothing is written below a coroutine's stack, or a small one."""
+    """Check that no byte is written below a coroutine's stack or a small stack."""
     with compiled(CRAMPED, tmp_path) as path, subprocess.Popen([str(path)]) as process:
         try:
             while len(os.listdir(f"/proc/{process.pid}/task")) < 2 or not resting(process.pid):
@@ -124,13 +126,13 @@ def test_little_stack(tmp_path: Path) -> None:
 
 
 def resting(pid: int) -> bool:
-    """Whether all threads wait in pause()."""
+    """Return whether all threads wait in pause()."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return all((task / "syscall").read_text().startswith("34 ") for task in tasks)
 
 
 def stands(task: Path) -> bool:
-    """Whether a thread is in a job-control stop."""
+    """Return whether a thread is in a job-control stop."""
     return "State:\tT" in (task / "status").read_text()
 
 
@@ -161,7 +163,7 @@ int main(void)
 
 
 def test_handler_that_interrupted_malloc(tmp_path: Path) -> None:
-    """A signal handler that came while malloc worked: the frame below it is found, and the call refused."""
+    """Check that a call is refused if a signal handler interrupted malloc, whose frame is found below the handler's."""
     with compiled(STUCK, tmp_path) as path:
         for _ in range(10):
             with subprocess.Popen([str(path)]) as process:
@@ -181,7 +183,7 @@ def test_handler_that_interrupted_malloc(tmp_path: Path) -> None:
 @needs_gdb
 @pytest.mark.parametrize("kind", ["c", "python", "storm"])
 def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: Path) -> None:
-    """Frame by frame what gdb's unwinder finds."""
+    """Check that each frame equals that of gdb's unwinder."""
     command = c_program("trim", rng.getrandbits(30), 3, 1000, 100, 20_000, 0)
     if kind == "python":
         command = python_program("stripped", "trimming", rng.getrandbits(32), 30)
@@ -196,7 +198,7 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
                 looks = {thread.tid: process.tracer.look(thread.tid).registers for thread in process.threads}
                 rows = [[looks[tid][index] for index in X86_64.frames.dwarf] for tid in looks]
                 modules = modules_of(process, process.space)
-                found = _native.unwind_stacks(process.space, modules, room_for_tables(), rows)
+                found = _native.unwind_stacks(process.space, modules, room_for_tables(), EFFORT, rows)
             look = tmp_path / "look.gdb"
             look.write_text(LOOK)
             done = batch(["-p", str(pid)], ["set backtrace past-main on", f"source {look}"], home(tmp_path))
@@ -208,7 +210,7 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
             tid, *counters = line.split()[1:]
             theirs[int(tid)] = [int(counter) for counter in counters]
     assert set(theirs) == set(looks), done.stderr + str(own_lines(done))
-    # Their assembler moves the stack pointer and says so in no table.
+    # The assembler code of these threads moves the stack pointer without an entry in a table.
     untold = {slot.tid for slot in storm.slots() if slot.name in ("registers", "receives")}
     for tid, stack in zip(looks, found):
         assert tid in untold or stack.cut == "" and stack.counters == theirs[tid], (
@@ -233,7 +235,7 @@ end
 
 @needs_gdb
 def test_called_in_gdb_among_breakpoints(rng: random.Random, tmp_path: Path) -> None:
-    """gdb's registers, its breakpoints and the thread's own registers are as before; the next continue works."""
+    """Check that a call in gdb changes no registers and breakpoints, and that the next continue works."""
     names = "('rip', 'rax', 'orig_rax', 'rsp', 'eflags', 'rbx', 'mxcsr')"
     look = f"python print('REGISTERS', *(gdb.newest_frame().read_register(name) for name in {names}))"
     flush = "maintenance flush register-cache"
@@ -249,7 +251,8 @@ def test_called_in_gdb_among_breakpoints(rng: random.Random, tmp_path: Path) -> 
 
 
 def test_status_of_a_damaged_heap(rng: random.Random, tmp_path: Path) -> None:
-    """In a shell too: trim refuses, because malloc_trim() aborts; the process runs on."""
+    """Check that trim refuses a damaged heap in a shell too, because malloc_trim() would abort, and that the process
+    runs on."""
     with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
         chunks = ask("chunks", str(target.pid), "--state=free", "--min=4K")["rows"]
         chunk = next(chunk for chunk in chunks if chunk["list"] and "top" not in str(chunk["list"]))
@@ -274,5 +277,5 @@ def test_status_of_a_damaged_heap(rng: random.Random, tmp_path: Path) -> None:
     ],
 )
 def test_short_state_of_a_server(version: int, cpu: bytes | None, forced: bool, refused: bool) -> None:
-    """gdb calls only where it can put all registers back."""
+    """Check that gdb makes calls only where it can restore all registers."""
     assert bool(unrestorable(version, cpu, forced)) is refused

@@ -1,4 +1,4 @@
-"""What containers of C++ and Rust have room for and use, against what the programs print of them."""
+"""The capacity and the used bytes of containers of C++ and Rust, compared with the programs' own figures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ KINDS = {
     "string": "std::string buffer",
     "buckets": "std::unordered_map or std::unordered_set buckets",
 }
-# A word that was left over, and points into a string's buffer, keeps it from being named: of 300 strings two were
-# missing in each of two runs, of vectors and buckets none in five.
+# The share of containers that must be named. A stale pointer into a string's buffer keeps it from being named.
+#
+# Of 300 strings two were missing in each of two runs, of vectors and buckets none in five.
 NAMED = {"vector": 1.0, "string": 0.9, "buckets": 1.0}
 
 
@@ -30,7 +31,7 @@ def types_of(pid: int) -> dict[str, dict[str, Any]]:
 
 
 def test_containers_of_cxx(rng: random.Random, tmp_path: Path) -> None:
-    """One row a kind, with all of them, also empty ones; shrinking them frees what the finding promises."""
+    """Check that each kind has one row with all its containers, and that shrinking them frees the promised bytes."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     program, count = str(tmp_path / "capacity"), rng.randrange(200, 400)
@@ -48,17 +49,17 @@ def test_containers_of_cxx(rng: random.Random, tmp_path: Path) -> None:
         freed = before - rollup(target.pid)[0]
     for kind, text in KINDS.items():
         row = rows[text]
-        # The vector of connections is one more, of 8 bytes each and up to as much again of room.
+        # The vector of connections is one more container, with 8 bytes for each item and at most as much unused room.
         assert NAMED[kind] * number[kind] <= row["count"] <= number[kind] + 1
         assert 0.98 * NAMED[kind] * room[kind] <= row["capacity"] <= room[kind] + 16 * count
         assert 0.8 * NAMED[kind] * used[kind] <= row["occupied"] <= used[kind] + 8 * count
     assert found["figures"]["capacity"] >= 0.9 * sum(room.values()) and found["commands"]
-    # What was shrunk lies in blocks of its own, some of them on pages that were free.
+    # The shrunk containers get their own blocks, some of them on pages that were free.
     assert 0.8 * found["bytes"] <= freed <= 1.2 * found["bytes"]
 
 
 def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) -> None:
-    """The room of a map that lost nearly all, and how many messages wait in a channel."""
+    """Check the capacity of a map that lost nearly all items, and the number of messages that wait in a channel."""
     if shutil.which("rustc") is None:
         pytest.skip("no rustc")
     program, count = str(tmp_path / "room"), rng.randrange(50, 100)
@@ -69,7 +70,7 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
         (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "capacity"]
         text = gdbheap("chunks", str(target.pid), "--by=type").stdout
     tables = rows["HashMap or HashSet table"]
-    # A slot of 72 bytes and its control byte; the table is at most seven eighths full.
+    # A slot has 72 bytes and a control byte. The table is at most seven eighths full.
     assert tables["count"] >= count and tables["capacity"] >= int(told["maps"]) * 73
     assert tables["occupied"] < count * 16 * 73 * 1.1 + (16 << 10)
     waiting = f"channel with {int(told['messages']):,} messages waiting (std::sync::mpsc or crossbeam)"
@@ -81,7 +82,7 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
 
 
 def test_a_channel_that_nobody_reads(rng: random.Random, tmp_path: Path) -> None:
-    """Its messages are counted also where none was received yet."""
+    """Check that messages in a channel are counted even if none was received yet."""
     if shutil.which("rustc") is None:
         pytest.skip("no rustc")
     program, count = str(tmp_path / "unread"), rng.randrange(10_000, 20_000)
@@ -93,7 +94,7 @@ def test_a_channel_that_nobody_reads(rng: random.Random, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["deque", "reader", "ring"])
 def test_full_buffers_of_rust(rng: random.Random, tmp_path: Path, kind: str) -> None:
-    """No room is promised of what is full, whatever of its words looks like a Vec's length."""
+    """Check that full buffers promise no unused room, whatever of their words looks like a Vec's length."""
     if shutil.which("rustc") is None:
         pytest.skip("no rustc")
     program, count = str(tmp_path / "full"), rng.randrange(200, 300)
@@ -107,7 +108,7 @@ def test_full_buffers_of_rust(rng: random.Random, tmp_path: Path, kind: str) -> 
 
 
 def test_cursors(rng: random.Random, tmp_path: Path) -> None:
-    """Three pointers in order say nothing for certain of how much is in use: what follows from them stands last."""
+    """Check that findings from three ascending pointers, which do not prove the used bytes, come last."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     program = str(tmp_path / "cursors")

@@ -1,4 +1,4 @@
-"""A capsule passes an address on: what it leads to belongs to others that lead there, too."""
+"""A capsule passes on an address. The memory behind it belongs also to other objects that point there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from support.programs import SOURCES, ask, running
 
 
 def test_memory_of_a_pool(tmp_path: Path) -> None:
-    """An array has the memory with its items, and no promise is made of that; the rest of the pool is the session's."""
+    """Check that an array has the memory of its items, without a promise, and that the session has the rest of the
+    pool."""
     places = tmp_path / "places"
     with running([python_with("numpy"), str(SOURCES / "capsules.py"), str(places)], tmp_path) as target:
         shown, other = json.loads(places.read_text())

@@ -1,4 +1,4 @@
-"""``heap check-advice``: the settings a program was started with, by the kernel's word, and those in force."""
+"""``heap check-advice``: a program's settings at its start, by the kernel's records, and those in force."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {
     "MALLOC_TRIM_THRESHOLD_": "trim_threshold",
     "MALLOC_ARENA_MAX": "arena_max",
 }
-# As setproctitle does: the title where the arguments were, zeros over the rest and the environment.
+# As setproctitle does, write the title over the arguments, and zeros over the rest and the environment.
 TITLE = """
 import ctypes, sys
 fields = open("/proc/self/stat").read().rpartition(")")[2].split()
@@ -29,13 +29,14 @@ sys.stdin.readline()
 
 
 def by_name(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return its settings by their names."""
+    """Return the settings of an answer by their names."""
     return {row["name"]: row for row in answer["settings"]}
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_settings_that_took(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """What /proc/PID/environ has is what the answer has, and mp_ has the same; others are not set."""
+    """Check that the answer has the settings of /proc/PID/environ, that mp_ has the same values, and that others are
+    not set."""
     given = {name: str(rng.randrange(1, 300) * 4096) for name in rng.sample(sorted(NAMES), rng.randrange(1, 4))}
     with running(c_program("faults", rng.getrandbits(30), "healthy", tmp_path / "none"), tmp_path, given) as target:
         environ = Path(f"/proc/{target.pid}/environ").read_bytes().split(b"\0")
@@ -50,8 +51,8 @@ def test_settings_that_took(form: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def test_before_and_after_advice(rng: random.Random, tmp_path: Path) -> None:
-    """Holes of large buffers: the setting is advised; in the program that was started with it, it took, and there are
-    no such holes."""
+    """Check that holes of large buffers lead to advice, and that the setting is in force without such holes after a
+    restart."""
     command = c_program("faults", rng.getrandbits(30), "large", tmp_path / "none")
     with running(command, tmp_path) as target:
         (finding,) = (row for row in ask("", str(target.pid))["findings"] if row["id"] == "large-chunks")
@@ -68,7 +69,7 @@ def test_before_and_after_advice(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_settings_that_did_not_take(rng: random.Random, tmp_path: Path) -> None:
-    """A program that calls mallopt() itself has another value in force than it was started with."""
+    """Check that mallopt() calls of a program lead to a value in force that differs from the value at its start."""
     command = c_program("faults", rng.getrandbits(30), "lowered", tmp_path / "none")
     with running(command, tmp_path, {"MALLOC_TRIM_THRESHOLD_": "4194304"}) as target:
         row = by_name(ask("check-advice", str(target.pid)))["MALLOC_TRIM_THRESHOLD_"]
@@ -77,8 +78,7 @@ def test_settings_that_did_not_take(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
 def test_no_variable_against_mallopt(given: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Where the program sets a threshold itself no variable is advised, as none changes it; one that a variable set, a
-    variable changes."""
+    """Check that no variable is advised if the program sets a threshold itself, but is advised if a variable set it."""
     command = c_program("faults", rng.getrandbits(30), "raised", tmp_path / "none")
     with running(command, tmp_path, given) as target:
         (finding,) = ask("", str(target.pid))["findings"]
@@ -95,7 +95,7 @@ def test_no_variable_against_mallopt(given: dict[str, str], rng: random.Random, 
 
 
 def test_tunables(rng: random.Random, tmp_path: Path) -> None:
-    """A tunable says the same as its variable."""
+    """Check that a tunable has the same effect as its variable."""
     tunables = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=3:glibc.malloc.mmap_threshold=0x50000"}
     with running(c_program("faults", 1, "healthy", tmp_path / "none"), tmp_path, tunables) as target:
         rows = by_name(ask("check-advice", str(target.pid)))
@@ -105,7 +105,7 @@ def test_tunables(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_hugetlb(tmp_path: Path) -> None:
-    """The setting that huge-pages names is a tunable alone; what is in force is what was asked for."""
+    """Check the setting of huge-pages, which is only a tunable, and that the requested value is in force."""
     rows = []
     for value in ("0", "1"):
         tunables = {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={value}"}
@@ -116,14 +116,14 @@ def test_hugetlb(tmp_path: Path) -> None:
         ("0", "GLIBC_TUNABLES", "huge-pages"), ("1", "GLIBC_TUNABLES", "huge-pages")
     ]  # fmt: skip
     assert rows[0]["took"] and rows[0]["in_force"] == 0
-    # Where the kernel gives huge pages unasked, malloc need not ask.
+    # If the kernel gives huge pages by default, malloc does not have to request them.
     assert rows[1]["took"] == (rows[1]["in_force"] == 1)
     assert "Through GLIBC_TUNABLES, glibc.malloc.hugetlb=1 is set" in words
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_a_title_over_the_environment(form: str, tmp_path: Path) -> None:
-    """Where the program wrote its title there, nobody says that a setting was not given."""
+    """Check that no setting counts as missing if the program wrote its title over the environment."""
     command = [interpreter_of("stripped"), "-I", "-c", TITLE]
     with running(command, tmp_path, {"MALLOC_ARENA_MAX": "3"}) as target:
         assert not Path(f"/proc/{target.pid}/environ").read_bytes().strip(b"\0")
@@ -135,7 +135,7 @@ def test_a_title_over_the_environment(form: str, tmp_path: Path) -> None:
 
 
 def test_an_empty_environment(tmp_path: Path) -> None:
-    """A program that was started without any has none: that is known."""
+    """Check that a program that was started with an empty environment has no settings."""
     program, *arguments = c_program("faults", 1, "healthy", tmp_path / "none")
     with running(["/usr/bin/env", "-i", program, *arguments], tmp_path) as target:
         assert not Path(f"/proc/{target.pid}/environ").read_bytes()
@@ -144,7 +144,7 @@ def test_an_empty_environment(tmp_path: Path) -> None:
 
 
 def test_values_are_shown_in_one_line(tmp_path: Path) -> None:
-    """Control characters of a value do not reach the terminal, and with --no-text nothing of it but a number does."""
+    """Check that control characters of a value do not reach the terminal, and that --no-text shows only numbers."""
     secret = "4096hunter2\n\x1b[31mred"
     given = {"MALLOC_TRIM_THRESHOLD_": secret, "MALLOC_ARENA_MAX": "3"}
     with running(c_program("faults", 1, "healthy", tmp_path / "none"), tmp_path, given) as target:
@@ -156,7 +156,7 @@ def test_values_are_shown_in_one_line(tmp_path: Path) -> None:
 
 
 def test_numbers_as_the_c_library_reads_them(rng: random.Random) -> None:
-    """Leading digits count, in the base that their beginning tells; the oracle is strtoul itself."""
+    """Check that leading digits count, in the base that their prefix gives. The oracle is strtoul itself."""
     strtoul = ctypes.CDLL(None).strtoul
     strtoul.argtypes, strtoul.restype = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int], ctypes.c_ulong
     digits = "0|00|0x|0X1f|017|089|128k|131072|4 5|1_000|+7|-1| \t12|-0x10|99999999999999999999".split("|")

@@ -1,4 +1,4 @@
-"""C++ objects by the names of their classes, in a stripped program."""
+"""C++ objects in a stripped program, by the names of their classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMS = (PROCESS, "gcore")
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_object_by_its_class(form: str, tmp_path: Path) -> None:
-    """What the program printed of its objects."""
+    """Check the objects against the program's own output."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")

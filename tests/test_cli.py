@@ -1,4 +1,4 @@
-"""The shell's ``gdbheap``: what a user types, sees and gets as a status; pipes, terminals, Ctrl-C, and full disks."""
+"""The shell's ``gdbheap``: command lines, output and exit status, with pipes, terminals, Ctrl-C and full disks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_version_help_and_script() -> None:
-    """What needs no target. Each noun's help is its declaration's."""
+    """Check the lines that need no target, and that each noun's help comes from its declaration."""
     assert gdbheap("--version").stdout.startswith("gdbheap ")
     script = Path(gdbheap("--gdb-script").stdout.strip())
     assert script.is_absolute() and script.name == "gdbheap" and script.is_file()
@@ -86,7 +86,7 @@ def test_version_help_and_script() -> None:
     ],
 )
 def test_bad_input(words: Sequence[str], status: int, target: Running) -> None:
-    """One clear line on standard error, nothing on standard output, the right status."""
+    """Check for one clear line on standard error, no standard output, and the right status."""
     pid_max = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
     done = gdbheap(*(word.format(pid=target.pid, pid_max=pid_max) for word in words))
     assert done.returncode == status, done.stderr
@@ -96,7 +96,7 @@ def test_bad_input(words: Sequence[str], status: int, target: Running) -> None:
 
 
 def test_options_anywhere(target: Running) -> None:
-    """Before and behind the noun and the target, with "=" or a blank."""
+    """Check that options may come before and after the noun and the target, with "=" or a blank."""
     pid = str(target.pid)
     expected = ask("holes", pid, "--min=64K", "--top=2")
     lines = (
@@ -110,7 +110,7 @@ def test_options_anywhere(target: Running) -> None:
 
 
 def test_a_letter_and_its_value(target: Running, tmp_path: Path) -> None:
-    """A value may follow -o with a blank, or nothing, between; a letter that the command does not have is refused."""
+    """Check that a value may follow -o with or without a blank, and that unknown letters are refused."""
     for place, words in enumerate((["-o", f"{tmp_path}/0"], [f"-o{tmp_path}/1"])):
         done = gdbheap("owners", str(target.pid), "--format=folded", *words)
         assert done.returncode == 0 and (tmp_path / str(place)).stat().st_size > 0, done.stderr
@@ -119,7 +119,7 @@ def test_a_letter_and_its_value(target: Running, tmp_path: Path) -> None:
 
 
 def test_table_and_json_are_of_one_answer(target: Running) -> None:
-    """--bytes prints exact figures with separators; they are the document's."""
+    """Check that --bytes prints exact figures with separators, which equal those of the document."""
     answer = ask("arenas", str(target.pid))
     text = gdbheap("arenas", str(target.pid), "--bytes").stdout
     assert f"{answer['total']['system']:,}" in text and f"{answer['total']['in_use']:,}" in text
@@ -128,7 +128,7 @@ def test_table_and_json_are_of_one_answer(target: Running) -> None:
 
 @pytest.mark.parametrize("key", ["size", "resident", "address"])
 def test_sort_and_top(key: str, target: Running) -> None:
-    """Ordered by the key, cut; the totals are of all that match."""
+    """Check that rows are sorted by the key and cut, and that the totals include all matching rows."""
     whole = ask("holes", str(target.pid), "--min=4K", f"--sort={key}")
     cut = ask("holes", str(target.pid), "--min=4K", f"--sort={key}", "--top=3")
     values = [hole[key] for hole in whole["rows"]]
@@ -139,14 +139,15 @@ def test_sort_and_top(key: str, target: Running) -> None:
 
 
 def test_stopped_time_is_told(target: Running) -> None:
-    """On a terminal or when asked; otherwise standard error stays empty."""
+    """Check that the stopped time is printed on a terminal or on request, and that standard error is empty
+    otherwise."""
     assert gdbheap("arenas", str(target.pid)).stderr == ""
     told = gdbheap("arenas", str(target.pid), "--verbose").stderr
     assert len(told.splitlines()) == 1 and f"process {target.pid} was stopped for " in told
 
 
 def test_closed_pipe_is_quiet(target: Running) -> None:
-    """``gdbheap … | head -1``: the first line, and no word about the rest."""
+    """Check that ``gdbheap … | head -1`` prints the first line and no error."""
     reading, writing = os.pipe()
     command = [str(GDBHEAP), "holes", str(target.pid), "--min=0"]
     with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
@@ -159,7 +160,7 @@ def test_closed_pipe_is_quiet(target: Running) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_full_disk(options: list[str], target: Running) -> None:
-    """/dev/full: one line, status 1."""
+    """Check that writing to /dev/full gives one line and status 1."""
     with open("/dev/full", "w") as full:
         command = [str(GDBHEAP), "info", str(target.pid), *options]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
@@ -168,14 +169,17 @@ def test_full_disk(options: list[str], target: Running) -> None:
 
 
 def test_closed_standard_output(target: Running) -> None:
-    """A closed standard output ends the command in one line, too."""
+    """Check that a closed standard output gives one line of error too."""
     command = f"exec '{GDBHEAP}' arenas {target.pid} >&-"
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
 
 
 def test_terminal(target: Running) -> None:
-    """Tables are cut to the width, headings bold, the stop is told; NO_COLOR takes the bold away; a pipe is whole."""
+    """Check that tables are cut to the width, headings are bold without NO_COLOR, and the stopped time is printed.
+
+    Output to a pipe is not cut.
+    """
     words = ["holes", str(target.pid), "--min=4K"]
     shown, status = on_terminal(words, 60, NO_COLOR="")
     assert status == 0 and "\033[1m" in shown and "was stopped for" in shown
@@ -188,8 +192,10 @@ def test_terminal(target: Running) -> None:
 
 
 def test_colours_of_a_terminal(target: Running) -> None:
-    """The ledger's lines have the colours of what they are; with NO_COLOR, or on a terminal that cannot, there are
-    none; without them it is the same text, which is also what a pipe gets where the terminal is wide enough."""
+    """Check the colours of the ledger's lines, and that there are none with NO_COLOR or on a plain terminal.
+
+    Without colours it is the same text, which is also the text in a pipe if the terminal is wide enough.
+    """
     words = [str(target.pid), "--clone", "--detail"]
     bright, plain, dumb = (
         # On a busy machine progress is shown first.
@@ -214,12 +220,12 @@ def test_colours_of_a_terminal(target: Running) -> None:
 
 
 def test_a_screen_has_no_escapes_in_it(target: Running) -> None:
-    """gdbheap top shows its table on the whole screen as it is, without what a line of text has for bold letters."""
+    """Check that gdbheap top shows its table on the whole screen without escapes for bold letters."""
     shown, status = on_terminal(["top", str(target.pid), "--every=50ms", "--count=3"], 120, NO_COLOR="")
     assert status == 0 and "growth" in shown and "^[" not in shown
 
 
-# Each of these cannot be answered whatever the target is.
+# Command lines that cannot be answered for any target.
 IMPOSSIBLE = [
     ["report", "{target}"],
     ["report", "{target}", "-o", "/nowhere/page.html"],
@@ -248,7 +254,7 @@ IMPOSSIBLE = [
 
 
 def test_the_target_comes_first(tmp_path: Path) -> None:
-    """Said where the address stands before it, and only there."""
+    """Check that the error about the order is given only if the address comes before the target."""
     said = gdbheap("why", "cache", "1", cwd=tmp_path).stderr
     assert said == "gdbheap why: the target comes first: gdbheap why 1 cache\n"
     assert "the target comes first" not in gdbheap("snapshot", "nothing", "1", cwd=tmp_path).stderr
@@ -256,7 +262,7 @@ def test_the_target_comes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", IMPOSSIBLE, ids=" ".join)
 def test_what_cannot_be_answered_opens_nothing(words: list[str], tmp_path: Path) -> None:
-    """It is refused as wrong usage before anybody looks for the process, which is not there."""
+    """Check that wrong usage is refused before the process, which does not exist, is searched."""
     gone = str(int(Path("/proc/sys/kernel/pid_max").read_text()) - 1)
     done = gdbheap(*(word.format(target=gone) for word in words), cwd=tmp_path)
     assert done.returncode == 2 and has_no_answer(done) and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
@@ -264,7 +270,7 @@ def test_what_cannot_be_answered_opens_nothing(words: list[str], tmp_path: Path)
 
 
 def test_ascii_terminal(target: Running) -> None:
-    """A locale that cannot say a character shows its code."""
+    """Check that a character that the locale lacks is printed as its code."""
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PYTHONCOERCECLOCALE": "0"}
     for words in (["info", str(target.pid)], ["at", str(target.pid), "é"]):
         done = subprocess.run([str(GDBHEAP), *words], env=environment, capture_output=True, timeout=PATIENCE)
@@ -274,7 +280,7 @@ def test_ascii_terminal(target: Running) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ended_while_it_reads(sent: signal.Signals, rng: random.Random, tmp_path: Path) -> None:
-    """Ctrl-C: one line, status 1. Whatever ends it, the process runs on."""
+    """Check that Ctrl-C gives one line and status 1, and that the process runs on after any signal."""
     with running(python_program("stripped", "pools", rng.randrange(1 << 30), 200_000), tmp_path) as started:
         process = subprocess.Popen([str(GDBHEAP), "pyobjects", str(started.pid)], stdout=-1, stderr=-1, text=True)
         deadline = time.monotonic() + PATIENCE
@@ -289,7 +295,7 @@ def test_ended_while_it_reads(sent: signal.Signals, rng: random.Random, tmp_path
 
 
 def wait_until_it_runs(pid: int) -> bool:
-    """Whether a process comes to run; the kernel needs a moment after its tracer was killed."""
+    """Return whether a process begins to run. The kernel needs a moment after its tracer was killed."""
     deadline = time.monotonic() + 10
     while not runs(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -297,7 +303,7 @@ def wait_until_it_runs(pid: int) -> bool:
 
 
 def test_no_python(rng: random.Random, tmp_path: Path) -> None:
-    """A program without Python: status 5, one line; malloc is answered."""
+    """Check that a program without Python gives status 5 and one line, and that malloc is still answered."""
     with running(c_program("holes", rng.randrange(1 << 30), 5, 100_000, 0, 0, tmp_path / "table"), tmp_path) as started:
         for noun in ("pools", "pyobjects"):
             done = gdbheap(noun, str(started.pid))
@@ -306,7 +312,7 @@ def test_no_python(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_truncated_core(rng: random.Random, tmp_path: Path) -> None:
-    """Answered as far as it goes; the status and the damage say so."""
+    """Check that a truncated core is answered as far as possible, with status and damage."""
     with running(python_program("stripped", "fragmented", rng.randrange(1 << 30), 20), tmp_path) as started:
         core = started.kernel_core()
     with core.open("r+b") as file:
@@ -316,9 +322,9 @@ def test_truncated_core(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["heap"], ["--bytes", "heap"]])
 def test_heap_is_understood(words: list[str], target: Running) -> None:
-    """As in gdb: alone, before a noun, and with help."""
+    """Check that "heap" is accepted as in gdb: alone, before a noun, and with help."""
     answers = [json.loads(gdbheap(*typed, str(target.pid), "--json").stdout) for typed in (words, words[:-1])]
-    # A page of a file may come or go between the two.
+    # A page of a file may become resident or absent between the two reads.
     assert len({(answer["command"], *sorted(line["id"] for line in answer["ledger"])) for answer in answers}) == 1
     pools = [gdbheap(*before, "sizes", str(target.pid), "--json").stdout for before in (words[-1:], [])]
     assert pools[0] == pools[1] and '"command": "heap sizes"' in pools[0]
@@ -328,7 +334,8 @@ def test_heap_is_understood(words: list[str], target: Running) -> None:
 
 
 def test_help_is_one_screen() -> None:
-    """It lists each command in its group, what the shell does itself too, in 60 lines; each help is in reach."""
+    """Check that help lists all commands in their groups in 60 lines, including the shell's own, and that each has
+    help."""
     shown = gdbheap("--help").stdout
     assert len(shown.splitlines()) <= 60 and max(map(len, shown.splitlines())) <= 80
     for title, nouns in GROUPS.items():

@@ -1,4 +1,4 @@
-"""--clone: the same answers from a copy that nobody runs, and the process does not notice."""
+"""--clone: the same answers from a copy that never runs, without any effect on the process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gdbheap.targets.process import stopped
 
 UNSUPPORTED = 5
 NOUNS = ("", "arenas", "pyobjects", "check")
-# argv: the target, the number of kills, a seed. A child makes copies of the target and is killed at any moment.
+# Arguments: the target, the number of kills, a seed. A child makes copies of the target and is killed at any moment.
 KILLED = """
 import os, random, signal, sys, time
 from gdbheap._native import Frozen
@@ -70,7 +70,8 @@ signal.pause()
 
 
 def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
-    """Some tens of copies under load: no signal lost, no call cut short, no child seen, no zombie, no byte changed."""
+    """Check some tens of copies under load: no lost signal, no interrupted call, no child, no zombie, no changed
+    byte."""
     with busy.started("blocked", tmp_path, 16) as target:
         for _ in range(40):
             copy = Frozen(target.pid)
@@ -82,7 +83,7 @@ def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_two_copies(tmp_path: Path) -> None:
-    """The older one ends while the other is there: neither keeps the other's line open."""
+    """Check that an older copy can end while a newer one exists: neither keeps the other's connection open."""
     with busy.started("blocked", tmp_path) as target:
         older = Frozen(target.pid)
         older.let_go()
@@ -95,7 +96,7 @@ def test_two_copies(tmp_path: Path) -> None:
 
 
 def test_it_dies_with_us(tmp_path: Path, rng: random.Random) -> None:
-    """kill -9 at any moment of a copy: no copy is left, no zombie, and the process goes on."""
+    """Check that SIGKILL at any moment of a copy leaves no copy and no zombie, and that the process runs on."""
     with busy.started("blocked", tmp_path) as target:
         command = [sys.executable, "-c", KILLED, str(target.pid), "60", str(rng.random())]
         subprocess.run(command, check=True, cwd=tmp_path, timeout=programs.PATIENCE)
@@ -104,7 +105,7 @@ def test_it_dies_with_us(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_answers_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None:
-    """Every answer of a program at rest equals that of the stopped process."""
+    """Check that every answer about a resting program equals the answer from the stopped process."""
     with programs.running(
         programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
     ) as target:
@@ -115,7 +116,7 @@ def test_answers_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None
 
 
 def test_findings_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None:
-    """The copy shares every page with the process: that is no sharing of the process's, and says nothing of its age."""
+    """Check that pages shared with the copy do not count as shared, and that they show no age of containers."""
     command = programs.python_program("stripped", "faults", rng.getrandbits(30), "cache")
     with programs.running(command, tmp_path) as target:
         assert kernel.anonymous(target.pid) > 10 << 20
@@ -124,22 +125,20 @@ def test_findings_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> Non
 
 
 def test_residency_is_the_targets(rng: random.Random, tmp_path: Path) -> None:
-    """Pages, sizes and threads are those of the process, not of its copy."""
+    """Check that pages, sizes and threads are those of the process, not of its copy."""
     with programs.running(
         programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
     ) as target:
         with cloned(target.pid) as process:
             assert programs.tracer(target.pid) == 0 and process.pages is not None
-            total = sum(
-                process.pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]"
-            )
+            total = sum(process.pages.count(m.start, m.end).resident for m in process.mappings)
             assert (total, process.rss.swap) == kernel.rollup(target.pid) and process.rss.bytes == total
         assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{target.pid}/task")}
         assert process.warnings == [] and process.stopped_seconds is not None
 
 
 def test_what_a_copy_has_not(tmp_path: Path) -> None:
-    """Memory that the program keeps from its children is missing in the answer, and never zeros."""
+    """Check that memory that the program excludes from children is reported as missing, and never read as zeros."""
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", APART], tmp_path) as target:
         with cloned(target.pid) as process:
             assert process.partial and "2,097,152 bytes in" in process.warnings[-1]
@@ -149,7 +148,7 @@ def test_what_a_copy_has_not(tmp_path: Path) -> None:
 
 
 def test_refused_with_a_reason(tmp_path: Path) -> None:
-    """Under seccomp, or stopped, nothing is injected; one line says why."""
+    """Check that no call is injected under seccomp or in a stopped process, and that one line gives the reason."""
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", FILTERED], tmp_path) as target:
         done = programs.gdbheap("info", str(target.pid), "--clone")
         assert done.returncode == UNSUPPORTED and "seccomp" in done.stderr and len(done.stderr.splitlines()) == 1
@@ -164,7 +163,7 @@ def test_refused_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_refused_by_the_kernel(tmp_path: Path) -> None:
-    """Where the user may have no further process, the kernel's refusal is said and the process goes on."""
+    """Check that the kernel's refusal of a further process is reported, and that the process runs on."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
@@ -182,7 +181,7 @@ def test_refused_by_the_kernel(tmp_path: Path) -> None:
             target.kill()
 
 
-# Its pages lie so far apart that each takes a page of tables; says so when they are there.
+# The program has pages so far apart that each needs its own page table, and prints a line once they exist.
 SPARSE = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,7 +205,7 @@ int main(int count, char **words)
 
 
 def test_page_tables_are_reckoned_with(tmp_path: Path, rng: random.Random) -> None:
-    """The kernel copies them for the copy, and would kill where there is room for the process's own memory alone."""
+    """Check that page tables count: the kernel copies them, and would kill if only the process's memory fits."""
     pages = rng.randrange(10_000, 12_000)
     with compiled(SPARSE, tmp_path) as path, limited_group(1 << 30, rng) as group:
 
@@ -216,7 +215,7 @@ def test_page_tables_are_reckoned_with(tmp_path: Path, rng: random.Random) -> No
         with subprocess.Popen([path, str(pages)], preexec_fn=enter, stdout=subprocess.PIPE) as target:
             try:
                 assert target.stdout is not None and target.stdout.readline() == b"ready\n"
-                # As large as its pages and half of its tables.
+                # The group's limit leaves room for the pages and half of the tables.
                 group.leave(pages * 6 << 10)
                 done = programs.gdbheap("info", str(target.pid), "--clone")
                 assert (group.kills, target.poll()) == (0, None)
@@ -228,7 +227,7 @@ def test_page_tables_are_reckoned_with(tmp_path: Path, rng: random.Random) -> No
 
 @pytest.mark.parametrize("noun", ["retained", "unreachable", "owners"])
 def test_a_copy_of_the_bytes_gives_the_same(noun: str, rng: random.Random, tmp_path: Path) -> None:
-    """The commands that compute after the process was let go answer as they do while it stands."""
+    """Check that commands that compute after the release of the process answer as they do during the stop."""
     command = COMMANDS[noun]
     with programs.running(
         programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path

@@ -1,4 +1,5 @@
-"""What a process may do while it is copied, or while its copy is read: close, end, stop, sandbox itself, be killed."""
+"""Actions of a process while it is copied or its copy is read: it closes files, ends, stops, is sandboxed, is
+killed."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from gdbheap.errors import Fault
 from gdbheap.targets.cloning import cloned
 
 SECONDS = 20
-# Each moment of a copy is tried, over many runs.
+# Many rounds try each moment of a copy.
 ROUNDS = 40 if os.environ.get("GDBHEAP_THOROUGH") else 10
-# Listens and accepts; at SIGUSR1 closes the connection, which it watches by epoll, and says what epoll still tells.
+# A server: at SIGUSR1 it closes the connection, which it watches by epoll, and prints epoll's reports.
 SERVER = """
 import select, signal, socket, sys
 listener = socket.socket()
@@ -42,7 +43,7 @@ while True:
     print("stale" if poll.poll(0.5) else "clean", file=sys.stderr, flush=True)
     signal.pause()
 """
-# A child that shares its parent's memory, for half a second: the parent does not stop before.
+# A child shares its parent's memory for half a second. The parent does not stop before.
 VFORK = """
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -72,7 +73,7 @@ int main(void)
         pause();
 }
 """
-# Sandboxes itself when it is told to: what is not allowed kills it.
+# The program sandboxes itself on request: calls that are not allowed kill it.
 SANDBOX = """
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -101,7 +102,7 @@ int main(void)
         pause();
 }
 """
-# Has so many threads that what is said of them is more than a pipe holds, and says so once all are there.
+# The program has so many threads that the report about them is larger than a pipe, and prints a line once all exist.
 MANY_THREADS = """
 #include <pthread.h>
 #include <stdio.h>
@@ -141,7 +142,7 @@ def state(task: Path) -> str:
 
 @contextmanager
 def started(program: str | Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs inside the block; what it says on its standard error can be read."""
+    """Yield a program that runs inside the block; its standard error can be read."""
     with subprocess.Popen([str(program), *arguments], stderr=subprocess.PIPE, text=True) as target:
         try:
             yield target
@@ -150,11 +151,11 @@ def started(program: str | Path, *arguments: str) -> Iterator[subprocess.Popen[s
 
 
 def test_what_it_closes_is_closed() -> None:
-    """The other end of a connection hears of it while the copy lives, and epoll forgets it."""
+    """Check that the peer of a closed connection is notified while the copy lives, and that epoll forgets it."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
         assert target.stderr is not None
         with socket.create_connection(("127.0.0.1", int(target.stderr.readline())), SECONDS) as peer:
-            time.sleep(0.2)
+            busy.wait_for_call(target.pid, "rt_sigtimedwait")
             copy = Frozen(target.pid)
             copy.let_go()
             target.send_signal(signal.SIGUSR1)
@@ -164,7 +165,7 @@ def test_what_it_closes_is_closed() -> None:
 
 
 def test_it_ends(tmp_path: Path) -> None:
-    """Nothing of a process that ends stays with its copy: whoever comes after can have its port."""
+    """Check that the copy keeps nothing of a process that ended: another process can use its port."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
         assert target.stderr is not None
         port = int(target.stderr.readline())
@@ -179,27 +180,28 @@ def test_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_stops_too_late(tmp_path: Path) -> None:
-    """A vfork's parent is let go when it comes back, though its copy is still read."""
+    """Check that a vfork's parent is released when it returns, although its copy is still being read."""
     with compiled(VFORK, tmp_path) as path, started(path) as target:
-        time.sleep(0.3)
+        busy.wait_for(lambda: busy.children_of(target.pid) != [], "it has no child")
+        busy.wait_for_call(target.pid, "pause")
         copy = Frozen(target.pid)
         copy.let_go()
         tasks = list(Path(f"/proc/{target.pid}/task").iterdir())
-        seen = set()
-        end = time.monotonic() + 1.5
-        while time.monotonic() < end:
-            seen.update(state(task) for task in tasks)
-            time.sleep(0.02)
-        standing = {state(task) for task in tasks} & {"t", "T"}
-        assert not standing and "S" in seen and Path(f"/proc/{copy.pid}").exists()
+
+        def is_released() -> bool:
+            states = [state(task) for task in tasks]
+            return "S" in states and not {"t", "T"} & set(states)
+
+        busy.wait_for(is_released, "the parent stays stopped")
+        assert Path(f"/proc/{copy.pid}").exists()
         assert copy.end()
         busy.wait_for(lambda: runs(target.pid), "it does not run on")
 
 
 def test_told_to_stop_at_that_moment(rng: random.Random) -> None:
-    """A SIGSTOP at any moment of a copy stops the process when that is over; none is lost."""
+    """Check that a SIGSTOP at any moment of a copy stops the process afterwards, and that none is lost."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()") as target:
-        time.sleep(0.2)
+        busy.wait_for_call(target.pid, "pause")
         task = Path(f"/proc/{target.pid}")
         for _ in range(ROUNDS):
             sender = threading.Timer(rng.uniform(0, 0.004), os.kill, (target.pid, signal.SIGSTOP))
@@ -214,14 +216,14 @@ def test_told_to_stop_at_that_moment(rng: random.Random) -> None:
             busy.wait_for(lambda: state(task) == "T", "the signal is lost")
             os.kill(target.pid, signal.SIGCONT)
             busy.wait_for(lambda: runs(target.pid), "it does not run on")
-            # Who is stopped cannot collect it.
+            # The stopped process cannot collect its copy.
             assert set(busy.children_of(target.pid)) <= {"Z"}
 
 
 def test_it_sandboxes_itself(tmp_path: Path) -> None:
-    """A process that is filtered by now makes no call for us: its copy stays to be collected, and it lives."""
+    """Check that a process under a new filter makes no call for gdbheap: its copy stays uncollected, and it lives."""
     with compiled(SANDBOX, tmp_path) as path, started(path) as target:
-        time.sleep(0.2)
+        busy.wait_for_call(target.pid, "pause")
         copy = Frozen(target.pid)
         copy.let_go()
         target.send_signal(signal.SIGUSR1)
@@ -231,9 +233,9 @@ def test_it_sandboxes_itself(tmp_path: Path) -> None:
 
 
 def test_an_uncollected_copy_is_said(tmp_path: Path) -> None:
-    """A warning of what comes after the answer is shown too."""
+    """Check that a warning that comes after the answer is shown too."""
     with compiled(SANDBOX, tmp_path) as path, started(path) as target:
-        time.sleep(0.2)
+        busy.wait_for_call(target.pid, "pause")
         with cloned(target.pid) as process:
             target.send_signal(signal.SIGUSR1)
             wait_for_filter(target.pid)
@@ -241,9 +243,9 @@ def test_an_uncollected_copy_is_said(tmp_path: Path) -> None:
 
 
 def test_the_copy_is_killed() -> None:
-    """The answer says that it lacks what was not read; the process never notices."""
+    """Check that the answer names missing data if the copy is killed, and that the process notices nothing."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()") as target:
-        time.sleep(0.2)
+        busy.wait_for_call(target.pid, "pause")
         with cloned(target.pid) as process:
             assert process.cut_short is None
             copy = process._holder.pid
@@ -257,11 +259,11 @@ def test_the_copy_is_killed() -> None:
 
 
 def test_suspended_or_ended_while_it_hears_of_threads(tmp_path: Path, rng: random.Random) -> None:
-    """Who asked for a copy and then does not read, or is told to end, holds nobody: the process runs on."""
+    """Check that a gdbheap that does not read, or that is told to end, does not keep the process stopped."""
     with compiled(MANY_THREADS, tmp_path) as path, started(path) as target:
         assert target.stderr is not None
         if int(target.stderr.readline()) < 7500:
-            pytest.skip("not so many threads may be started here")
+            pytest.skip("the limit on threads is too low here")
         status = Path(f"/proc/{target.pid}/status")
         for sent in (signal.SIGSTOP, signal.SIGTERM):
             command = [str(programs.GDBHEAP), "arenas", str(target.pid), "--clone", "--max-stop=1"]
@@ -278,7 +280,7 @@ def test_suspended_or_ended_while_it_hears_of_threads(tmp_path: Path, rng: rando
 
 
 def test_it_has_no_descriptors(tmp_path: Path) -> None:
-    """What the process has open is not its copy's, whatever program it runs meanwhile."""
+    """Check that the copy does not have the open files of the process, whatever program the process runs meanwhile."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
         assert target.stderr is not None
         target.stderr.readline()
@@ -293,7 +295,7 @@ def test_it_has_no_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not programs.has_mount_namespaces(), reason="no namespace may be made here")
 def test_its_children_are_elsewhere() -> None:
-    """A copy would be the first process of a new namespace, which ends with it."""
+    """Check that a copy is refused if it would be the first process of a new namespace, which would end with it."""
     program = [programs.interpreter_of("stripped"), "-Ic", "import signal; signal.pause()"]
     with started("unshare", "--pid", *program) as target:
         own, children = (Path(f"/proc/{target.pid}/ns/{name}") for name in ("pid", "pid_for_children"))
@@ -304,7 +306,7 @@ def test_its_children_are_elsewhere() -> None:
         assert runs(target.pid) and busy.children_of(target.pid) == []
 
 
-# A process that has the memory of another one and is no thread of it; both rest.
+# A process that shares another one's memory without being its thread; both rest.
 SHARER = """
 #define _GNU_SOURCE
 #include <sched.h>
@@ -330,7 +332,8 @@ int main(void)
 
 @pytest.mark.parametrize("words", [["stats"], ["trim", "--yes"]])
 def test_calls_beside_another_process(words: list[str], tmp_path: Path) -> None:
-    """No function is called in memory that somebody uses whom no stop of its threads stops."""
+    """Check that no function is called in memory that another process uses, because a stop of the threads does not stop
+    it."""
     with compiled(SHARER, tmp_path) as path, started(path) as target:
         assert target.stderr is not None
         sharer = int(target.stderr.readline())
@@ -347,7 +350,7 @@ def test_calls_beside_another_process(words: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("noun", ["catch", "growth"])
 def test_code_that_another_process_runs(noun: str, tmp_path: Path) -> None:
-    """Its code is not changed while somebody whom no stop of its threads stops may be in the middle of it."""
+    """Check that code is not changed while another process, which a stop does not stop, may be executing it."""
     with compiled(SHARER, tmp_path) as path, started(path) as target:
         assert target.stderr is not None
         sharer, words = int(target.stderr.readline()), ["malloc"] if noun == "catch" else []

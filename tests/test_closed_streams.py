@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed: the answer is the same, and no file takes a stream's place."""
+"""Commands with closed standard streams: the answer is the same, and no file gets the number of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The garbage collector's state, found by its shape, is what the gc module says."""
+"""The state of the garbage collector, found by its shape, equals that of the gc module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cases(5)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("release", since("3.7"))
 def test_state(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The switch, the thresholds, the older counts, and whether objects are frozen."""
+    """Check the switch, the thresholds, the older counts, and whether objects are frozen."""
     with running(release_program(release, "collector", rng.getrandbits(30), tmp_path / "truth"), tmp_path) as target:
         with heap_of(target.as_form(form)) as heap:
             found = heap.python.collector
@@ -31,7 +31,7 @@ def test_state(release: str, form: str, rng: random.Random, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("release", [release for release in RELEASES if release in ("2.7", "3.6")])
 def test_unknown(release: str, tmp_path: Path) -> None:
-    """Where the switch lies by itself nothing is said of it."""
+    """Check that no state is reported for releases whose switch lies elsewhere."""
     with running(release_program(release, "faults", 1, "healthy"), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             assert heap.python.collector is None

@@ -1,5 +1,7 @@
-"""The declarations: one file a command, options that are a command's own, and what it needs. Made-up commands go where
-no real one does yet."""
+"""The declarations: one file for each command, a command's own options, and its needs.
+
+Made-up commands are used where no real one exists yet.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from support.programs import GCORE, Running, c_program, running
 
 from gdbheap.commands.shell import commands as shell
 from gdbheap.commands.shell import subjects
+from gdbheap.commands.shell.line import CommandLine
 from gdbheap.commands.surface import registry
 from gdbheap.commands.surface.declaration import (
     ADDRESS,
@@ -52,7 +55,7 @@ COMMANDS = registry.COMMANDS
 
 
 def test_one_file_each() -> None:
-    """commands/*.py are the commands that are registered, and nothing else."""
+    """Check that the files commands/*.py are exactly the registered commands."""
     files = {path.stem for path in (ROOT / "commands").glob("*.py")} - {"__init__"}
     assert sorted(command.answer.__module__ for command in COMMANDS.values()) == sorted(
         f"gdbheap.commands.{stem}" for stem in files
@@ -60,13 +63,13 @@ def test_one_file_each() -> None:
 
 
 def test_groups_hold_every_command() -> None:
-    """What other tests go through leaves no command out."""
+    """Check that the lists that other tests use leave out no command."""
     groups = (PLAIN, GRAPHS, PARTICULAR, ADDRESSED, LIVE_ONLY, WRITING, COMPARING, FOLLOWING, SHELL_ONLY)
     assert sorted(noun for group in groups for noun in group) == sorted(COMMANDS)
 
 
 def test_registry_knows_shell_only() -> None:
-    """The list of nouns that gdb does not import says what the declarations say."""
+    """Check that the list of nouns that gdb does not import agrees with the declarations."""
     assert frozenset(SHELL_ONLY) == registry.SHELL_ONLY
 
 
@@ -78,7 +81,7 @@ def plumbing() -> Iterator[Path]:
 
 @pytest.mark.parametrize("path", list(plumbing()), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_nothing_asks_for_a_noun(path: Path) -> None:
-    """What a command does differently stands in its declaration: nobody compares its noun with a word."""
+    """Check that no code compares a command's noun with a word: all differences are in declarations."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Compare):
             words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
@@ -88,7 +91,7 @@ def test_nothing_asks_for_a_noun(path: Path) -> None:
 
 @pytest.mark.parametrize("noun", COMMANDS)
 def test_options_are_its_own(noun: str) -> None:
-    """An options object has the fields that the command and all commands declare, and no others."""
+    """Check that an options object has only the fields of the command and of all commands."""
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
@@ -101,7 +104,7 @@ def test_options_are_its_own(noun: str) -> None:
 
 @dataclass
 class Counted:
-    """What a made-up command answers."""
+    """The answer of a made-up command."""
 
     what: list[str]
     least: int
@@ -109,13 +112,13 @@ class Counted:
 
 @dataclass
 class Options(Common):
-    """Those of a made-up command."""
+    """The options of a made-up command."""
 
     least: int = valued("--least", "N", "the least", 7, int)
 
 
 def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
-    """Return a command that answers with the names of what it was given."""
+    """Return a command that answers with the names of its subjects."""
 
     def answer(subject: Any, options: Options) -> Counted:
         return Counted(names(subject), options.least)
@@ -131,7 +134,7 @@ def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
 
 
 def register(monkeypatch: pytest.MonkeyPatch, command: AnyCommand) -> None:
-    """Have the shell know one more command."""
+    """Let the shell know one more command."""
     monkeypatch.setitem(COMMANDS, command.noun, command)
 
 
@@ -151,12 +154,12 @@ def target(tmp_path: Path) -> Iterator[Running]:
 
 
 def name_of(heap: Heap) -> str:
-    """Return whether a heap is a process's or a core's."""
+    """Return the kind of a heap's target: a process or a core."""
     return str(heap.target.kind)
 
 
 def test_two_targets(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are open at once, in their order; the document describes both."""
+    """Check that two targets are open at once, in their order, and that the document describes both."""
     register(monkeypatch, made_up(TWO_TARGETS, lambda pair: [name_of(heap) for heap in pair]))
     core = target.as_form(GCORE)
     found = answered("made-up", core, "--least=3", str(target.pid))
@@ -170,7 +173,7 @@ def test_two_targets(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither opens a target; neither has the options that are about one."""
+    """Check that commands about files, or without a subject, open no target and have no options about one."""
     register(monkeypatch, made_up(FILES, list))
     found = answered("made-up", "one", "two")
     assert found["what"] == ["one", "two"] and found["target"] is None
@@ -183,22 +186,22 @@ def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class OfSeveral(Several):
-    """Those of a made-up command about several processes."""
+    """The options of a made-up command about several processes."""
 
     least: int = valued("--least", "N", "the least", 7, int)
 
 
 def several(monkeypatch: pytest.MonkeyPatch, needs: Needs[Any]) -> None:
-    """Have the shell know a command that answers with the processes, and the command to start, that it was given."""
+    """Let the shell know a command that answers with its processes and the command to start."""
     command = made_up(needs, lambda programs: [*map(str, programs.now()), *programs.command])
     register(monkeypatch, replace(command, options=OfSeveral))
 
 
 def test_several_processes(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids, a name, a parent; those that are not there are left to the command."""
+    """Check ids, a name and a parent. Missing processes are left to the command."""
     several(monkeypatch, PROCESSES)
     assert answered("made-up", str(target.pid), str(target.pid))["what"] == [str(target.pid)]
-    # Somebody else may run one too.
+    # Another user may run such a program too.
     assert str(target.pid) in answered("made-up", "--name=^holes$")["what"]
     assert str(target.pid) in answered("made-up", str(os.getpid()), "--children")["what"]
     assert answered("made-up")["what"] == []
@@ -208,7 +211,10 @@ def test_several_processes(target: Running, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_command_that_is_started(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows ``--`` is the command's, also where it looks like our option; it stands in the place of others."""
+    """Check that words after ``--`` belong to the started command, even if they look like gdbheap's options.
+
+    The started command may replace other processes.
+    """
     several(monkeypatch, PROGRAMS)
     text, status = shell.run(["made-up", "--json", "--least=3", "--", "prog", "--least=4", "--help", "--"])
     found = json.loads(text)
@@ -220,7 +226,7 @@ def test_command_that_is_started(target: Running, monkeypatch: pytest.MonkeyPatc
 
 
 def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core is refused before it is opened."""
+    """Check that a core is refused before it is opened."""
     register(monkeypatch, made_up(PROCESS, lambda heap: [name_of(heap)]))
     assert answered("made-up", str(target.pid))["what"] == ["process"]
     with pytest.raises(UsageError, match="core.1 is not a process"):
@@ -239,34 +245,34 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -> None:
-    """The usage line and the example have the words that follow the noun."""
+    """Check that the usage line and the example have the words that follow the noun."""
     command = made_up(needs, list)
     text = help_text(command, command.shell_name, needs, subjects.extra_options(command))
     assert re.search(f"Usage: {re.escape(usage)}[ \n]", text) and f"\nExample: {example}\n" in text
     assert "\n  --least=N  " in text
-    # Of a process that is asked itself there is no copy, and no core.
+    # A process that is asked itself has neither a copy nor a core.
     is_either = bool(needs.targets) and needs is not PROCESS
     assert all((option in text) == is_either for option in ("--clone", "--exe", "--sysroot", "--coredump"))
     assert (" TARGET…|-- COMMAND\n\n" in text) == (needs is PROGRAMS)
 
 
 class Parsed(Exception):
-    """A line that the shell would answer now."""
+    """Raised with a line that the shell would answer now."""
 
 
-def as_parsed(example: str) -> subjects.Line:
-    """Return what the shell's own parser and dispatch make of a line; nothing is looked at."""
+def as_parsed(example: str) -> CommandLine:
+    """Return the line as the shell's own parser and dispatch read it; no target is opened."""
     shown, *words = shlex.split(example)
     assert shown == "gdbheap"
     with pytest.raises(Parsed) as found:
         shell.run(words)
     line = found.value.args[0]
-    assert isinstance(line, subjects.Line)
+    assert isinstance(line, CommandLine)
     return line
 
 
 def in_shell(command: AnyCommand) -> list[str]:
-    """Return the examples of a command that are typed in a shell: that of its help, and that of docs/commands.md."""
+    """Return the examples of a command for a shell: that of its help, and that of docs/commands.md."""
     texts = [help_text(command, command.shell_name, command.needs, subjects.extra_options(command))]
     texts += [help_of_its_own(command)] if command.needs.shell_only else []
     return [text.rpartition("\nExample: ")[2].partition("\n")[0] for text in texts]
@@ -274,9 +280,9 @@ def in_shell(command: AnyCommand) -> list[str]:
 
 @pytest.mark.parametrize("noun", COMMANDS)
 def test_examples_are_parsed(noun: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is its command's, with a target where that needs one, and with what cannot be left out."""
+    """Check that each example parses as its own command, with a target and required options if it needs them."""
 
-    def met(line: subjects.Line) -> None:
+    def met(line: CommandLine) -> None:
         raise Parsed(line)
 
     monkeypatch.setattr(subjects, "ANSWERS", dict.fromkeys(subjects.ANSWERS, met))
@@ -304,7 +310,7 @@ def test_examples_are_parsed(noun: str, monkeypatch: pytest.MonkeyPatch) -> None
     "noun", [noun for noun in COMMANDS if "-o" in {one.name for one in COMMANDS[noun].own_options if one.needed}]
 )
 def test_usage_has_what_cannot_be_left_out(noun: str, target: Running) -> None:
-    """A command that refuses without its -o does not show it as an option."""
+    """Check that a command that requires -o does not show it as optional."""
     command = COMMANDS[noun]
     words = ["--", "true"] if command.needs is STARTED else [str(target.pid)]
     with pytest.raises(UsageError, match="-o "):

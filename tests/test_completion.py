@@ -1,4 +1,4 @@
-"""Completions of shells, and the manual page: made from the declarations, and read by their readers."""
+"""Completions of shells, and the manual page: made from the declarations, and checked by their own readers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def options(commands: list[AnyCommand]) -> set[str]:
 
 
 def values(commands: list[AnyCommand]) -> dict[str, set[str]]:
-    """Return what options take of which that is one of a few words."""
+    """Return the accepted words of each option that accepts only a few."""
     found: dict[str, set[str]] = {}
     for option in (option for command in commands for option in command.all_options if option.values):
         found.setdefault(option.name, set()).update(option.values)
@@ -53,18 +53,18 @@ def values(commands: list[AnyCommand]) -> dict[str, set[str]]:
 
 
 def offered(*line: str) -> set[str]:
-    """Return what the last word of a line may become."""
+    """Return the completions of the last word of a line."""
     return {found.split(" ")[0] for found in complete(line).splitlines()}
 
 
 def test_gdbs_help() -> None:
-    """gdb's help was written after the last change of a declaration."""
+    """Check that gdb's help was generated after the last change of a declaration."""
     text = (ROOT / "gdbheap" / "loader" / "help.txt").read_text(encoding="utf-8")
     assert text == script("gdb_help").help_file(), "run scripts/gdb_help.py --write"
 
 
 def test_manual(tmp_path: Path) -> None:
-    """groff warns of nothing, and each command and its own options have their place."""
+    """Check that groff prints no warnings, and that each command and its own options are in the page."""
     page = tmp_path / "gdbheap.1"
     source = "".join(MANUAL.manual())
     page.write_text(source, encoding="utf-8")
@@ -76,7 +76,7 @@ def test_manual(tmp_path: Path) -> None:
 
 
 def test_the_first_word() -> None:
-    """The first word may be a noun, a process by its number, or an option that stands alone."""
+    """Check that the first word may be a noun, a process id, or an option that stands alone."""
     assert offered("") >= {*words(), "install", "schema", "mcp", str(os.getpid())}
     assert offered("own") == {"owners"}
     assert offered(str(os.getpid())) >= {str(os.getpid())}
@@ -85,7 +85,7 @@ def test_the_first_word() -> None:
 
 
 def test_options() -> None:
-    """Each command offers its options, and the few words that each of these takes, also after a comma."""
+    """Check that each command offers its options, and the few words that each accepts, also after a comma."""
     for word, commands in words().items():
         assert offered(word, "1234", "-") == options(commands), word
         for name, known in values(commands).items():
@@ -99,7 +99,7 @@ def test_options() -> None:
 
 
 def test_odd_lines() -> None:
-    """Odd lines have an answer, if an empty one."""
+    """Check that odd lines get an answer, which may be empty."""
     for line in (["nothing", "--x"], ["owners", "--json="], ["--", ""], ["\x1b", "é="], ["export", "/tm"]):
         done = gdbheap("--complete", *line)
         assert (done.returncode, done.stderr) == (0, ""), line
@@ -118,7 +118,7 @@ def test_odd_lines() -> None:
     ],
 )
 def test_bash(line: str, known: set[str]) -> None:
-    """Behind "=", which bash has as a word of its own, are the words that the option takes."""
+    """Check the completions after "=", which bash treats as a separate word."""
     lines = [f"source {FOLDER / 'gdbheap.bash'}", "compopt() { :; }"]
     lines += ["COMP_LINE=$1 COMP_POINT=${#1}", "_gdbheap", "echo ${COMPREPLY[*]}"]
     done = run("bash", "-c", "\n".join(lines), "bash", line)
@@ -126,16 +126,18 @@ def test_bash(line: str, known: set[str]) -> None:
 
 
 def valued_lines() -> Iterator[tuple[str, set[str]]]:
-    """Yield beginnings of lines that end in an option and "=", and what the option takes, one of a few words."""
+    """Yield beginnings of lines that end in an option and "=", with the few words that this option accepts."""
     for word, commands in words().items():
         for name, known in values(commands).items():
             yield f"gdbheap {word} 1234 {name}=", known
 
 
 def test_fish() -> None:
-    """Options of a command, and each option that takes one of a few words offers those words and nothing else; without
-    a noun, too, and after a comma where it takes several."""
-    lines = dict(list(valued_lines())[::5])  # Each takes a tenth of a second.
+    """Check that fish offers the options of a command, and only the accepted words after an option.
+
+    This includes lines without a noun, and words after a comma if the option accepts several.
+    """
+    lines = dict(list(valued_lines())[::5])  # Each line takes a tenth of a second.
     lines["gdbheap 1234 --sort="] = set(COMMANDS[""].sorts)
     lines["gdbheap chunks 1234 --state=used,f"] = {"used,free", "used,fast", "used,fencepost"}
     lines[f"gdbheap at 1234 --exe={ROOT}/README"] = {f"{ROOT}/README.md"}
@@ -158,7 +160,7 @@ ZSH_VALUES = {
 
 
 def test_zsh_values(tmp_path: Path) -> None:
-    """What is begun is finished where only one word can be meant, as if Tab were pressed in a terminal."""
+    """Check that a word is completed if only one is possible, as with Tab in a terminal."""
     terminal = """
         zmodload zsh/zpty || exit 9
         zpty shell zsh -f -i || exit 9
@@ -182,7 +184,7 @@ def test_zsh_values(tmp_path: Path) -> None:
 
 
 def test_zsh() -> None:
-    """It is read without complaint, and is the completion of gdbheap."""
+    """Check that zsh reads the file without complaint as the completion of gdbheap."""
     lines = [
         "autoload -Uz compinit",
         "compinit -u -D",

@@ -1,4 +1,4 @@
-"""Commands say their conclusion before their table, in one paragraph, and drop columns that say nothing."""
+"""Commands print their conclusion before the table, in one paragraph, and drop columns without information."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gdbheap.answers.accounting.describing import BlockKind
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.pins import Pins
 from gdbheap.answers.pins import Sums as PinSums
+from gdbheap.answers.retained import Kept, Retained
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, table
-from gdbheap.report.words import holes, pins
+from gdbheap.report.words import graph, holes, pins
 
 MIB = 1 << 20
 COLUMNS = (Column("size"), Column("allocator", True), Column("arena"), Column("what", True))
-# Holes between small blocks that stay, values that are equal, and one large variable.
+# Holes between small blocks that stay, equal values, and one large variable.
 MIXED = """
 import sys
 keep, large = [], []
@@ -28,7 +29,7 @@ del large
 table = {number: str(number) * 40 for number in range(30000)}
 print(flush=True); sys.stdin.readline()
 """
-# By noun: words of the first line.
+# By noun, words of the first line.
 CONCLUSIONS = {
     "pins": "would free ", "holes --min=16K": " hold", "pools": "pymalloc holds ", "arenas": "malloc holds ",
     "sizes": " are in use", "chunks": " match", "pyobjects": "Largest type: str, ",
@@ -39,7 +40,7 @@ CONCLUSIONS = {
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python that has something to say in each command."""
+    """Yield a Python with content for the conclusion of each command."""
     if not interpreters():
         pytest.skip("no CPython")
     with running([interpreters()[0].executable, "-c", MIXED], tmp_path_factory.mktemp("mixed")) as found:
@@ -48,7 +49,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize("noun", CONCLUSIONS)
 def test_the_conclusion_comes_first(noun: str, target: Running) -> None:
-    """It is the first paragraph, and the table has at most 20 rows beside what is left out and the total."""
+    """Check that the conclusion is the first paragraph, and that the table has at most 20 rows, a remainder and a
+    total."""
     word, *options = noun.split()
     done = gdbheap(word, str(target.pid), *options)
     first, _, rest = done.stdout.partition("\n\n")
@@ -57,9 +59,20 @@ def test_the_conclusion_comes_first(noun: str, target: Running) -> None:
     assert len(first_table.splitlines()) <= 2 + 20 + 1 + 2 + 1
 
 
+def test_the_most_that_a_row_may_free() -> None:
+    """Check that the bytes that an object frees at most decide its place and its share of RSS."""
+    certain = Kept(4096, "dict", 1, 64, 10 * MIB, "small", "small")
+    uncertain = Kept(0x2000, "C", 1, 64, MIB, "large", "large", at_most=20 * MIB)
+    text = graph.render_retained(Retained([uncertain, certain]), Style(rss=100 * MIB), "object")
+    assert text.startswith("The largest retained size may belong to large (C): at most 20.0 MiB (20.0 % of RSS).")
+    assert "at most 20.0 MiB 20.0 64 B 0x2000" in " ".join(text.split())
+    text = graph.render_retained(Retained([certain]), Style(rss=100 * MIB), "object")
+    assert text.startswith("The largest retained size belongs to small (dict): 10.0 MiB (10.0 % of RSS).")
+
+
 @pytest.mark.parametrize(("share", "start"), [(0.001, "Nothing worth fixing: removing"), (0.2, "Removing")])
 def test_whether_pins_are_worth_it(share: float, start: str) -> None:
-    """What is less than a hundredth of RSS is not."""
+    """Check that pins of less than a hundredth of RSS count as not worthwhile."""
     sums = PinSums("glibc", 3, 7, 700, round(share * 100 * MIB), 7, ("group is", "groups are"), "would go")
     text = pins.render(Pins([], [sums], [], 4096, True), Style(rss=100 * MIB))
     assert text.startswith(f"{start} 7 blocks would free ")
@@ -79,7 +92,7 @@ def test_whether_pins_are_worth_it(share: float, start: str) -> None:
     ],
 )
 def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None:
-    """What lies above them, with its size where it is one."""
+    """Check the text about the blocks after holes, with their size if they have one size."""
     rows = [
         Hole(
             number << 24,
@@ -97,7 +110,10 @@ def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None
 
 
 def test_columns_that_are_the_same_are_dropped(rng: random.Random) -> None:
-    """Their value is said below; one that says nothing is not; a column that differs stays, and so does a lone row."""
+    """Check that the value of a dropped column is printed below, unless it is empty.
+
+    A column with different values stays, and so does the only row of a table.
+    """
     sizes = [str(rng.randrange(1 << 20)) for _ in range(5)]
     rows = [[size, "glibc", "main", "x"] for size in sizes]
     text = table(COLUMNS, [*rows, ["1 more", "", "", ""]], Style(), ["total", "", "", ""])

@@ -1,4 +1,4 @@
-"""The container's view: what a control group is charged, of both versions, and what is answered without memory."""
+"""The container: the memory of a control group, in both versions, and answers without access to memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FIRST = {
 
 
 def recorded(folder: Path, files: dict[str, str], line: str) -> tuple[str, str]:
-    """Write a folder of control groups, and one of proc with process 7 in ``line``; return where both are."""
+    """Write a folder of control groups, and a proc folder with process 7 in ``line``. Return both paths."""
     for name, text in {**{f"cgroup/{path}": text for path, text in files.items()}, "proc/7/cgroup": line}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def recorded(folder: Path, files: dict[str, str], line: str) -> tuple[str, str]:
     ("version", "files", "line"), [(2, SECOND, "0::/app\n"), (1, FIRST, "9:cpu:/x\n4:memory:/app\n0::/\n")]
 )
 def test_recorded_groups(version: int, files: dict[str, str], line: str, tmp_path: Path) -> None:
-    """Each figure from its file, the parts add up to the charge, and the sentence has them all."""
+    """Check that each figure comes from its file, that the parts add up, and that the sentence has them all."""
     group = find_group(7, *recorded(tmp_path, files, line))
     assert group is not None
     assert (group.version, group.path, group.current, group.max) == (version, "/app", 300 * MIB, 512 * MIB)
@@ -105,7 +105,7 @@ def test_recorded_groups(version: int, files: dict[str, str], line: str, tmp_pat
 
 
 def test_the_containers_own_root(tmp_path: Path) -> None:
-    """Inside of a container the name is the machine's or "..", and the group is at the root of what is mounted."""
+    """Check a container in which the name is the machine's or "..", and the group is at the root of the mount."""
     files = {path.removeprefix("app/"): text for path, text in SECOND.items() if path.startswith("app/")}
     for number, line in enumerate(("0::/\n", "0::/../..\n", "0::/docker/0123\n")):
         group = find_group(7, *recorded(tmp_path / str(number), files, line))
@@ -113,7 +113,8 @@ def test_the_containers_own_root(tmp_path: Path) -> None:
 
 
 def test_no_group(tmp_path: Path) -> None:
-    """The root of version 1 is the machine's; nowhere there is none; what is no number is not known."""
+    """Check that there is no group for the root of version 1 or without mounts, and that invalid numbers are
+    unknown."""
     root = {path: text for path, text in FIRST.items() if "/app/" not in path}
     assert find_group(7, *recorded(tmp_path / "root", root, "4:memory:/\n")) is None
     assert find_group(7, *recorded(tmp_path / "none", {"x": ""}, "0::/app\n")) is None
@@ -131,7 +132,7 @@ def test_no_group(tmp_path: Path) -> None:
 
 
 def test_what_was_charged_elsewhere() -> None:
-    """A process that came into the group later: what it has beyond the group's is not charged there."""
+    """Check that memory that a process got before it joined the group does not count for the group."""
     group = find_group("self")
     if group is None or group.anon is None:
         pytest.skip("no control group counts the memory of this process")
@@ -141,7 +142,7 @@ def test_what_was_charged_elsewhere() -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A process with 40 MiB, of which it gave back 8 lazily once it is told to."""
+    """Yield a process with 40 MiB, of which it frees 8 lazily on request."""
     script = (
         "import mmap,sys\nkept = bytearray(b'x' * (32 << 20))\n"
         "lazy = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nlazy.write(b'y' * (8 << 20))\n"
@@ -153,8 +154,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_lazily_given_back(large: Running) -> None:
-    """What madvise(MADV_FREE) gave back is the kernel's LazyFree, and a line of its own."""
-    # The kernel marks the last pages later, and may take some.
+    """Check that memory freed by madvise(MADV_FREE) equals the kernel's LazyFree, and has its own line."""
+    # The kernel marks the last pages later, and may take some back.
     for _ in range(10):
         before = kernel.in_rollup(large.pid, "LazyFree")
         lazy = json.loads(gdbheap(str(large.pid), "--json").stdout)["rss"]["lazily_freed"]
@@ -167,8 +168,7 @@ def test_lazily_given_back(large: Running) -> None:
 
 
 def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
-    """Where what was given back is the largest part of the memory, the page says so first, and of none of it that it
-    is not known."""
+    """Check that lazily freed memory comes first on the page if it is the largest part, and never counts as unknown."""
     size = rng.randrange(30, 64) << 20
     with running(c_program("outside", "lazy", size >> 20, tmp_path / "none"), tmp_path) as process:
         page = gdbheap(str(process.pid)).stdout
@@ -181,7 +181,7 @@ def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_real_group(large: Running, rng: random.Random) -> None:
-    """A group of our own: its limit, its charge, and what the process takes in it, which is charged there."""
+    """Check a real group: its limit, its usage, and the memory that a process gets in it."""
     with limited_group(256 * MIB, rng) as group:
         group.take_in(large.pid)
         large.go_on()
@@ -209,7 +209,8 @@ def refused(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_memory() -> None:
-    """Another user's process: its size and its group are answered, with status 3; the reason is on standard error."""
+    """Check another user's process: its size and its group are answered with status 3, the reason is on standard
+    error."""
     own = os.getpid()
     done = refused([str(own), "--json"])
     assert done.returncode == 3, done.stderr
@@ -228,7 +229,7 @@ def test_without_memory() -> None:
 
 
 def test_doctor(tmp_path: Path) -> None:
-    """What is refused is said to be, with the reason and a command; the status is that of looking."""
+    """Check that the doctor reports each refusal with a reason and a command; its status is that of reading."""
     own = os.getpid()
     done = refused(["doctor", str(own), "--json"])
     found = json.loads(done.stdout)
@@ -245,7 +246,7 @@ KUBERNETES = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --imag
 DOCKER = "docker run --rm -it --pid=container:{} --cap-add=SYS_PTRACE IMAGE_WITH_GDBHEAP gdbheap 7"
 PODMAN = DOCKER.replace("docker", "podman")
 SYSTEMD = "sudo systemd-run --pty --collect gdbheap 7"
-# Files below the root, the environment, whether root could have CAP_SYS_PTRACE: where that is, and what helps there.
+# Files below the root, the environment, whether root could have CAP_SYS_PTRACE; then the expected place and remedy.
 PLACES: dict[str, tuple[dict[str, str], dict[str, str], bool, str, str]] = {
     "host": ({"proc/self/cgroup": "0::/user.slice/user-0.slice\n"}, {}, True, "host", "sudo gdbheap 7"),
     "unit with all of root": ({"proc/self/cgroup": UNIT}, {}, True, "host", "sudo gdbheap 7"),
@@ -285,7 +286,7 @@ PLACES: dict[str, tuple[dict[str, str], dict[str, str], bool, str, str]] = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_doctor_elsewhere(name: str, tmp_path: Path) -> None:
-    """Made-up roots, with the marks that each runtime leaves there: where that is, and the one command that helps."""
+    """Check made-up roots with the marks of each runtime: the place, and the one command that helps."""
     files, environment, may_trace, where, command = PLACES[name]
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -295,13 +296,17 @@ def test_doctor_elsewhere(name: str, tmp_path: Path) -> None:
     assert (found, remedy(facts, found, "7", str(tmp_path))) == (where, command)
     assert remedy(replace(facts, ptrace_scope=3), found, "7", str(tmp_path)) is None
     assert remedy(replace(facts, tracer=99), found, "7", str(tmp_path)) is None
-    # A refusal, which no doctor was asked about, says the same.
+    # A refusal outside the doctor gives the same command.
     refusal = permission(replace(facts, uids=frozenset({0}), container="kubernetes"))
     assert KUBERNETES.partition(" -- ")[0] in refusal
 
 
 def test_doctor_without_trouble(tmp_path: Path) -> None:
-    """Nothing is in the way of one's own child; without a process it is about gdbheap itself; nobody is status 4."""
+    """Check that the doctor finds no obstacle for its own child, reports on gdbheap without a process, and gives status
+    4.
+
+    Status 4 is for a process that does not exist.
+    """
     with running([interpreter_of("stripped"), "-I", "-c", "input()"], tmp_path) as process:
         done = gdbheap("doctor", str(process.pid), "--json")
         found = json.loads(done.stdout)
@@ -317,7 +322,7 @@ def test_doctor_without_trouble(tmp_path: Path) -> None:
 
 
 def test_traced_already(tmp_path: Path) -> None:
-    """A process that another one traces: who that is, and no command that would not help."""
+    """Check a process that another one traces: the tracer is named, and no useless command is suggested."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     with running([interpreter_of("stripped"), "-I", "-c", "input()"], tmp_path) as process:

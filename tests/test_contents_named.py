@@ -1,6 +1,6 @@
-"""No code outside contents/ asks which kinds of contents there are, but where the question is about that one.
+"""No code outside contents/ names a kind of contents, except where the question is about this kind.
 
-The sources are read, nothing is run. What is allowed has a reason, and is still needed.
+Only the sources are read. Each exception has a reason and must still be needed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def mentioned(path: Path) -> set[str]:
 
 
 def test_kinds_are_named_where_they_are_listed() -> None:
-    """Others ask the list."""
+    """Check that kinds are named only where they are listed; other code uses the list."""
     found = {name: mentioned(path) for name, path in modules().items() if not name.startswith("contents.")}
     assert {name for name, words in found.items() if words & KINDS} == set(NAMED)
 
 
 def test_few_ask_for_python() -> None:
-    """A question to the contents, or to the graph, says better what an answer needs."""
+    """Check that few modules ask for Python: a question to the contents or the graph is better."""
     others = ("contents.", "allocators.", "processes.programs")
     found = {name: mentioned(path) for name, path in modules().items() if not name.startswith(others)}
     assert {name for name, words in found.items() if "is_python" in words} == set(ASKING)

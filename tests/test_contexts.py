@@ -1,4 +1,4 @@
-"""PostgreSQL's memory contexts, against what the server itself says of the same backend."""
+"""PostgreSQL's memory contexts, compared with the server's own figures about the same backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gdbheap.findings.contexts.rule import OF_STATEMENTS
 
 SCHEMA = "select array_agg(c.relname) from pg_class c join pg_attribute a on a.attrelid = c.oid"
 CONTEXTS = "select name, coalesce(ident, ''), level, total_bytes, free_bytes from pg_backend_memory_contexts"
-# What a query needs while it runs, and what the commands of a session lie in: the view sees itself there.
+# Contexts that a query needs while it runs, and the parents of a session's commands: the view sees its own.
 OF_QUERIES = {
     "TopMemoryContext", "MessageContext", "TopPortalContext", "TopTransactionContext", "PortalContext", "ExecutorState",
     "ExprContext", "Table function arguments", "printtup", "CurTransactionContext",
@@ -37,7 +37,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[Server]:
-    """Yield a session of its own."""
+    """Yield a new session of the server."""
     found = Server(folder)
     try:
         yield found
@@ -46,7 +46,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def rows_of(target: str) -> list[tuple[str, int, int, int]]:
-    """Return what the log says, from gdbheap."""
+    """Return gdbheap's rows in the form of the server's log."""
     with heap_of(target) as heap:
         return [
             (found.name, found.level, found.total, found.free) for found in heap.content(PostgresqlContent).contexts
@@ -54,7 +54,7 @@ def rows_of(target: str) -> list[tuple[str, int, int, int]]:
 
 
 def without_ident(rows: list[tuple[str, int, int, int]]) -> list[tuple[str, int, int, int]]:
-    """Return rows of the log whose names are without what they are for; a hash table's name is that."""
+    """Return rows of the log without idents in the names. The name of a hash table is an ident."""
     return [(re.sub(r"^(?!dynahash)(.*?): .*|^dynahash: (.*)", r"\1\2", name), *rest) for name, *rest in rows]
 
 
@@ -71,7 +71,7 @@ def core_of(pid: int, folder: Path) -> str:
 def test_each_context_is_what_the_backend_writes(
     query: str, server: Server, tmp_path: Path, rng: random.Random
 ) -> None:
-    """Names, levels, bytes and free bytes of all, in the order of the tree, of a process and of its core."""
+    """Check names, levels, bytes and free bytes of all contexts in tree order, of a process and of its core."""
     server.ask(SCHEMA)
     rows = rng.randrange(200_000, 300_000)
     if query != "idle":
@@ -99,7 +99,7 @@ def test_each_context_is_what_the_backend_writes(
 
 
 def test_a_sender_of_changes(server: Server, rng: random.Random) -> None:
-    """Its slabs and generations too, while it waits for changes."""
+    """Check the slabs and generations of a sender too, while it waits for changes."""
     receiver = VERSIONS[-1].parent / "pg_recvlogical"
     if not receiver.exists() or not list(Path("/usr/lib/postgresql").glob("*/lib/test_decoding.so")):
         pytest.skip("no pg_recvlogical, or no test_decoding")
@@ -120,7 +120,7 @@ def test_a_sender_of_changes(server: Server, rng: random.Random) -> None:
 
 
 def test_each_context_is_what_the_view_says(server: Server) -> None:
-    """All but those that the view's own query makes, uses and drops."""
+    """Check all contexts against the view, except those that the view's own query makes."""
     server.ask(SCHEMA)
     server.ask(CONTEXTS)
     view = Counter(
@@ -138,7 +138,7 @@ def test_each_context_is_what_the_view_says(server: Server) -> None:
 
 
 def test_blocks_are_said_to_be_a_contexts(server: Server) -> None:
-    """``heap at`` names the context of a block."""
+    """Check that ``heap at`` names the context of a block."""
     with heap_of(str(server.pid)) as heap:
         found = max(heap.content(PostgresqlContent).contexts, key=lambda context: context.total)
         start = found.blocks[-1][0]
@@ -146,8 +146,7 @@ def test_blocks_are_said_to_be_a_contexts(server: Server) -> None:
 
 
 def test_tree(server: Server, tmp_path: Path) -> None:
-    """Each context stands on the one that it belongs to, as wide as what is in use there and what is free, as in the
-    rows."""
+    """Check that the tree has each context above its parent, with the same used and free bytes as the rows."""
     server.ask("prepare drawn as select 1 as swordfish")
     path = tmp_path / "tree"
     answer = ask("contexts", str(server.pid), "--top=all", "--sort=tree", "--format=folded", "-o", str(path))
@@ -166,7 +165,10 @@ def test_tree(server: Server, tmp_path: Path) -> None:
 
 
 def test_contexts_of_one_name_are_summed_up(server: Server, rng: random.Random) -> None:
-    """Of prepared statements: the sums are the view's, owners has a row for each name, DEALLOCATE ALL frees them."""
+    """Check the sums of prepared statements against the view, and that DEALLOCATE ALL frees them.
+
+    ``owners`` has a row for each name.
+    """
     count = rng.randrange(2000, 2500)
     server.ask(SCHEMA)
     server.ask(f"""do $$ begin for n in 1..{count} loop execute format(
@@ -191,7 +193,7 @@ def test_contexts_of_one_name_are_summed_up(server: Server, rng: random.Random) 
 
 
 def test_idents_are_contents(server: Server) -> None:
-    """With --no-text a query is a length."""
+    """Check that --no-text shows only the length of a query."""
     secret = "select 12345 as swordfish"
     server.ask(f"prepare hidden as {secret}")
     told = ask("contexts", str(server.pid), "--top=all")["rows"]
@@ -201,7 +203,7 @@ def test_idents_are_contents(server: Server) -> None:
 
 
 def test_other_programs_have_none(tmp_path: Path) -> None:
-    """Status 5, and one line."""
+    """Check that other programs give status 5 and one line."""
     with running(c_program("idle"), tmp_path) as target:
         done = gdbheap("contexts", str(target.pid))
         assert done.returncode == 5 and len(done.stderr.splitlines()) == 1 and "not postgres" in done.stderr
@@ -218,7 +220,7 @@ def forged(kind: str, size: int, free: int, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["slab", "set", "empty"])
 def test_made_up_contexts(kind: str, tmp_path: Path, rng: random.Random) -> None:
-    """What the forgery of the next test is made of is read where it fits."""
+    """Check that a forged context with valid sizes is read, as a base for the next test."""
     size, free = (1, 0) if kind == "empty" else (rng.randrange(1000, 30000, 8), rng.randrange(900))
     with running(forged(kind, size, free, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
         (found,) = heap.content(PostgresqlContent).contexts
@@ -227,7 +229,7 @@ def test_made_up_contexts(kind: str, tmp_path: Path, rng: random.Random) -> None
 
 
 def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
-    """Yield kinds of contexts with sizes that no memory has, from above what is mapped to beyond 64 bits."""
+    """Yield kinds of contexts with impossible sizes, from just above the mapped memory to beyond 64 bits."""
     beyond = (1 << 64) - rng.randrange(1 << 20, 1 << 40)
     large = rng.randrange(1 << 20, 1 << 32), rng.randrange(1 << 33, 1 << 46), beyond
     yield "slab", large[0] & ~7, rng.randrange(100)
@@ -241,7 +243,7 @@ def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
 
 
 def test_sizes_of_forged_contexts(tmp_path: Path, rng: random.Random) -> None:
-    """However large a context is said to be: none is read, in one line, and the page is as without contexts."""
+    """Check that contexts with impossible sizes are refused in one line, and that the page has no contexts."""
     wanted = list(forgeries(rng))
     asked = rng.choice(wanted)
     for kind, size, free in wanted:

@@ -1,4 +1,4 @@
-"""What a process has is copied while it stands, and every answer reads the copy: the process runs on meanwhile."""
+"""The memory of a process is copied during a stop, and every answer reads the copy while the process runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gdbheap.host import headroom
 from gdbheap.targets.process import SPARE_BYTES, stopped
 
 MIB = 1 << 20
-# Numbers without addresses among them, and room for all the rest: this file's Python has about 20 MiB.
+# Numbers without addresses among them, and room for all other memory: this file's Python has about 20 MiB.
 NUMBERS, ENOUGH = 64 * MIB, 48 * MIB
 READS = re.compile(r"(\d+)(?: +\d+)? +(?:process_vm_readv|pread64)$", re.MULTILINE)
-# These write files, or take long.
+# The other commands write files, or take long.
 ANSWERED = sorted(set(PLAIN + GRAPHS) - {"snapshot", "report", "refs", "why"})
 
 
@@ -47,14 +47,14 @@ def parsers(count: int, numbers: int = 0) -> Iterator[subprocess.Popen[str]]:
 
 
 def without_group(answer: Any) -> Any:
-    """Return the answer without what the kernel says of the process's control group, which is asked when it is told."""
+    """Return the answer without the figures of the control group, which are read when the answer is printed."""
     return replace(answer, container=None) if isinstance(answer, Ledger) else answer
 
 
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("noun", ANSWERED)
 def test_a_process_that_has_ended_is_answered(noun: str) -> None:
-    """All that an answer needs is there when the process is let go: it gives the same once the process is gone."""
+    """Check that answers are complete at the release of the process: they are the same once it has ended."""
     command = COMMANDS[noun]
     options = parse(command, [])[0]
     with parsers(3) as process:
@@ -72,7 +72,7 @@ def test_a_process_that_has_ended_is_answered(noun: str) -> None:
 
 @pytest.mark.parametrize("noun", ["", "pyobjects", "chunks", "pins", "check"])
 def test_structures_are_not_followed_by_system_calls(noun: str, tmp_path: Path) -> None:
-    """A process is read by the piece, however many structures it has: a few calls for each mapping, and one a MiB."""
+    """Check that reads are in large pieces: a few system calls for each mapping and one for each MiB."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("no strace")
@@ -89,7 +89,8 @@ def test_structures_are_not_followed_by_system_calls(noun: str, tmp_path: Path) 
 
 
 def test_a_copy_without_what_holds_no_pointers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all does not fit, numbers are left out: each object and block is found; a warning says what is missing."""
+    """Check that blocks of numbers are not copied if memory is short, that all objects are found, and that a warning
+    mentions the missing part."""
     with parsers(3, NUMBERS) as process:
         with stopped(process.pid) as standing:
             heap = Heap(standing)
@@ -105,7 +106,7 @@ def test_a_copy_without_what_holds_no_pointers(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("left", [SPARE_BYTES - 1, SPARE_BYTES], ids=["no room", "too little"])
 def test_no_room_at_all(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where not even pointers fit, the process is stopped until it is answered; the answer names what avoids that."""
+    """Check that the process stays stopped if the pointers do not fit either, and that the answer names a remedy."""
     monkeypatch.setattr(headroom, "room_for_copy", lambda: left)
     with parsers(500) as process, stopped(process.pid, copies=True) as standing:
         assert not standing.is_copied and programs.tracer(process.pid) != 0
@@ -114,7 +115,7 @@ def test_no_room_at_all(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_room_takes_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least of what the machine and all control groups above this process leave counts, whoever else is in them."""
+    """Check that the copy may use half of the least memory that the machine and all control groups above leave."""
     groups = [(1000 * MIB, 100 * MIB), (600 * MIB, 500 * MIB)]
     monkeypatch.setattr(headroom, "_memory_limits", lambda process: iter(groups))
     monkeypatch.setattr(headroom, "_meminfo", lambda: {"MemAvailable": 4000 * MIB})
@@ -123,7 +124,7 @@ def test_a_room_takes_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_names_after_the_limit() -> None:
-    """Of a process that is let go before all was copied each type that was met has its name, and the answer says so."""
+    """Check that all types get names if the process is released early, and that the answer mentions the release."""
     with parsers(3, 4 * NUMBERS) as process:
         for limit in (0.004 * 1.2**number for number in range(60)):
             with suppress(GdbheapError), stopped(process.pid, limit, copies=True) as copied:

@@ -1,7 +1,7 @@
-"""Cores as they come: each shape of one against the same process's live answer, to the block and to the object.
+"""Cores of all shapes, compared with the live answer about the same process, to the block and to the object.
 
-The filters are the kernel's (core(5), coredump_filter), the headers of ELF files missing from 0x21 and 0x23, and from
-what gdb writes under these, as older ones did of themselves. The other shapes are made from the kernel's core.
+The filters are the kernel's (core(5), coredump_filter). Headers of ELF files are missing from 0x21 and 0x23, and from
+gdb's cores under these; older gdbs left them out by themselves. The other shapes are made from the kernel's core.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PAGE, HEADER = 4096, 16
 
 
 def dumped(target: Running, shape: str, folder: Path) -> Path:
-    """Return a core of that shape; one by the kernel ends the program."""
+    """Return a core of this shape. A core by the kernel ends the program."""
     usual, _, what = shape.rpartition(" ")
     Path(f"/proc/{target.pid}/coredump_filter").write_text(what if what in FILTERS else "0x33")
     if usual == "gcore":
@@ -61,7 +61,7 @@ SHAPES = (*FILTERS, "gcore 0x33", "gcore 0x23", "without first pages", "without 
 
 
 def figures(target: str, python: bool) -> dict[str, Any]:
-    """Return what allocators and the interpreter hold, to the block; nothing of what is resident."""
+    """Return the exact blocks of the allocators and the interpreter, without any residency."""
     arenas = ask("arenas", target)
     keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_count", "free_count")
     found: dict[str, Any] = {
@@ -78,7 +78,7 @@ def figures(target: str, python: bool) -> dict[str, Any]:
 
 
 def compiled(kind: str, folder: Path) -> Path:
-    """Return recorder.c, linked in that way."""
+    """Return recorder.c, linked in this way."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc")
@@ -91,7 +91,7 @@ def compiled(kind: str, folder: Path) -> Path:
 
 
 def holding(kind: str, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command of a program of that kind, which holds some thousand blocks and rests."""
+    """Return the command of a program of this kind, which holds some thousand blocks and rests."""
     if kind in PYTHONS:
         return [programs.interpreter_of(kind), "-I", "-c", HOLDING, str(rng.random())]
     numbers = (3, rng.getrandbits(30), 3000, 200, 20_000, 0)
@@ -102,7 +102,8 @@ def holding(kind: str, rng: random.Random, folder: Path) -> list[str]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [*C_KINDS, *PYTHONS])
 def test_a_core_says_what_the_process_said(kind: str, shape: str, rng: random.Random, tmp_path: Path) -> None:
-    """Used and free chunks by size and arena, pools, types and counts of objects: equal, and each object has a file."""
+    """Check that used and free chunks by size and arena, pools, types and counts are equal, and that each object has a
+    file."""
     with running(holding(kind, rng, tmp_path), tmp_path) as target:
         live = figures(str(target.pid), kind in PYTHONS)
         core = dumped(target, shape, tmp_path)
@@ -134,7 +135,7 @@ def headers_of(core: Path, address: int) -> bool:
     return any(one.start <= address < one.start + one.file_size for one in kernel.segments(core))
 
 
-# Files that are others.
+# Files of other versions.
 
 
 SOURCE = """
@@ -148,7 +149,7 @@ int answer(int n) {{ void *block = malloc(1000 + n); return table[n % 12](n) + (
 
 
 def library(folder: Path, name: str, more: str, *options: str) -> Path:
-    """Return a small shared library; ``more`` is a statement that its other version has."""
+    """Return a small shared library. ``more``: a statement that its other version has."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
     source = folder / f"{name}.c"
@@ -176,7 +177,10 @@ def caller(folder: Path, of: Path) -> Path:
 
 @pytest.mark.parametrize("ids", ["with build-ids", "without build-ids"])
 def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
-    """At the same path, with the same segments: it is not taken, and said; the one that was mapped is."""
+    """Check that another version at the same path, with the same segments, is refused and reported.
+
+    The version that was mapped is accepted.
+    """
     option = "-Wl,--build-id=sha1" if ids == "with build-ids" else "-Wl,--build-id=none"
     declared = "int answer(int);"
     path = library(tmp_path, "libanswer.so", "", option)
@@ -198,7 +202,7 @@ def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
 
 
 def test_headers_without_build_ids(tmp_path: Path) -> None:
-    """A core with the pages of ELF headers, but not that of a build-id: the file is taken for what is in memory."""
+    """Check a core with the pages of ELF headers but without build-ids: the file is accepted by the data in memory."""
     path = library(tmp_path, "libanswer.so", "", "-Wl,--build-id=none")
     core = core_of([str(caller(tmp_path, path))], tmp_path, "0x31")
     assert file_of(core, path) == str(path)
@@ -210,19 +214,19 @@ def test_headers_without_build_ids(tmp_path: Path) -> None:
 
 
 def core_of(command: list[str], folder: Path, shape: str, environment: dict[str, str] | None = None) -> Path:
-    """Return a core of that shape of a command that rests."""
+    """Return a core of this shape of a command that rests."""
     with running(command, folder, environment) as target:
         return dumped(target, shape, folder)
 
 
 def file_of(core: Path, path: Path, **options: Any) -> str | None:
-    """Return the file that is taken for an object of a core."""
+    """Return the file that is accepted for an object of a core."""
     found = {loaded.path: loaded.file for loaded in Core(str(core), **options).objects}
     return found.get(str(path))
 
 
 def test_a_libc_of_another_version_is_refused(rng: random.Random, tmp_path: Path) -> None:
-    """Where its functions lie 16 bytes further on, as after a small repair: refused, and malloc is not guessed at."""
+    """Check that a libc whose functions lie 16 bytes further on is refused, and that malloc is not guessed."""
     own = tmp_path / "lib"
     own.mkdir()
     with running(holding("stripped C", rng, tmp_path), tmp_path) as target:
@@ -247,7 +251,7 @@ def test_a_libc_of_another_version_is_refused(rng: random.Random, tmp_path: Path
 
 
 def moved_functions(libc: Path) -> None:
-    """Add 16 to what half of the relocations point to: those functions that lie behind others that became longer."""
+    """Add 16 to the targets of half of the relocations, as if the functions before them had become longer."""
     from elftools.elf.elffile import ELFFile
 
     with libc.open("rb") as file:
@@ -255,7 +259,7 @@ def moved_functions(libc: Path) -> None:
         sections = {name: elf.get_section_by_name(name) for name in (".rela.dyn", ".data.rel.ro")}
         places = {name: (section["sh_offset"], section.data()) for name, section in sections.items()}
     rows = [list(row) for row in struct.iter_unpack("<QQq", places[".rela.dyn"][1])]
-    # Where relocations are packed (DT_RELR), the words themselves are what is added to.
+    # With packed relocations (DT_RELR), the numbers are added to the words themselves.
     words = list(struct.unpack(f"<{len(places['.data.rel.ro'][1]) // 8}Q", places[".data.rel.ro"][1]))
     addresses = sorted([row[2] for row in rows if row[1] == 8] + [word for word in words if word > PAGE])
     middle = addresses[len(addresses) // 2]
@@ -268,7 +272,7 @@ def moved_functions(libc: Path) -> None:
 
 
 def test_pages_that_are_there_decide(tmp_path: Path) -> None:
-    """A file whose data is the same, but not a page of its code that the core has, is another one."""
+    """Check that a file with the same data but another page of code, which the core has, is refused."""
     path = library(tmp_path, "libanswer.so", "", "-Wl,--build-id=none")
     with running([str(caller(tmp_path, path))], tmp_path) as target:
         Path(f"/proc/{target.pid}/coredump_filter").write_text("0x37")
@@ -288,12 +292,12 @@ def is_code(core: Path, address: int) -> bool:
     return any(fields[0] == 1 and fields[3] == address and fields[1] & 1 for fields in reshaped.program_headers(core))
 
 
-# Files that are elsewhere.
+# Files at other places.
 
 
 @pytest.fixture
 def gone(rng: random.Random, tmp_path: Path) -> Iterator[tuple[Path, Path, dict[str, Any]]]:
-    """Yield a header-less core of a static program, the program, which was moved away, and the live answer."""
+    """Yield a core without headers of a static program, the moved program, and the live answer."""
     command = holding("static", rng, tmp_path)
     with running(command, tmp_path) as target:
         live = figures(str(target.pid), False)
@@ -303,7 +307,7 @@ def gone(rng: random.Random, tmp_path: Path) -> Iterator[tuple[Path, Path, dict[
 
 
 def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
-    """Status 5, the file's name, what to do; never that there is nothing to reclaim."""
+    """Check for status 5 with the file's name and advice, and that the page never says that nothing is reclaimable."""
     core, program, _live = gone
     done = gdbheap(str(core))
     assert done.returncode == 5
@@ -327,7 +331,7 @@ def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, A
 
 
 def test_the_program_is_named(gone: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
-    """By --exe, in a copy of the root folder by --sysroot, and beside the core without a word."""
+    """Check that the program is found by --exe, in a copy of the root folder by --sysroot, and next to the core."""
     core, program, live = gone
     whole = [("--exe", str(program)), ("--sysroot", str(tmp_path / "root"))]
     inside = Path(f"{tmp_path / 'root'}{tmp_path}")
@@ -349,7 +353,7 @@ def total_of(live: dict[str, Any]) -> int:
 
 
 def test_by_build_id(rng: random.Random, tmp_path: Path) -> None:
-    """A core with headers, of a process whose root folder is no more: found by build-id below --sysroot."""
+    """Check that files of a removed root folder are found by build-id below --sysroot, for a core with headers."""
     command = holding("fixed address", rng, tmp_path)
     core = core_of(command, tmp_path, "0x33")
     program = Path(command[0]).rename(tmp_path / "elsewhere")
@@ -364,7 +368,7 @@ def test_by_build_id(rng: random.Random, tmp_path: Path) -> None:
     assert file_of(core, Path(command[0]), sysroot=root) == str(symbols)
     code = next(loaded for loaded in Core(str(core), sysroot=root).objects if loaded.path == command[0])
     text = next(mapping for mapping in code.mappings if mapping.executable)
-    # Such a file has the program's headers, and none of its bytes.
+    # Such a file has the program's headers, but none of its bytes.
     assert code.symbol("main") is not None and not Core(str(core), sysroot=root).space.contains(text.start, 1)
     program.rename(kept)
     found = Core(str(core), sysroot=root)
@@ -375,7 +379,7 @@ def test_by_build_id(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_the_list_is_the_kernels(rng: random.Random, tmp_path: Path) -> None:
-    """Without NT_FILE: the same files at the same addresses as with it, by what the links lead to."""
+    """Check that the links of the dynamic linker give the same files at the same addresses as NT_FILE."""
     core = core_of(holding("unstripped", rng, tmp_path), tmp_path, "0x33")
     bare = reshaped.without_files_note(core, tmp_path / "bare")
     one, other = Core(str(core)), Core(str(bare))
@@ -387,7 +391,7 @@ def test_the_list_is_the_kernels(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_no_list_at_all(tmp_path: Path) -> None:
-    """Neither NT_FILE nor an auxiliary vector: one line says what is missing, and the ledger is still there."""
+    """Check a core without NT_FILE and auxiliary vector: one line names the missing data, and the ledger exists."""
     path = make_core(tmp_path / "core", prstatus(7), [(0x10000, 64 << 20, b"", 6)])
     done = gdbheap(str(path))
     assert done.returncode == 5 and "does not say which files were mapped (no NT_FILE)" in done.stdout
@@ -399,7 +403,7 @@ def test_no_list_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["stripped C", "unstripped"])
 def test_cut_at_ten_places(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each: status 1, the books balance with what is missing in a line of its own, and nothing is more than it was."""
+    """Check ten cuts: status 1, balanced books with a line for the missing bytes, and no larger figures."""
     folder = tmp_path if kind == "stripped C" else tmp_path / "python"
     folder.mkdir(exist_ok=True)
     core = core_of(holding(kind, rng, folder), folder, "0x33")
@@ -432,21 +436,23 @@ def listed(target: str, status: int = 0) -> tuple[dict[int, tuple[int, str]], li
 
 
 def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
-    """Ten cuts: each chunk is where it was, of its size and in its state. What only a list tells that leads through
-    memory that is cut off counts as in use, and so does the chunk that ends where the memory does; a warning says of
-    threads' caches how many are not here."""
+    """Check ten cuts: each chunk has its address, size and state.
+
+    Chunks whose state only an unreadable list shows count as in use, and so does the chunk at the end of memory. A
+    warning gives the number of missing thread caches.
+    """
     with running(holding("static, fixed address, stripped", rng, tmp_path), tmp_path) as target:
         live, _warnings = listed(str(target.pid))
         core = target.kernel_core()
     data, cut, seen = core.read_bytes(), tmp_path / "cut", 0
-    # The program's own data come first: without them there is no malloc to be found.
+    # The program's own data comes first: without it malloc cannot be found.
     heap = next(one for one in kernel.segments(core) if one.start <= min(live) < one.start + one.size)
     for _ in range(10):
         size = rng.randrange(heap.offset + PAGE, len(data) - 1)
         cut.write_bytes(data[:size])
         refused = gdbheap("chunks", str(cut))
         if refused.returncode == 5:
-            # Too little of the first heap is left for the bins to be proved.
+            # Too little of the first heap is left to prove the bins.
             assert "may be cut off" in refused.stderr and size < heap.file_end
             continue
         left, warnings = listed(str(cut), 1)
@@ -465,7 +471,7 @@ def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_core_without_its_notes(rng: random.Random, tmp_path: Path) -> None:
-    """gdb writes the notes last: where they are cut off, no file is asked for, which would not help."""
+    """Check that no file is requested if the notes are cut off, because it would not help. gdb writes them last."""
     with running(holding("stripped C", rng, tmp_path), tmp_path) as target:
         core = target.gcore()
     cut = tmp_path / "cut"
@@ -479,7 +485,7 @@ def test_a_core_without_its_notes(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
-    """gdb's own view of such a core does not matter; its sysroot says where files are."""
+    """Check that gdb's own view of such a core has no effect, except that its sysroot gives the files' folder."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     command = holding("static", rng, tmp_path)

@@ -1,4 +1,4 @@
-"""Lost objects that keep one another by counts are called cycles; lost parents whose children know them are not."""
+"""Lost objects that keep each other alive by counts are called cycles; lost parents that children know are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUST = ["rustc", "--edition=2021", "-O", str(SOURCES / "counted_cycles.rs"), "-o
 
 
 def lost(compiler: list[str], kind: str, count: int, folder: Path) -> tuple[str, str]:
-    """Return the text and the advice of the finding about a program that loses COUNT of that KIND."""
+    """Return the text and the advice of the finding about a program that loses ``count`` objects of this kind."""
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"no {compiler[0]}")
     program = str(folder / "cycles")
@@ -29,7 +29,7 @@ def lost(compiler: list[str], kind: str, count: int, folder: Path) -> tuple[str,
 
 @pytest.mark.parametrize("kind", ["made", "new", "self", "list"])
 def test_cycles_of_shared_ptr(rng: random.Random, tmp_path: Path, kind: str) -> None:
-    """All cycles are counted, but for some that a word left over leads to."""
+    """Check that all cycles are counted, except some that a stale pointer reaches."""
     count = rng.randrange(300, 500)
     text, advice = lost(CXX, kind, count, tmp_path)
     found = re.search(r"([\d,]+) cycles of std::shared_ptr objects", text)
@@ -39,7 +39,7 @@ def test_cycles_of_shared_ptr(rng: random.Random, tmp_path: Path, kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["rc", "arc"])
 def test_cycles_of_rc(rng: random.Random, tmp_path: Path, kind: str) -> None:
-    """The same of Rust."""
+    """Check that all cycles of Rust's Rc are counted."""
     count = rng.randrange(300, 500)
     text, advice = lost(RUST, kind, count, tmp_path)
     found = re.search(r"([\d,]+) cycles of Rc or Arc objects", text)
@@ -49,7 +49,7 @@ def test_cycles_of_rc(rng: random.Random, tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(("compiler", "kind"), [(CXX, "made"), (RUST, "arc")], ids=["cxx", "rust"])
 def test_many_cycles(rng: random.Random, tmp_path: Path, compiler: list[str], kind: str) -> None:
-    """Of more than are looked at those are told that were, and of how many they are."""
+    """Check that the text gives the number of examined cycles and of all, if there are too many to examine."""
     count = rng.randrange(2500, 2700)
     text, advice = lost(compiler, kind, count, tmp_path)
     found = re.search(r"([\d,]+) cycles of .* the ([\d,]+) largest of the ([\d,]+) blocks that keep the others", text)
@@ -61,6 +61,6 @@ def test_many_cycles(rng: random.Random, tmp_path: Path, compiler: list[str], ki
 
 @pytest.mark.parametrize("compiler", [CXX, RUST], ids=["cxx", "rust"])
 def test_lost_parents(rng: random.Random, tmp_path: Path, compiler: list[str]) -> None:
-    """Nobody keeps these by counts."""
+    """Check that lost parents do not count as kept by counts."""
     text, advice = lost(compiler, "parent", rng.randrange(300, 500), tmp_path)
     assert "cycle" not in text and "unless it computes" in text and "weak" not in advice.lower()

@@ -1,7 +1,8 @@
-"""From a graph that was cut off no holder is named that is not one, and none with more than it has.
+"""In an incomplete graph no wrong holder is named, and none with more than it has.
 
-The process is let go while references are followed, as it is when --max-stop is over; the whole answer about the same
-process, which rests, says what is true."""
+The process is released while references are followed, as at the end of --max-stop. The whole answer about the same
+resting process is the truth.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +29,18 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.words.graph import render_owners, render_retained, render_unreachable
 from gdbheap.report.words.why import render
 from gdbheap.snapshots.difference import difference
-from gdbheap.snapshots.overview import Asked
+from gdbheap.snapshots.overview import Outcome
 from gdbheap.snapshots.snapshot import take
 from gdbheap.targets.process import stopped
 
 COUNT = int(os.environ.get("GDBHEAP_BLOCKS", "50000"))
 DRAWING = "following references"
-# A word of a block of C that was not read, and that no object counts, takes a name from the whole answer's rows: 128
-# bytes were seen, of two.
+# A row may exceed the truth by this: an unread word of a C block takes a name away; 128 bytes were seen, of two.
 UNCOUNTED = 1 << 10
 
 
 class LettingGo:
-    """Lets the process go when a part of the heap has been walked, for the marks (``walks`` 1) or for the edges (2)."""
+    """Releases the process when a part of the heap was walked, for the marks (``walks`` 1) or for the edges (2)."""
 
     def __init__(self, walks: int, part: float) -> None:
         self.walks, self.part, self.done = walks, part, 0
@@ -58,11 +58,11 @@ class LettingGo:
 
 @contextmanager
 def cut(pid: int, walks: int, part: float) -> Iterator[Heap]:
-    """Yield a heap whose graph will be cut off."""
+    """Yield a heap whose graph will be incomplete."""
     letting_go = LettingGo(walks, part)
     with stopped(pid) as process:
         heap = Heap(process, letting_go)
-        # Whatever is known before references are followed; a small step is not told of on a quiet machine.
+        # These are known before references are followed; a quiet machine does not report small steps.
         _known = heap.python.objects, heap.python.interpreter.threads
         letting_go.heap = heap
         is_early = heap.python.references.graph.is_cut
@@ -89,7 +89,7 @@ def target(release: str, rng: random.Random, folder: Path) -> Iterator[int]:
 @pytest.mark.parametrize("walks", [1, 2])
 @pytest.mark.parametrize("release", [release for release in RELEASES if not release.startswith("2")])
 def test_every_row_is_true(release: str, walks: int, rng: random.Random, tmp_path: Path) -> None:
-    """Each row is of a true holder, with at most what it has; with what was not examined that is all in use."""
+    """Check that each row has a true holder with at most its bytes, and that all bytes add up to the bytes in use."""
     with target(release, rng, tmp_path) as pid:
         with stopped(pid, copies=True) as process:
             whole = Heap(process)
@@ -105,7 +105,7 @@ def test_every_row_is_true(release: str, walks: int, rng: random.Random, tmp_pat
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("release", [release for release in RELEASES if not release.startswith("2")])
 def test_a_core_that_lacks_memory(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of a core without some of the blocks the holders are named that it proves, each with at most what it has."""
+    """Check a core without some blocks: only proven holders are named, each with at most its bytes."""
     command = [interpreter_of_release(release).executable, "-s", str(SOURCES / "holders_of_many.py")]
     with running([*command, str(COUNT), str(rng.getrandbits(31))], tmp_path) as program:
         core = program.kernel_core()
@@ -126,7 +126,7 @@ def test_a_core_that_lacks_memory(release: str, rng: random.Random, tmp_path: Pa
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("release", since("3.11"))
 def test_frames_of_a_deep_recursion(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """All are read, more than there were ever read of a thread; what they keep is not lost."""
+    """Check that all frames of a deep recursion are read, and that their memory is not lost."""
     depth = rng.randrange(1 << 16, (1 << 16) + 2000)
     with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
         threads = heap.python.interpreter.threads
@@ -139,7 +139,7 @@ def test_frames_of_a_deep_recursion(release: str, rng: random.Random, tmp_path: 
 def test_frames_that_were_not_read(
     release: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there are more frames than are read each sum is a least one, and no reference is called lost."""
+    """Check that sums are lower bounds and no reference counts as lost if there are too many frames to read."""
     depth, most = rng.randrange(1500, 2500), rng.randrange(300, 900)
     monkeypatch.setattr("gdbheap.contents.python.running.threads.ALL_FRAMES", most)
     with running([*deep_program(release), str(depth)], tmp_path) as program, heap_of(str(program.pid)) as heap:
@@ -150,12 +150,12 @@ def test_frames_that_were_not_read(
 
 
 def deep_program(release: str) -> list[str]:
-    """Return the command that runs tests/programs/deep.py, but for its depth."""
+    """Return the command that runs tests/programs/deep.py, without its depth."""
     return [interpreter_of_release(release).executable, "-s", str(SOURCES / "deep.py")]
 
 
 def check_owners(heap: Heap, whole: Heap, true: dict[str | None, int]) -> None:
-    """Assert that owners has no row that is too large, and that all adds up."""
+    """Assert that no row of owners is too large, and that all rows add up."""
     found, kept = owners(heap, None, None), retained_by_path(whole)
     assert all(row.at_least for row in found.groups)
     used = heap.python.references.graph.largest(0, 0).bytes
@@ -164,23 +164,23 @@ def check_owners(heap: Heap, whole: Heap, true: dict[str | None, int]) -> None:
         if row.path is None:
             assert "nothing leads" not in (row.root or "")
             continue
-        # A part of a variable may have a row of its own in the whole answer.
+        # A part of a variable may have its own row in the whole answer.
         own = sum(size for name, size in true.items() if (name or "").startswith(row.path))
         assert row.bytes <= max(own, kept.get(row.path, 0)) + UNCOUNTED, (row, own)
     told = render_owners(found, Style())
     assert "not examined: " in told and ("at least " in told or not found.groups)
-    page = owners_section(Asked(found), 20).body
+    page = owners_section(Outcome(found), 20).body
     assert "not examined: " in page.lower()
 
 
 def retained_by_path(whole: Heap) -> dict[str | None, int]:
-    """Return what objects retain in truth, by their paths."""
+    """Return the true retained bytes of objects, by their paths."""
     rows = [one for row in retained(whole, OBJECT, 1000).rows for one in (row, *row.inner)]
     return {row.path: row.retained for row in reversed(rows)}
 
 
 def check_retained(heap: Heap, whole: Heap) -> None:
-    """Assert that no object retains less in truth."""
+    """Assert that no object retains more bytes than in truth."""
     found, graph = retained(heap, OBJECT, 500), whole.python.references.graph
     numbers = [graph.find(row.address or 0) for row in found.rows]
     assert None not in numbers and all(row.at_least for row in found.rows)
@@ -190,11 +190,11 @@ def check_retained(heap: Heap, whole: Heap) -> None:
     assert found.not_examined
     assert not retained(heap, TYPE, None).rows, "what all of a type retain is not proven"
     assert "not examined: " in render_retained(found, Style(), OBJECT)
-    assert "not examined: " in retained_section(Asked(found), 20).body
+    assert "not examined: " in retained_section(Outcome(found), 20).body
 
 
 def check_others(heap: Heap, whole: Heap) -> None:
-    """Assert that nothing is lost that may be led to, and that nothing is compared that is not known."""
+    """Assert that no reachable object counts as lost, and that unknown figures are not compared."""
     lost, truly = unreachable(heap), unreachable(whole)
     assert lost.cycles.bytes <= truly.cycles.bytes and not lost.lost_references.objects
     assert not lost.lost_blocks.blocks and not lost.doubtful.blocks

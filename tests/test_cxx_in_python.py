@@ -1,4 +1,4 @@
-"""A library of C++ has as many names for its blocks in a program with Python as in one without."""
+"""A C++ library in a program with Python gets as many names for its blocks as without Python."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def planted(text: str) -> dict[str, int]:
-    """Return how many blocks each variable has, as the library says."""
+    """Return how many blocks each variable has, as the library prints them."""
     return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
 
 
 def counts(pid: int) -> dict[str, int]:
-    """Return how many blocks there are of each kind."""
+    """Return the number of blocks of each kind."""
     return {row["type"]: row["count"] for row in ask("chunks", str(pid), "--by=type", "--top=all")["rows"]}
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:
-    """The blocks have the same names, and the variables that hold them theirs."""
+    """Check that the blocks and the variables that hold them have the same names."""
     library, program = built
     seed = rng.getrandbits(30)
     with running([str(program), str(seed)], tmp_path) as alone:
@@ -61,37 +61,40 @@ def test_as_in_a_program_of_its_own(release: str, built: tuple[Path, Path], rng:
         page, owners = ask("", pid), ask("owners", pid, "--top=all")
         shown = gdbheap("chunks", pid, "--type=*Job", "--top=3").stdout
         refused = gdbheap("at", pid, "'names' in libkept.so")
-    # The interpreter loads other libraries of C++, which may have a few blocks.
+    # The interpreter loads other C++ libraries, which may have a few blocks.
     assert {kind: abs(found[kind] - own[kind]) <= 0.001 * own[kind] + 1 for kind in KINDS} == dict.fromkeys(KINDS, True)
     rows = {row["path"]: row for row in owners["rows"]}
     blocks = {name: rows[f"'{name}' in libkept.so"]["blocks"] for name in truth}
-    # In a heap at low addresses, as of a program that is linked at a fixed one, numbers look like addresses. Where that
-    # keeps a vector from being proven, others had up to 10.1 % of what it holds in 30 runs.
+    # In a heap at low addresses, as of a program linked at a fixed address, numbers look like addresses.
+    #
+    # If that keeps a vector from being proven, others had up to 10.1 % of its memory in 30 runs.
     assert all(abs(blocks[name] - truth[name]) <= 0.15 * truth[name] for name in truth), (blocks, truth)
-    assert abs(sum(blocks.values()) - sum(truth.values())) <= 2
+    assert abs(sum(blocks.values()) - sum(truth.values())) <= 2, (blocks, truth)
     first = {row["path"] for row in page["holders"][:2]}
     assert first == {"'names' in libkept.so", "'table' in libkept.so"}
     assert "C++ object of class Job" in shown
-    assert refused.returncode == 2 and "is not one object" in refused.stderr
+    assert refused.returncode == 2 and "is not a single object" in refused.stderr
     holders = [row for row in page["findings"] if row["id"] == "holder"]
     assert holders and all(row["commands"] == [f"gdbheap chunks {pid} --by=type"] for row in holders)
 
 
 def test_blocks_by_address(built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:
-    """What 'at' says of a block is its kind."""
+    """Check that 'at' gives the kind of a block."""
     with running(release_program(RELEASE, "loads_library", str(built[0]), rng.getrandbits(30)), tmp_path) as target:
         pid = str(target.pid)
         for kind in KINDS:
             rows = ask("chunks", pid, f"--type={kind}", "--top=40")["rows"]
-            # Of a heap at low addresses a number may keep each of the few vectors from being proven.
+            # In a heap at low addresses, a number may keep each of the few vectors from being proven.
             assert rows or kind == "std::vector items"
             for row in rng.sample(rows, min(3, len(rows))):
                 assert kind in gdbheap("at", pid, hex(row["address"])).stdout
 
 
 def test_one_variable_in_every_answer(built: tuple[Path, Path], rng: random.Random, tmp_path: Path) -> None:
-    """A static variable has the same name and the same blocks in ``owners``, ``retained``, ``why`` and ``at``; the
-    shares of RSS are those of resident bytes."""
+    """Check that a static variable has the same name and blocks in ``owners``, ``retained``, ``why`` and ``at``.
+
+    The shares of RSS are those of resident bytes.
+    """
     command = release_program(RELEASE, "loads_library", str(built[0]), rng.getrandbits(30))
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         names = [f"'{name}' in libkept.so" for name in planted(target.stderr)]

@@ -1,4 +1,4 @@
-"""One word of a heap overwritten, as by a stray write: ``heap check`` tells where, and no byte is lost."""
+"""One overwritten word of a heap, as by a stray write: ``heap check`` reports the place, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cases(20)
 
 WORD = struct.Struct("<Q")
 RECORD = struct.Struct("<4Q")
-# What is overwritten: in chunks of which state, how far into them, and with what it is mixed.
+# The overwritten words: the state of their chunks, their offset, and the mask of changed bits.
 KINDS = {
     "size of a used chunk": ("used", 8, 0xFFF0),
     "size of a free chunk": ("free", 8, 0xFFF0),
@@ -43,7 +43,7 @@ class Memory:
         self.segments = [(head.p_vaddr, head.p_vaddr + head.p_filesz, head.p_offset) for head in segments]
 
     def place(self, address: int) -> int:
-        """Return where in the file an address is."""
+        """Return the file offset of an address."""
         return next(address - start + offset for start, end, offset in self.segments if start <= address < end)
 
     def word(self, address: int) -> int:
@@ -61,7 +61,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Core:
-    """A core and all chunks in it, ascending as (header, size, state)."""
+    """A core and all its chunks, ascending as (header, size, state)."""
 
     path: Path
     rows: list[tuple[int, int, str]]
@@ -72,13 +72,13 @@ class Core:
 
     @property
     def starts(self) -> set[int]:
-        """Return where chunks begin, or the top chunk does."""
+        """Return the starts of all chunks, including the top chunk."""
         return {header for header, _, _ in self.rows} | {header + size for header, size, _ in self.rows}
 
 
 @pytest.fixture(scope="module", params=["random", "former chunks"])
 def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Core:
-    """Return a core of a program with several arenas, whose live chunks hold random bytes, or what was there before."""
+    """Return a core of a program with several arenas, whose live chunks hold random bytes or old data."""
     folder = tmp_path_factory.mktemp("damage")
     seed = random.getrandbits(30)
     with running(c_program("recorder", 3, seed, 40_000, 2000, 20_000, 0, folder / "table"), folder) as target:
@@ -106,7 +106,7 @@ def other_word(old: int, mask: int, rng: random.Random, forbidden: Callable[[int
 @pytest.mark.parametrize("round_", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, core: Core) -> None:
-    """The damage is told in the chunk that was hit or in a neighbour, by memory or by list, and no byte is lost."""
+    """Check that damage is reported in the chunk itself or in a neighbour, by memory or list, and no byte is lost."""
     state, offset, mask = KINDS[kind]
     header, size = rng.choice(core.of(state))
     memory = Memory(Path(shutil.copy(core.path, tmp_path / "damaged")))
@@ -120,7 +120,7 @@ def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, co
     new = other_word(old, mask, rng, leads_to_a_chunk)
     memory.put(header + offset, new)
     if kind.startswith("size"):
-        # Where the wrong size leads may be behind all chunks that there are.
+        # The wrong size may lead beyond all existing chunks.
         near.add(header + (new & ~7))
     answer = ask("check", str(memory.path), status=1)
     places = [row["address"] for row in answer["damage"]]
@@ -130,7 +130,7 @@ def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, co
             assert sum(tally.bytes for tally in region.states) == region.end - region.start
         found = blocks(chunks, [row[0] + 16 for row in core.rows])
         lost = [row for row, chunk in zip(core.rows, found) if row != chunk]
-    # A wrong size is noticed, at the latest, where the walk is back on the chunks that there are.
+    # A wrong size is noticed at the latest when the walk is back on existing chunks.
     back = max([header + size] + [start + length for start, length, _ in lost if start > header and "size" in kind])
     told = any(place in near or header <= place <= back for place in places)
     assert answer["ok"] is False
@@ -142,7 +142,7 @@ FIELDS = ("top", "next", "mutex", "flags")
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_an_arena_itself(field: str, rng: random.Random, tmp_path: Path, core: Core) -> None:
-    """A word of an arena's own: told there, and every other arena keeps its figures."""
+    """Check that a wrong word of an arena is reported there, and that all other arenas keep their figures."""
     memory = Memory(Path(shutil.copy(core.path, tmp_path / "damaged")))
     arenas = ask("arenas", str(core.path))["rows"]
     hit = rng.choice([row for row in arenas if row["index"] or field != "next"])

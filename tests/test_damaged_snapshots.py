@@ -1,4 +1,4 @@
-"""Snapshots that were changed on purpose: each command that takes one answers, or refuses it in one line."""
+"""Snapshots that were changed on purpose: each command that reads one answers, or refuses it in one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.programs import whole_snapshot
 from gdbheap.commands.shell import commands
 from gdbheap.errors import GdbheapError
 
-# GDBHEAP_FUZZ says how many, and has each go through all commands.
+# GDBHEAP_FUZZ sets the number of mutants; if it is set, each mutant goes through all commands.
 MUTANTS = int(os.environ.get("GDBHEAP_FUZZ", "40"))
 SNAPSHOT = "snapshot.json"
 Change = tuple[str, Callable[[bytes], bytes]]
@@ -47,7 +47,7 @@ VALUES: list[Any] = [
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of a Python, with all that one may have."""
+    """Return a snapshot of a Python process, with all optional parts."""
     return whole_snapshot(tmp_path_factory.mktemp("damaged"))
 
 
@@ -71,7 +71,7 @@ def _evil_values(document: Any, rng: random.Random) -> None:
 
 
 def _evil(data: bytes, rng: random.Random) -> bytes:
-    """Change some bytes, mostly without changing how many there are."""
+    """Change some bytes, mostly without changing their number."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 2, 5, 30]) if data else 0):
         changed[rng.randrange(len(data))] = rng.choice([0, 0xFF, rng.randrange(256)])
@@ -83,7 +83,7 @@ def _evil(data: bytes, rng: random.Random) -> bytes:
 
 
 def _changed(source: Path, path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
-    """Write a snapshot like another, of which one entry is changed."""
+    """Write a copy of a snapshot with one entry changed."""
     with zipfile.ZipFile(source) as read, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written:
         for entry in read.namelist():
             data = read.read(entry)
@@ -91,7 +91,7 @@ def _changed(source: Path, path: Path, name: str, change: Callable[[bytes], byte
 
 
 def _document(change: Callable[[Any], None]) -> Callable[[bytes], bytes]:
-    """Return what changes the document of a snapshot."""
+    """Return a function that changes the document of a snapshot."""
 
     def changed(data: bytes) -> bytes:
         document = json.loads(data)
@@ -102,7 +102,7 @@ def _document(change: Callable[[Any], None]) -> Callable[[bytes], bytes]:
 
 
 def _said(words: list[str]) -> str:
-    """Return what a command answers, or why not; anything else is raised."""
+    """Return the answer of a command, or the line of its refusal; anything else is raised."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             text, status = commands.run(words)
@@ -114,7 +114,7 @@ def _said(words: list[str]) -> str:
 
 
 def _lines(path: Path, good: Path) -> list[list[str]]:
-    """Return the commands, about a snapshot and another one."""
+    """Return the command lines that read this snapshot and a second one."""
     return [[str(good) if word == "good" else word.replace("%", str(path)) for word in line] for line in _known()]
 
 
@@ -147,7 +147,7 @@ DAMAGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_each_damage(damage: str, good: Path, tmp_path: Path) -> None:
-    """All commands refuse it, and leave nothing behind."""
+    """Check that all commands refuse the snapshot and leave no file behind."""
     path = tmp_path / "damaged.heap"
     _changed(good, path, *DAMAGES[damage])
     for words in _lines(path, good):
@@ -156,7 +156,7 @@ def test_each_damage(damage: str, good: Path, tmp_path: Path) -> None:
 
 
 def test_any_damage(rng: random.Random, good: Path, tmp_path: Path) -> None:
-    """A document or columns with other values in them."""
+    """Check documents and columns with other values in them."""
     with zipfile.ZipFile(good) as archive:
         names = archive.namelist()
     lines = _lines(tmp_path / "mutant.heap", good)

@@ -1,5 +1,5 @@
-"""Python above another malloc than glibc's: objects and buffers that no walk reaches, against what the interpreter says
-of itself, and addresses that its own functions tell."""
+"""Python with another malloc than glibc's: objects and buffers outside of all walks, checked against the
+interpreter's own sums; addresses checked against its own functions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ SMALL, ROUNDED, PARTS = 512, 15, 2
 RELEASES = ("3.6", "3.8", "3.10", "3.12", "3.13")
 OWN, TEXT, DATA, PLAIN = "--type=__main__.*", "__main__.Text", "__main__.Data", "__main__.Plain"
 
-# int.__sizeof__() and str.__sizeof__() leave out what a class adds to its objects.
+# int.__sizeof__() and str.__sizeof__() leave out the bytes that a subclass adds to its objects.
 ADDED = {"__main__.Large": 16, "__main__.Named": 16}
 
 
 def start(rng: random.Random, folder: Path, release: str, name: str, mode: str = "pymalloc", *more: str) -> Any:
-    """Start elsewhere.py on that release of CPython with that malloc; its table is in ``folder``/table."""
+    """Start elsewhere.py on this release of CPython with this malloc; its table is written to ``folder``/table."""
     number = rng.randrange(100, 200)
     command = release_program(release, "elsewhere", rng.getrandbits(30), number, folder / "table", *more)
     return running(command, folder, {"LD_PRELOAD": library(name), "PYTHONMALLOC": mode})
 
 
 def told(folder: Path) -> dict[str, Any]:
-    """Return what the program wrote."""
+    """Return the figures that the program wrote."""
     return dict(json.loads((folder / "table").read_text()))
 
 
 def check_sums(answer: dict[str, Any], folder: Path, rounded: int) -> None:
-    """Each type's objects to the number; their bytes and buffers but for what an allocator rounds up of each."""
+    """Check each type's objects to the number, and their bytes and buffers except for the allocator's rounding."""
     rows = {row["type"]: row for row in answer["rows"]}
     for name, (count, size) in told(folder)["types"].items():
         found = rows[name]
@@ -50,7 +50,7 @@ def check_sums(answer: dict[str, Any], folder: Path, rounded: int) -> None:
 
 @by_name
 def test_large_objects_and_buffers(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Under each malloc: every object of every type, with all of its buffers; nothing is of unknown contents."""
+    """Check every object of every type with all its buffers, with each malloc; no block has unknown contents."""
     with start(rng, tmp_path, "3.11", name) as target:
         answer = ask("pyobjects", str(target.pid), "--top=100000")
         text = gdbheap("pyobjects", str(target.pid)).stdout
@@ -66,14 +66,15 @@ def test_large_objects_and_buffers(name: str, rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Under another malloc, the objects and buffers of every release."""
+    """Check the objects and buffers of every release with another malloc."""
     with start(rng, tmp_path, release, "tcmalloc") as target:
         check_sums(ask("pyobjects", str(target.pid), "--top=100000"), tmp_path, PARTS * ROUNDED)
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """``--list`` has each object once, with the table's sums; ``heap at`` and ``heap why`` know object and buffer."""
+    """Check that ``--list`` has each object once, with the table's sums, and that ``heap at`` and ``heap why`` know
+    object and buffer."""
     with start(rng, tmp_path, "3.12", "tcmalloc") as running_target:
         target = running_target.as_form(form)
         listed, table = ask("pyobjects", target, OWN, "--list"), ask("pyobjects", target, OWN)
@@ -94,7 +95,7 @@ def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) 
 
 @pytest.mark.parametrize("release", ["3.10", "3.11", "3.13"])
 def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where no block at all is walked, references alone lead to every object of every type, to the byte."""
+    """Check that references alone lead to every object of every type, to the byte, where no block can be walked."""
     with start(rng, tmp_path, release, "tcmalloc", "malloc") as target:
         answer = ask("pyobjects", str(target.pid), "--top=100000")
         rows = census(str(target.pid))
@@ -104,7 +105,7 @@ def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> N
 
 
 def test_what_cannot_be(rng: random.Random, tmp_path: Path) -> None:
-    """A size beyond all memory is none: only that buffer is missing, and the answer is whole."""
+    """Check that a buffer with a size beyond all memory is left out, and that the rest of the answer is complete."""
     with start(rng, tmp_path, "3.11", "tcmalloc", "pymalloc", "damage") as target:
         found = ask("pyobjects", str(target.pid), f"--type={DATA}")["total"]
         done = gdbheap("pyobjects", str(target.pid))

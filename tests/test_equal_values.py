@@ -1,4 +1,4 @@
-"""Equal values that nobody can share: those of two interpreters, and those of two workers that may change them."""
+"""Equal values that cannot be shared: values of two interpreters, and values of two workers that may change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 20_000
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("release", since("3.12"))
 def test_copies_within_an_interpreter(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Interpreters with pools of their own have the same values; only what one of them has twice counts as copies."""
+    """Check that only duplicates within one interpreter count as copies; each interpreter has its own pools."""
     command = release_program(release, "values_of_interpreters", rng.getrandbits(30), COUNT)
     with running(command, tmp_path) as target:
         twice = int(target.stderr.split()[-1])
@@ -28,22 +28,25 @@ def test_copies_within_an_interpreter(release: str, rng: random.Random, tmp_path
 
 
 def test_what_workers_may_change_is_not_promised(rng: random.Random, tmp_path: Path) -> None:
-    """Two workers have made the same strings and the same byte arrays: preloading is proven to save one copy of the
-    strings alone. The page and the answer about the family say the same of gc.freeze()."""
+    """Check that preloading is promised to save one copy of the strings, but not of the byte arrays, which the
+    workers may change. The page and the answer about the family say the same about gc.freeze()."""
     with running(python_program("stripped", "equal_workers", rng.getrandbits(30)), tmp_path) as target:
         strings, arrays = json.loads(target.stderr.splitlines()[-1])
         answer = json.loads(gdbheap(str(target.pid), "--children", "--json").stdout)
         text = gdbheap(str(target.pid), "--children").stdout
     (advice,) = [row for row in answer["savings"] if row["id"] == "preload"]
-    # Of pymalloc's blocks a tenth may be rounding and pools' headers; a page may have other objects too.
+    # Up to a tenth of pymalloc's blocks may be rounding and pool headers; a page may also have other objects.
     assert 0.8 * strings <= advice["saves"] == advice["least_saved"] <= 1.25 * strings
     assert advice["most_saved"] >= 0.8 * (strings + arrays)
     assert "is certain" not in text and "saves at least" in text
 
 
 def test_findings_about_the_same_bytes(rng: random.Random, tmp_path: Path) -> None:
-    """A table of equal strings that is shared with a worker has three findings, of more bytes than there are: each but
-    one says in whose bytes its own may be. gc.freeze() is said to stop the collector alone."""
+    """Check the three findings about a table of equal strings that is shared with a worker.
+
+    Their sums are larger than the table, so each but one names the finding that its bytes may belong to. gc.freeze() is
+    said to stop only the collector.
+    """
     with running(python_program("stripped", "forked_table", rng.getrandbits(30)), tmp_path) as target:
         findings = ask("", str(target.pid))["findings"]
         resident, _swapped = rollup(target.pid)

@@ -1,5 +1,5 @@
-"""The holders of one target are the same through every door: a shell, gdb, a core, a snapshot, a session, a report, in
-``processes`` and in the files of ``watch``."""
+"""The holders of one target are the same from a shell, gdb, a core, a snapshot, a session, a report, ``processes``
+and the files of ``watch``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def held(answer: dict[str, Any]) -> list[tuple[str, int, str, int]]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A Python with two large variables."""
+    """Start a Python process with two large variables."""
     if not interpreters():
         pytest.skip("no CPython")
     with running([interpreters()[0].executable, "-c", KEEPS], tmp_path_factory.mktemp("doors")) as found:
@@ -41,14 +41,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def page(target: Running) -> dict[str, Any]:
-    """The first page in a shell."""
+    """Return the first page, asked for in a shell."""
     answer: dict[str, Any] = ask("", str(target.pid))
     assert [row[0] for row in held(answer)] == ["cache", "table"]
     return answer
 
 
 def test_in_a_snapshot(target: Running, page: dict[str, Any], tmp_path: Path) -> None:
-    """Its page is the page of then; the shares are of its RSS."""
+    """Check that the page of a snapshot equals the page at that time; the shares are of the RSS in the snapshot."""
     path = tmp_path / "look.heap"
     assert gdbheap("snapshot", str(target.pid), str(path)).returncode == 0
     answer = ask("", str(path))
@@ -62,7 +62,7 @@ def test_in_a_snapshot(target: Running, page: dict[str, Any], tmp_path: Path) ->
 
 
 def test_in_a_session(target: Running, page: dict[str, Any]) -> None:
-    """A line without a noun is the page."""
+    """Check that an empty line in a session prints the page."""
     done = gdbheap("shell", str(target.pid), "--json", input="heap\n")
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     answers = [one.get("answer", one) for one in answers]
@@ -70,7 +70,7 @@ def test_in_a_session(target: Running, page: dict[str, Any]) -> None:
 
 
 def test_in_a_report(target: Running, page: dict[str, Any], tmp_path: Path) -> None:
-    """They are the rows of its second section."""
+    """Check that the second section of a report has the same rows."""
     path = tmp_path / "page.html"
     reported(path, str(target.pid))
     made = Page(path.read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def test_in_a_report(target: Running, page: dict[str, Any], tmp_path: Path) -> N
 
 
 def test_in_processes(target: Running, page: dict[str, Any]) -> None:
-    """Each member has its verdict and its holders."""
+    """Check that each process of the answer has its verdict and its holders."""
     (member,) = ask("processes", str(target.pid))["rows"]
     assert held(member) == held(page) and member["verdict"].partition(":")[0] == page["verdict"].partition(":")[0]
     text = gdbheap("processes", str(target.pid)).stdout
@@ -88,7 +88,7 @@ def test_in_processes(target: Running, page: dict[str, Any]) -> None:
 
 
 def test_in_files_of_watch(target: Running, page: dict[str, Any], tmp_path: Path) -> None:
-    """What a watch keeps has the verdict and the holders, and so has its snapshot."""
+    """Check that the files and the snapshot of a watch have the verdict and the holders."""
     words = ["--rss=1K", "--heap", f"--output={tmp_path}"]
     assert gdbheap("watch", str(target.pid), *words).returncode == 0
     (document,), (look,) = tmp_path.glob("*.json"), tmp_path.glob("*.heap")
@@ -98,7 +98,7 @@ def test_in_files_of_watch(target: Running, page: dict[str, Any], tmp_path: Path
 
 
 def test_what_is_not_proven_is_not_compared(target: Running) -> None:
-    """Each look at a part of the references proves other holders."""
+    """Check that holders without proof are not compared: each run examines another part of the references."""
     row = MainHolder(9, 9, None, "cache", "dict", 1, "variable", 1)
     with heap_of(str(target.pid)) as heap:
         whole, cut = (take(heap, held=MainHolders([one], every=[one])) for one in (row, replace(row, at_least=True)))
@@ -108,7 +108,7 @@ def test_what_is_not_proven_is_not_compared(target: Running) -> None:
 
 @needs_gdb
 def test_in_gdb_and_of_a_core(target: Running, page: dict[str, Any], tmp_path: Path) -> None:
-    """gdb's own target, and a core that gdb wrote."""
+    """Check the holders in gdb, of its process and of a core that gdb wrote."""
     (answer,) = documents(batch(["-p", str(target.pid)], ["heap --json"], home(tmp_path)))
     assert held(answer) == held(page)
     assert held(ask("", str(target.gcore()))) == held(page)

@@ -1,6 +1,7 @@
-"""Names that mean harm, through every command and every format: no terminal obeys one, and none begins a line.
+"""Malicious names, in every command and every format: no terminal obeys one, and no line begins with one.
 
-A program gives all its names those of ``support.evil``; then every text of a real answer is replaced by such names."""
+A program gives all its names the texts of ``support.evil``; then every text of a real answer is replaced by such names.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ from gdbheap.text import (
 from gdbheap.tracing.traced_command import Traced
 from gdbheap.watching.messages import Event
 
-# Each command, asked in each way that has a table or a sentence of its own.
+# For each command, the command lines for each of its tables and sentences.
 LINES = {
     "": ("{pid}", "{pid} --detail"),
     "arenas": ("{pid} --detail",),
@@ -124,9 +125,9 @@ LINES = {
 }  # fmt: skip
 ASKED = [(noun, line) for noun, lines in LINES.items() for line in lines]
 IDS = [f"{noun or 'heap'} {line}" for noun, line in ASKED]
-# Its rows begin with what the query says, and CSV with what a cell says.
+# Commands whose lines may begin with a name: the result of a query, and the cells of CSV.
 BEGIN_WITH_NAMES = ("sql", "record", "stacks")
-# Texts of ours, by which some renderers look up others; with one that they may be.
+# Texts of gdbheap that some renderers use as keys, each with a possible value.
 OURS = {
     "Setting.how": "set", "Setting.memory": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
     "Other.whose": "malloc's", "Check.state": "ok", "Check.id": "mem", "Fact.fact": "glibc", "Group.name": "main arena",
@@ -134,7 +135,7 @@ OURS = {
     "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
     "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
     "RuntimeMemory.kind": "go", "StatsRow.arena_name": "total", "StatsRow.what": "in use bytes",
-    # What the first page begins with.
+    # The first page begins with the verdict.
     "Member.verdict": "x (pid 7): 8.0 MiB resident.",
 }  # fmt: skip
 STYLES = (
@@ -143,13 +144,14 @@ STYLES = (
     Style(width=20),
     Style(True, 200, True, 1 << 26, ascii=True, command=IN_SHELL),
 )
-# A warning is a sentence of ours, which may say a command.
+# A warning is a sentence of gdbheap, which may name a command.
 WARNINGS = [name for name in NAMES if "xyzzy" not in name]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Targets:
-    """What lines are asked about: a Python program with such names, a C program with such a path, and their files."""
+    """The targets of the command lines: a Python program with such names, a C program with such a path, and their
+    files."""
 
     def __init__(self, folder: Path, pid: int, c_pid: int, pointer: str) -> None:
         self.folder, self.pid, self.c, self.pointer = folder, pid, c_pid, pointer
@@ -157,7 +159,7 @@ class Targets:
 
     @property
     def new(self) -> str:
-        """Return a path that nothing has."""
+        """Return a path that does not exist."""
         return str(self.folder / f"new-{next(self._count)}")
 
     @cached_property
@@ -183,18 +185,18 @@ class Targets:
 
     @cached_property
     def types(self) -> list[dict[str, Any]]:
-        """Return the types that the Python program made."""
+        """Return the types of the Python program."""
         done = gdbheap("pyobjects", str(self.pid), "--top=all", "--json")
         return [row for row in json.loads(done.stdout)["rows"] if row["count"] in (40, 41)]
 
     @property
     def type(self) -> str:
-        """Return a type's name."""
+        """Return the name of a type."""
         return str(self.types[0]["type"])
 
     @cached_property
     def address(self) -> str:
-        """Return the address of an object of such a type."""
+        """Return the address of an object of that type."""
         done = gdbheap("pyobjects", str(self.pid), "--list", "--top=all", "--json")
         rows = json.loads(done.stdout)["rows"]
         return next(f"{row['address']:#x}" for row in rows if f"\n{FORGED}" in row["type"])
@@ -205,12 +207,12 @@ class Targets:
         return str(evil_c_program(self.folder))
 
     def words(self, line: str) -> list[str]:
-        """Return the words of a line of LINES."""
+        """Return the words of a line of LINES, with its fields replaced."""
         return [word.format_map(_Found(self)) for word in shlex.split(line)]
 
 
 class _Found(dict[str, str]):
-    """The fields of Targets, which are made when they are asked for."""
+    """The fields of Targets, each made on first use."""
 
     def __init__(self, targets: Targets) -> None:
         super().__init__()
@@ -229,7 +231,7 @@ def evil_program(folder: Path) -> list[str]:
 
 
 def evil_c_program(folder: Path) -> Path:
-    """Return the C program at a path that means harm."""
+    """Return the C program, at a path with a malicious name."""
     above = folder / f"\n{FORGED}\x1b]52;c;ZXZp\x07\u202e"
     path = above / f"\n{FORGED}\x1b[31m\x9b\u2028"
     if not path.exists():
@@ -241,7 +243,7 @@ def evil_c_program(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
-    """Yield both programs while they rest."""
+    """Yield both programs while they wait."""
     folder = tmp_path_factory.mktemp("targets")
     c_command = [str(evil_c_program(folder)), "\x1b[31m\nFindings: "]
     with running(evil_program(folder), folder) as program, running(c_command, folder) as other:
@@ -249,14 +251,15 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
 
 
 def test_every_command_is_asked() -> None:
-    """A new command needs a line."""
+    """Check that every command has command lines in LINES, so that a new one is tested."""
     assert sorted(LINES) == sorted(COMMANDS)
 
 
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_shell(targets: Targets, noun: str, line: str) -> None:
-    """Each command answers, and neither stream has a control, a hidden character, or a line of a name's."""
+    """Check that each command answers, and that neither stream has a control character, a hidden character, or a
+    line that begins with a name."""
     done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line))
     assert done.returncode in (0, 1, 5), done.stderr
     assert not harm(done.stdout, noun not in BEGIN_WITH_NAMES), done.stdout[:3000]
@@ -267,11 +270,11 @@ def test_shell(targets: Targets, noun: str, line: str) -> None:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_json(targets: Targets, noun: str, line: str) -> None:
-    """Each document is lines of printable ASCII that can be read."""
+    """Check that each document is printable ASCII and can be parsed."""
     if {"--csv", "-o -"} & {*line.split(), line[-4:]} or "--format=" in line and noun == "stacks":
         pytest.skip("prints something else")
     words = [*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line)]
-    # What follows the two dashes is of the program.
+    # The words after the two dashes belong to the program.
     words.insert(words.index("--") if "--" in words else len(words), "--json")
     done = gdbheap(*words)
     lines = done.stdout.splitlines()
@@ -281,7 +284,7 @@ def test_json(targets: Targets, noun: str, line: str) -> None:
 
 @needs_gdb
 def test_gdb(targets: Targets, rng: random.Random, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """gdb writes the same, and the values of functions are as printable."""
+    """Check that gdb prints the same, and that the values of its functions are printable too."""
     asked = [f"heap {noun} {line.replace('{pid}', '')}" for noun, line in ASKED
              if noun not in SHELL_ONLY and line.startswith("{pid}") and COMMANDS[noun].needs not in (FOLLOWED, CALLED)
              and "{type}" not in line and "{new}" not in line and noun != "stats"]  # fmt: skip
@@ -295,7 +298,7 @@ def test_gdb(targets: Targets, rng: random.Random, tmp_path_factory: pytest.Temp
 
 
 class Evil:
-    """Replaces texts by names that mean harm, one after the other."""
+    """Replaces texts by malicious names, one after the other."""
 
     def __init__(self, rng: random.Random) -> None:
         self._names = itertools.cycle(rng.sample(NAMES, len(NAMES)))
@@ -305,7 +308,7 @@ class Evil:
         return next(self._names)
 
     def replaced(self, value: Any, where: str = "") -> Any:
-        """Return a value with other texts in it, but for OURS and keys that stand for names of ours."""
+        """Return a value with its texts replaced, except OURS and keys that stand for gdbheap's own names."""
         if isinstance(value, str):
             return value if where in OURS else self.name()
         if dataclasses.is_dataclass(value):
@@ -323,7 +326,7 @@ class Evil:
         return value
 
     def made(self, hint: Any, where: str = "") -> Any:
-        """Return a value of a type that nothing but its annotations describe."""
+        """Return a made-up value of a type, from its annotations alone."""
         origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
         if dataclasses.is_dataclass(origin) and isinstance(origin, type):
             hints = _hints(origin)
@@ -348,7 +351,7 @@ class Evil:
 
 
 def presented(result: Result, style: Style, json: bool = False) -> str:
-    """Return a report as it is written."""
+    """Return the printed form of a report."""
     options = dataclasses.replace(result.options, json=json)
     return terminal_text(present(dataclasses.replace(result, options=options), style), "utf-8")
 
@@ -356,7 +359,7 @@ def presented(result: Result, style: Style, json: bool = False) -> str:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) -> None:
-    """A real answer with such a name in the place of each of its texts: in every style, and in JSON."""
+    """Check a real answer with each of its texts replaced by such a name, in every style and in JSON."""
     command = COMMANDS[noun]
     if command.needs in (FOLLOWED, CALLED, STARTED, SESSION) or noun in ("watch", "top", "stats"):
         pytest.skip("has no answer that can be asked for here: others try its records")
@@ -386,7 +389,7 @@ RECORDS: tuple[tuple[str, Any, dict[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("noun", "kind", "fixed"), RECORDS, ids=[noun for noun, *_rest in RECORDS])
 def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]) -> None:
-    """Answers that cannot be asked for here, made from what their records say of themselves."""
+    """Check answers that no command can give here, made from the annotations of their records."""
     command, evil = COMMANDS[noun], Evil(rng)
     for style in STYLES:
         answer = dataclasses.replace(evil.made(kind), **fixed)
@@ -399,7 +402,7 @@ def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
 def test_findings(rng: random.Random, kind: Any) -> None:
-    """Each finding's text and advice, in the report of ``heap``."""
+    """Check each finding's text and advice in the report of ``heap``."""
     evil = Evil(rng)
     for style in STYLES:
         finding = Finding(evil.name(), 1 << 30, evil.made(kind), [], {})
@@ -416,7 +419,8 @@ def test_findings(rng: random.Random, kind: Any) -> None:
 @pytest.mark.parametrize("command", [IN_GDB, IN_SHELL])
 @pytest.mark.parametrize("kind", [LABEL, LOG_HANDLER, BUFFERING_HANDLER, DATABASE])
 def test_traits(kind: str, command: str, name: str) -> None:
-    """Free text of the target stands in quotes of ours, which it cannot close, and no command of it is ours."""
+    """Check that free text of the target is in gdbheap's quotes, which it cannot close, and contains no command of
+    gdbheap."""
     examples = (IN_FILE, IN_MEMORY) if kind == DATABASE else (name,)
     for example in examples:
         holder = MainHolder(1 << 30, 1 << 30, 0.5, "a.b", "list", 9, "variable", traits=[Trait(kind, name, 3, example)])
@@ -430,13 +434,13 @@ def test_traits(kind: str, command: str, name: str) -> None:
 
 
 def test_quotes_of_what_is_hidden() -> None:
-    """What stands for a text is no text of the target's."""
+    """Check that the replacement for a hidden text contains nothing of that text."""
     assert [quoted("<str of 1,234>"), quoted("a"), quoted("a\nb")] == ["<str of 1,234>", '"a"', '"a\\nb"']
 
 
 @pytest.mark.parametrize("prompt", ["$ ", "(gdb) "])
 def test_no_sentence_has_a_command(prompt: str, rng: random.Random) -> None:
-    """A name that reaches the end of a line cannot make the next one look like a command to paste."""
+    """Check that a name at the end of a line cannot make the next line look like a command to paste."""
     style = Style(width=rng.randrange(40, 120))
     for length in range(200):
         lines = style.filled(f"1. 3.0 MiB: in use, and held by {'x' * length} {prompt}gdbheap why 1 2.").splitlines()
@@ -445,19 +449,19 @@ def test_no_sentence_has_a_command(prompt: str, rng: random.Random) -> None:
 
 
 def test_watch_events(rng: random.Random) -> None:
-    """Each event is one line."""
+    """Check that each event of a watch is printed on one line, whatever names it has."""
     evil = Evil(rng)
     for kind in ("began", "ended", "killed", "unseen", "missed", "serving", "acted"):
         event = dataclasses.replace(evil.made(Event), event=kind, files={"core": evil.name()}, time=1.0)
         line = terminal_text(event_text(event, Style()), "utf-8")
         assert "\n" not in line and not harm(line), line
-        # Errors, and paths of files, are sentences and names of ours.
+        # Errors and paths of files are sentences and names of gdbheap.
         ours = dataclasses.replace(event, errors=["it has ended"], files={"core": "/x.core"}, url="http://localhost")
         assert not forged(line := event_text(ours, Style())), line
 
 
 def test_watch_names_files(targets: Targets, tmp_path: Path) -> None:
-    """A program's name becomes a part of a file's name that leads nowhere else."""
+    """Check that a program's name becomes a part of a file name and cannot lead to another folder."""
     done = gdbheap("watch", str(targets.c), "--rss=1K", "--count=1", f"--output={tmp_path}")
     assert done.returncode == 0 and not harm(done.stderr), done.stderr
     (found,) = tmp_path.iterdir()
@@ -472,30 +476,30 @@ def evil_stacks(rng: random.Random) -> list[tuple[list[StackFrame], int, int]]:
 
 
 def test_folded(rng: random.Random) -> None:
-    """A line a stack, a frame between two semicolons."""
+    """Check that each stack is one line, and that semicolons separate its frames."""
     stacks = evil_stacks(rng)
-    lines = folded(stacks).splitlines()
+    lines = b"".join(folded(stacks)).decode().splitlines()
     assert not harm("\n".join(lines), plain_lines=False)
     assert len(lines) == len(stacks) and all(line.rpartition(" ")[2].isdecimal() for line in lines)
     assert sorted(line.count(";") for line in lines) == list(range(len(stacks)))
 
 
 def test_speedscope(rng: random.Random) -> None:
-    """Printable ASCII."""
+    """Check that the file for speedscope is printable ASCII, whatever names it has."""
     text = speedscope(evil_stacks(rng), "title").rstrip("\n")
     assert text.isascii() and text.isprintable()
     assert len(json.loads(text)["shared"]["frames"]) == len(NAMES) - 1
 
 
 def test_flame_graph(rng: random.Random) -> None:
-    """An XML document without a control."""
+    """Check that the document is XML without control characters."""
     text = flame_graph(evil_stacks(rng), NAMES[0])
     assert not harm(text, plain_lines=False)
     assert ElementTree.fromstring(text).tag == f"{SVG}svg"
 
 
 def test_pprof(rng: random.Random) -> None:
-    """Its strings have no control."""
+    """Check that the profile's strings have no control characters."""
     data = gzip.decompress(pprof_of_tree(evil_stacks(rng)))
     assert b"Findings" in data and not any(
         bad in data for bad in (b"\x1b]", b"\n" + FORGED.encode(), "\u202e".encode())
@@ -507,7 +511,7 @@ def test_pprof(rng: random.Random) -> None:
     "line", ["map {c} --svg", "map {pid} --svg", "report {pid} -o", "report {c} -o", "report {log} -o"]
 )
 def test_files(targets: Targets, line: str) -> None:
-    """Pages and pictures of the programs are whole, and have no control."""
+    """Check that pages and pictures of the programs are complete and have no control characters."""
     path = Path(f"{targets.new}.{'svg' if line.startswith('map') else 'html'}")
     done = gdbheap(*targets.words(line), str(path))
     assert done.returncode == 0, done.stderr
@@ -517,7 +521,8 @@ def test_files(targets: Targets, line: str) -> None:
 
 
 def test_plot_of_a_formula(targets: Targets, tmp_path: Path) -> None:
-    """What stands between dollar signs in a program's name is no formula: a wrong one would end the command."""
+    """Check that text between dollar signs in a program's name is not taken as a formula: an invalid one would end
+    the command."""
     pytest.importorskip("matplotlib")
     series = tmp_path / "series.csv"
     series.write_text(Path(targets.series).read_text().replace("python", r"$x^$ \\frac"))
@@ -527,7 +532,8 @@ def test_plot_of_a_formula(targets: Targets, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
 def test_printable(name: str) -> None:
-    """A name is on one line, the same the second time, and can be told from others."""
+    """Check that a printed name is one line, does not change if it is made printable again, and differs from other
+    names."""
     shown = printable(name)
     assert not harm(f"({shown}") and "\n" not in shown and printable(shown) == shown
     assert shown.replace("\\", "") or not name
@@ -535,7 +541,7 @@ def test_printable(name: str) -> None:
 
 
 def test_what_stays() -> None:
-    """Letters of all scripts, and marks on them as people write them."""
+    """Check that letters of all scripts stay, with their marks."""
     for text in ("größe", "日本語", "e\u0301", "שָׁלוֹם", "ภาษาไทย", "/tmp/a b", "dict[str, int]", "\\x1b", "🦀"):
         assert printable(text) == text
 
@@ -547,7 +553,7 @@ ORDINARY = (
     "'Reads. Writes'… (5 in all)",
     "libx.so.6",
     "'lctx' in redis-server",
-    "in pymalloc's arenas, which go back only as a whole",
+    "in pymalloc's arenas, which are returned only when empty",
     "objects in the Java heap (…)",
     "größe",
     "stack of thread 12 (worker), in the frame of main: Cache",
@@ -567,13 +573,14 @@ ORDINARY = (
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_names(name: str) -> None:
-    """They stand in sentences as they are."""
+    """Check that ordinary names stand in sentences without a change."""
     assert named(name) == name == printable_record(name)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "xyzzy" in name] + [FORGED, "x.", "x - y", "a|b"])
 def test_names_like_sentences(name: str) -> None:
-    """They stand in quotes, once, also in a part of a path and where they are cut; our own sentences do not."""
+    """Check that names that look like sentences are quoted once, also as a part of a path and where they are cut;
+    gdbheap's own sentences are not quoted."""
     shown = printable_record(name)
     assert shown[0] == shown[-1] == '"' and '"' not in shown[1:-1]
     assert printable_record(shown) == shown == named(shown) and not forged(f"held by {shown} of 1")
@@ -583,14 +590,14 @@ def test_names_like_sentences(name: str) -> None:
 
 
 def test_random_texts(rng: random.Random) -> None:
-    """Whatever it is, no harm is left; printable text stays as it is."""
+    """Check that random texts become harmless, and that printable text does not change."""
     for _ in range(300):
         text = "".join(chr(rng.randrange(0x110000 if rng.random() < 0.5 else 0x300)) for _ in range(20))
         assert not harm(f"({printable(text)}"), ascii(text)
 
 
 def test_last_filter(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is written, lines stay lines, and only our own styles are a terminal's."""
+    """Check that the last filter keeps lines, and lets only gdbheap's own styles reach a terminal."""
     ours = [*COLOURS.values(), *(look.colour for look in LOOKS.values()), "\x1b[0m", "\x1b[1m"]
     text = "".join(f"{style}a" for style in ours if style)
     assert terminal_text(text, "utf-8") == text
@@ -608,12 +615,12 @@ def test_last_filter(capsys: pytest.CaptureFixture[str]) -> None:
     "name", ["\x1b[", "\x1b", "\x1b]0;x\x07", "\x1b[1;31", "\x1b[38;5;1m", "\x1b[1A", "\x1b[1m\x1b[A"]
 )
 def test_styles_are_whole(name: str) -> None:
-    """A sequence that only begins as one of ours is none."""
+    """Check that a sequence that only begins like a style of gdbheap is not passed on."""
     assert not harm(terminal_text(name, "utf-8"))
 
 
 def test_json_text() -> None:
-    """It says the same, in printable ASCII."""
+    """Check that the document says the same in printable ASCII."""
     text = json_text({name: list(NAMES) for name in NAMES})
     assert text.isascii() and text.isprintable() and json.loads(text) == {name: list(NAMES) for name in NAMES}
 
@@ -623,23 +630,23 @@ COMPUTED = ("=1+1", "+1+1", "-1+cmd|'/c'!A0", "@SUM(1)", "\t=1", "\r=1", "\n=1",
 
 @pytest.mark.parametrize("text", COMPUTED)
 def test_computed_cells(text: str) -> None:
-    """A spreadsheet takes them as text."""
+    """Check that a spreadsheet takes these cells as text."""
     assert csv_cell(text, safe=True) == f"'{printable(text)}" and csv_cell(text, safe=False) == printable(text)
 
 
 @pytest.mark.parametrize("value", [-5, -1.5, "-5", "-1.5e3", "+7", "", None, "dict", "a=b", "0x1f", True])
 def test_other_cells(value: object) -> None:
-    """Numbers and other texts are as they are."""
+    """Check that numbers and other texts do not change."""
     assert csv_cell(value, safe=True) == value
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """Return the rows of CSV."""
+    """Return the rows of a CSV text."""
     return list(csv.reader(io.StringIO(text)))
 
 
 def test_csv_safe_export(targets: Targets, tmp_path: Path) -> None:
-    """The types of the program: one begins with an equals sign."""
+    """Check the export of the program's types: one name begins with an equals sign."""
     folder = tmp_path / "tables"
     done = gdbheap("export", str(targets.pid), "-o", str(folder), "--format=csv", "--tables=types", "--csv-safe")
     assert done.returncode == 0, done.stderr
@@ -652,7 +659,7 @@ def test_csv_safe_export(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_csv_safe_sql(targets: Targets) -> None:
-    """Names of columns, too; numbers stay."""
+    """Check the names of columns too; numbers do not change."""
     pytest.importorskip("duckdb")
     query = """select type as "=1", '-1+1' as b, -5 as c, E'a\\n=1' as d from types where type like '=cmd%'"""
     done = gdbheap("sql", str(targets.pid), query, "--csv", "--csv-safe")
@@ -662,7 +669,7 @@ def test_csv_safe_sql(targets: Targets) -> None:
 
 
 def test_csv_safe_record(targets: Targets, tmp_path: Path) -> None:
-    """A recording can be read as without."""
+    """Check that a recording with safe cells can be read like one without."""
     path = tmp_path / "series.csv"
     done = gdbheap("record", str(targets.c), "--duration=20ms", "-o", str(path), "--csv-safe")
     assert done.returncode == 0, done.stderr
@@ -672,6 +679,6 @@ def test_csv_safe_record(targets: Targets, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["sql", "1", "x"], ["export", "1", "-o", "x"], ["record", "1", "-o", "x.jsonl"]])
 def test_csv_safe_without_csv(words: Sequence[str]) -> None:
-    """It is refused, in a line that says what it is for."""
+    """Check that the option is refused without CSV, in a line that says what the option is for."""
     done = gdbheap(*words, "--csv-safe")
     assert done.returncode == 2 and "--csv-safe needs" in done.stderr

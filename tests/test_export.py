@@ -1,5 +1,5 @@
-"""``gdbheap export``: tables in three formats say the same, and what the commands, the kernel and the allocator say;
-the folder is whole or is not there."""
+"""``gdbheap export``: the tables in three formats agree with each other, with the commands, the kernel and the
+allocator; the folder is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs import GDBHEAP, KINDS, SOURCES, Running, ask, c_program, gdbheap, python_program, running
+from support.programs import (
+    GDBHEAP,
+    KINDS,
+    SOURCES,
+    Running,
+    ask,
+    c_program,
+    gdbheap,
+    python_program,
+    running,
+    tracer,
+)  # fmt: skip
 from support.scripts import script
 
 from gdbheap.errors import Unsupported
@@ -40,7 +51,7 @@ READ = {INTEGER: int, TEXT: str, REAL: float, FLAG: lambda text: text == "true"}
 
 
 def rows_of(form: str, folder: Path, name: str) -> list[Row]:
-    """Return the rows of a table by other people's readers."""
+    """Return the rows of a table, read by libraries of others."""
     table = table_of(name)
     if form == CSV:
         with open(folder / f"{name}.csv", newline="", encoding="utf-8") as stream:
@@ -61,7 +72,7 @@ def rows_of(form: str, folder: Path, name: str) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python with a secret in its memory, and a few threads."""
+    """Yield a Python process with a secret in its memory, and a few threads."""
     folder = tmp_path_factory.mktemp("secrets")
     with running(python_program(KINDS[0], "secret_texts", SECRET, 300), folder) as found:
         yield found
@@ -69,7 +80,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def folders(target: Running, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What was exported of it, by format; without pyarrow there is no Parquet."""
+    """Return the exported folders by format; without pyarrow there is no Parquet."""
     above, found = tmp_path_factory.mktemp("exports"), {}
     for form in FORMATS:
         done = gdbheap("export", str(target.pid), "-o", str(above / form), f"--format={form}")
@@ -77,13 +88,13 @@ def folders(target: Running, tmp_path_factory: pytest.TempPathFactory) -> dict[s
             continue
         assert done.returncode == 0, done.stderr
         found[form] = above / form
-        # Whatever reads a file's page that was not in memory brings it there: other looks come later.
+        # Reading a page of a file that was not in memory brings it there, so later exports have other figures.
         (above / f"{form}.rollup").write_text(Path(f"/proc/{target.pid}/smaps_rollup").read_text())
     return found
 
 
 def test_same_rows(folders: dict[str, Path]) -> None:
-    """All formats have the same rows, but for when they were looked at."""
+    """Check that all formats have the same rows, except for the time."""
     for table in TABLES:
         found = [Counter(map(repr, _without_time(rows_of(form, folders[form], table.name)))) for form in folders]
         assert found[0] == found[-1] and found[1] == found[-1], table.name
@@ -95,7 +106,7 @@ def _without_time(rows: list[Row]) -> list[Row]:
 
 
 def test_sums(target: Running, folders: dict[str, Path]) -> None:
-    """The tables agree with the commands, and what the kernel knows with the kernel."""
+    """Check that the tables agree with the commands, and the kernel's figures with the kernel."""
     pid, folder = str(target.pid), folders[CSV]
     tables = {table.name: rows_of(CSV, folder, table.name) for table in TABLES}
     objects = ask("pyobjects", pid)
@@ -120,9 +131,9 @@ def test_sums(target: Running, folders: dict[str, Path]) -> None:
     rollup = Path(f"{folder}.rollup").read_text()
     rss = 1024 * next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:"))
     assert (look["pid"], look["rss"]) == (target.pid, rss)
-    # Pages of the vdso are in no account of the kernel's, and gdbheap's own shared ones are counted at another moment.
+    # The kernel counts pages of the vdso nowhere, and gdbheap's own shared pages at another moment.
     assert sum(row["resident"] for row in tables["mappings"]) == rss
-    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    maps = [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if not line.endswith("[vsyscall]")]
     assert [f"{row['start'] & (1 << 64) - 1:x}-{row['end'] & (1 << 64) - 1:x}" for row in tables["mappings"]] == [
         line.split()[0].lstrip("0") for line in maps
     ]
@@ -134,7 +145,8 @@ def _sums(rows: list[Row]) -> tuple[int, int]:
 
 
 def test_references(target: Running, folders: dict[str, Path]) -> None:
-    """Edges lead from blocks or roots to blocks or static types; what objects retain is what heap retained says."""
+    """Check that edges lead from blocks or roots to blocks or static types, and that the retained bytes are those of
+    heap retained."""
     form, folder = next(iter(folders.items()))
     blocks = {row["address"]: row for row in rows_of(form, folder, "blocks")}
     edges = rows_of(form, folder, "edges")
@@ -150,13 +162,13 @@ def test_references(target: Running, folders: dict[str, Path]) -> None:
     refs = ask("refs", f"{target.pid}", f"{of_one:#x}", "--top=all")["rows"]
     sources = {row["source"] for row in edges if row["target"] == objects[of_one]["block"]} - {None}
     known = {objects[row["address"]]["block"] for row in refs if row["address"] in objects}
-    # An object that refers through a buffer of its own.
+    # An object that refers through its own buffer.
     through = {row["source"] for row in edges if row["target"] in sources}
     assert known <= sources | through
 
 
 def test_core_and_snapshot(target: Running, tmp_path: Path) -> None:
-    """A core has the same blocks and objects; so has a snapshot that kept them, and it has no edges."""
+    """Check that a core has the same blocks and objects, and so has a snapshot that kept them, which has no edges."""
     pid, look = str(target.pid), tmp_path / "look.heap"
     only = "--tables=blocks,objects,types,mappings,edges"
     assert gdbheap("snapshot", pid, str(look), "--blocks").returncode == 0
@@ -166,7 +178,7 @@ def test_core_and_snapshot(target: Running, tmp_path: Path) -> None:
     assert f"Left out: {look} does not contain edges" in done.stdout
     live, core, kept = (tmp_path / str(number) for number in range(3))
     assert rows_of(CSV, live, "types") == rows_of(CSV, core, "types") == rows_of(CSV, kept, "types")
-    # Whoever reads pages of files makes them resident.
+    # Reading pages of files makes them resident.
     of_live, of_kept = (
         [{**row, "resident": None if row["path"] else row["resident"]} for row in rows_of(CSV, folder, "mappings")]
         for folder in (live, kept)
@@ -186,8 +198,10 @@ def test_core_and_snapshot(target: Running, tmp_path: Path) -> None:
 
 
 def test_older_snapshots(target: Running, tmp_path: Path) -> None:
-    """One without the places of objects in their blocks and without mappings has the other tables; where those do not
-    fit the blocks, one line says so."""
+    """Check that a snapshot without the objects' places in their blocks and without mappings has the other tables.
+
+    If the places do not fit the blocks, one line says that they are left out.
+    """
     look, other = tmp_path / "look.heap", tmp_path / "other.heap"
     assert gdbheap("snapshot", str(target.pid), str(look), "--blocks").returncode == 0
     with zipfile.ZipFile(look) as archive:
@@ -211,7 +225,7 @@ def test_older_snapshots(target: Running, tmp_path: Path) -> None:
 
 
 def test_without_python(rng: random.Random, tmp_path: Path) -> None:
-    """Blocks of C++ have the kinds that heap chunks tells; malloc's own sums are those of its blocks."""
+    """Check that blocks of C++ have the kinds of heap chunks, and that malloc's own sums equal those of its blocks."""
     compiler = shutil.which("g++") or pytest.skip("no g++")
     program = tmp_path / "classes"
     subprocess.run([compiler, "-O1", "-s", str(SOURCES / "classes.cc"), "-o", str(program)], check=True)
@@ -235,7 +249,7 @@ def test_without_python(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_no_contents(folders: dict[str, Path]) -> None:
-    """No file has the secret, in whatever form its format packs texts."""
+    """Check that no file has the secret, in any packed form."""
     for form, folder in folders.items():
         for table in TABLES:
             assert SECRET not in repr(rows_of(form, folder, table.name)), (form, table.name)
@@ -244,7 +258,7 @@ def test_no_contents(folders: dict[str, Path]) -> None:
 
 
 def test_bad_lines(target: Running, tmp_path: Path) -> None:
-    """One line and the right exit status, before anything is written."""
+    """Check that wrong command lines end with one line and the right exit status before anything is written."""
     pid, out = str(target.pid), str(tmp_path / "out")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("keep me")
@@ -274,7 +288,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_full_disk(form: str, folders: dict[str, Path], target: Running, tmp_path: Path) -> None:
-    """A file that cannot grow ends it in one line; nothing is left but the older export."""
+    """Check that a full disk ends the command in one line, and that only the older export is left."""
     if form not in folders:
         pytest.skip("the extra gdbheap[parquet] is not installed")
     out = tmp_path / "out"
@@ -292,16 +306,19 @@ def test_full_disk(form: str, folders: dict[str, Path], target: Running, tmp_pat
 
 
 def test_interrupted(rng: random.Random, target: Running, tmp_path: Path) -> None:
-    """Ctrl-C at any moment: one line, and the folder is whole or is not there."""
+    """Check Ctrl-C at any moment: one line, and the folder is complete or does not exist."""
     command = [str(GDBHEAP), "export", str(target.pid), "-o", str(tmp_path / "out"), "--format=sqlite"]
     began = time.monotonic()
     assert subprocess.run(command, capture_output=True).returncode == 0
     usual = time.monotonic() - began
     shutil.rmtree(tmp_path / "out")
     stopped = 0
-    for _ in range(4):
+    for number in range(4):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(usual * rng.uniform(0.2, 0.95))
+        # Before that, a signal may end Python while it starts. The first one comes while the process is stopped.
+        while process.poll() is None and tracer(target.pid) != process.pid:
+            pass
+        time.sleep(usual * rng.uniform(0, 0.7) if number else 0)
         process.send_signal(signal.SIGINT)
         _out, errors = process.communicate()
         there = os.listdir(tmp_path)
@@ -317,7 +334,7 @@ def test_interrupted(rng: random.Random, target: Running, tmp_path: Path) -> Non
 
 
 def test_a_database_is_one_file(target: Running, tmp_path: Path) -> None:
-    """It is named once, with its size; the tables have their rows."""
+    """Check that a database is named once, with its size, and that its tables have their rows."""
     done = gdbheap("export", str(target.pid), "-o", str(tmp_path / "out"), "--format=sqlite", "--bytes")
     size = f"{(tmp_path / 'out' / DATABASE).stat().st_size:,}"
     assert done.stdout.count(DATABASE) == 1 and done.stdout.count(size) == 1, done.stdout
@@ -325,7 +342,8 @@ def test_a_database_is_one_file(target: Running, tmp_path: Path) -> None:
 
 
 def test_schemas(folders: dict[str, Path]) -> None:
-    """Every format has the columns of the declaration; the page describes them, and Trino's statements name them."""
+    """Check that every format has the columns of the declaration, that the page describes them, and that Trino's
+    statements name them."""
     root, written = Path(__file__).parent.parent, script("table_docs")
     assert written.page() == (root / "docs" / "data.md").read_text()
     assert written.statements() == (root / "deploy" / "trino.sql").read_text()
@@ -347,7 +365,7 @@ def test_schemas(folders: dict[str, Path]) -> None:
 
 
 def test_cells() -> None:
-    """Addresses in the kernel's half are negative, and what claims to be longer than 64 bits is cut to them."""
+    """Check that addresses in the kernel's half are negative, and that longer values are cut to 64 bits."""
     rows = [(1 << 63, (1 << 64) - 1, 0, "r", 1 << 70, None, None, None)]
     (batch,) = small(table_of("mappings"), rows)()
     assert [cells[0] for cells in batch.columns[:5] if isinstance(cells, list)] == [-(1 << 63), -1, 0, "r", 0]
@@ -361,7 +379,7 @@ def test_cells() -> None:
 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install, before a process is stopped."""
+    """Check that the missing package is named before a process is stopped."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(Unsupported, match=r"pip install 'gdbheap\[parquet\]'"):
         check("anywhere", PARQUET, ())

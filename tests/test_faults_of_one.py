@@ -1,4 +1,5 @@
-"""A fault of ours about one of several processes: a line says so, and the others are answered."""
+"""An internal error of gdbheap about one of several processes: one line reports it, and the other processes are
+answered."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ def _fails(*_arguments: object) -> Any:
 
 @pytest.fixture
 def pids(rng: random.Random) -> list[int]:
-    """The ids of three processes; the second is the one of the fault."""
+    """Return the ids of three processes; the error happens in the second."""
     return rng.sample(range(2, 1 << 22), 3)
 
 
 def test_export(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that cannot be made, and one that cannot be written."""
+    """Check a table that cannot be made, and one that cannot be written."""
     looks: list[Any] = [SimpleNamespace(tables={}, identity={"pid": pid, "core": None}) for pid in pids]
     sources = [Source(str(pid), lambda *_wanted, look=look: look) for pid, look in zip(pids, looks)]
     sources[1] = Source(str(pids[1]), _fails)
@@ -46,7 +47,7 @@ def test_export(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ps(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The heaps of the others are summed."""
+    """Check that the heaps of the other processes are summed."""
 
     def look(pid: int, *_rest: object) -> Any:
         return _fails() if pid == pids[1] else SimpleNamespace(is_there=True)
@@ -64,7 +65,7 @@ def test_ps(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Stopped:
-    """A process that stands."""
+    """A stopped process."""
 
     def __init__(self, *_arguments: object, **_options: object) -> None:
         pass
@@ -77,7 +78,7 @@ class _Stopped:
 
 
 def test_processes(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process has a note."""
+    """Check that the process of the internal error has a note in its row."""
     monkeypatch.setattr(family, "_prepared", _fails)
     member = family.Member(pids[1], pids[0], "evil", 1, 1, 1, 0)
     looks: Any = SimpleNamespace(held={}, beside={})
@@ -85,40 +86,40 @@ def test_processes(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is no longer looked at."""
+    """Check that the process is no longer sampled."""
 
     class Watched:
-        """A process that is looked at."""
+        """A process that is sampled."""
 
         def __init__(self, pid: int, _limit: float | None) -> None:
             self.pid, self.found = pid, None
 
         def usage(self) -> Any:
-            """How it is."""
+            """Return the process's memory use."""
             return _fails() if self.pid == pids[1] else SimpleNamespace()
 
         def look(self, _usage: object) -> None:
-            """Nothing is new."""
+            """Find no change."""
 
         def sample(self, *_arguments: object) -> Any:
-            """A sample."""
+            """Return a sample."""
             return SimpleNamespace(kind="sample", pid=self.pid)
 
-    monkeypatch.setattr(sampler, "Watched", Watched)
+    monkeypatch.setattr(sampler, "SampledProcess", Watched)
     programs: Any = SimpleNamespace(pids=[], now=lambda: pids, folder=lambda pid: pid, may_come=False)
     rounds = sampler.Sampler(programs)
     found: list[Any] = list(rounds.take())
     assert [(row.kind, row.pid) for row in found] == list(zip(("sample", "failed", "sample"), pids))
     assert found[1].reason == FAULT and rounds.failed
     for _ in range(3):
-        # Also after they were looked for again.
+        # The same holds after processes were searched for again.
         rounds._search = sampled_process.Paced()
         assert [row.pid for row in rounds.take()] == [pids[0], pids[2]]
 
 
 def test_books(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process whose allocators cannot be looked for is sampled with what the kernel says."""
+    """Check that a process whose allocators cannot be found is sampled with the kernel's figures."""
     monkeypatch.setattr(sampled_process, "libraries_of", lambda _folder: frozenset())
-    one: Any = object.__new__(sampled_process.Watched)
+    one: Any = object.__new__(sampled_process.SampledProcess)
     one.folder, one._check_memory, one._described, one._memory = None, _fails, dict, object
     assert one._look().malloc is None and one.refused == FAULT

@@ -1,4 +1,4 @@
-"""``gdbheap replay --frames``: each picture is the map of the heap after its call, and all are of one scale."""
+"""``gdbheap replay --frames``: each picture is the map of the heap after its call, and all have one scale."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from support.recorded import finished, recorded, waiting
 
 from gdbheap.errors import UsageError
 from gdbheap.report.formats import film as film_module
-from gdbheap.report.formats.film import Film, Frame, Stretch
+from gdbheap.report.formats.film import Film, FilmFrame, Stretch
 from gdbheap.report.formats.svg import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
-# As report/formats/svg.py and report/words/heap_map.py draw: bars in a row, a bar's width, where the first begins, its
-# height.
+# Measures of report/formats/svg.py and report/words/heap_map.py: bars in a row, width of a bar, left edge of the first,
+# height of a bar, an eighth of that.
 ACROSS, WIDTH, LEFT, HEIGHT, EIGHTH = 128, 8, 132, 16, 2
 COLOURS = {"used": ("#3a7d44",), "free": ("#d9822b", "#c8d6e5"), "top": ("#2e86ab", "#dfe7ee")}
 
@@ -42,7 +42,7 @@ def _film(log: Path, folder: Path, *options: str) -> dict[str, Any]:
 
 
 class Picture:
-    """A frame: its size, where each row of addresses is, and its bars."""
+    """A frame: its size, the position of each row of addresses, and its bars."""
 
     def __init__(self, path: Path) -> None:
         self.root = ElementTree.parse(path).getroot()
@@ -58,7 +58,7 @@ class Picture:
         ]  # fmt: skip
 
     def heights(self, address: int, cell: int) -> dict[str, int]:
-        """How much of the bar at an address has each colour."""
+        """Return the height of each colour in the bar at an address."""
         row = max(start for start in self.rows if start <= address)
         x, top = LEFT + (address - row) / cell * WIDTH, self.rows[row]
         assert address < row + ACROSS * cell
@@ -70,7 +70,7 @@ class Picture:
 
 
 def test_each_picture_is_the_map_after_its_call(rng: random.Random, tmp_path: Path) -> None:
-    """Bar by bar, at some of the calls, as heap map says it of a replay that waits there."""
+    """Check each bar at some of the calls against heap map of a replay that waits there."""
     numbers = [2, rng.randrange(1 << 30), 20_000, 900, 60_000, 0]
     log = _log(tmp_path, str(build("recorder")), *map(str, numbers), str(tmp_path / "table"))
     film = _film(log, tmp_path / "film", "--every=4000")
@@ -94,14 +94,14 @@ def test_each_picture_is_the_map_after_its_call(rng: random.Random, tmp_path: Pa
                 for state, colours in COLOURS.items():
                     share = sum(part["virtual"] for part in one["parts"] if part["state"] == state) * HEIGHT / whole
                     height = sum(found.get(colour, 0) for colour in colours)
-                    # Two boundaries, each at a whole eighth.
+                    # Two boundaries, each rounded to an eighth.
                     assert abs(height - share) <= 2 * EIGHTH, (hex(middle), state, found, one)
                 compared += 1
         assert compared > 50
 
 
 def test_the_page_plays_them_without_a_network(tmp_path: Path) -> None:
-    """It names each picture in its order, and nothing that is not beside it."""
+    """Check that the page names each picture in order, and no file outside its folder."""
     log = _log(tmp_path, str(build("runaway")), "30", "1000000", "16384")
     folder = tmp_path / "film"
     film = _film(log, folder)
@@ -114,11 +114,11 @@ def test_the_page_plays_them_without_a_network(tmp_path: Path) -> None:
 
 
 def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No part of a film is left."""
+    """Check that a full disk leaves no part of a film."""
     folder, left = tmp_path / "film", rng.randrange(1, 5)
     cell = tuple([0] * len(KINDS))
     film = Film(str(folder), False, cell=4096)
-    film.frames = [Frame(call, 4096, [Stretch("heap", 0, 4096, 0, [cell])]) for call in range(4)]
+    film.frames = [FilmFrame(call, 4096, [Stretch("heap", 0, 4096, 0, [cell])]) for call in range(4)]
     film.prepare()
 
     plain = film_module._put
@@ -148,7 +148,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:
-    """One line, status 2, and no folder of pictures."""
+    """Check one line, status 2, and no folder of pictures."""
     log = _log(tmp_path, str(build("runaway")), "5", "100000", "1000")
     done = gdbheap("replay", str(log), *words, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and reason in done.stderr

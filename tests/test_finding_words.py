@@ -1,5 +1,5 @@
-"""The words of findings: each kind of figures has some; a finding can be written and read back, with or without
-what only its words need."""
+"""Texts of findings: each kind of figures has some; a finding can be written and read back, with or without the
+fields that only its text needs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from gdbheap.report.words.findings import WORDS, advice_of, keys_of, numbers_of,
 
 KIB, MIB = 1 << 10, 1 << 20
 KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
-# What only certain words may stand in.
+# Values of fields that allow only certain words.
 CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Mapped", "kind"): list(Mapped.ids),
     ("UncollectableCycles", "kind"): ["hidden", "likely", "untracked", "finalizer"],
@@ -122,7 +122,7 @@ MADE: dict[str, Any] = {
 
 
 def made(kind: type[Any], rng: random.Random) -> Any:
-    """Return figures of that kind with numbers and names that nobody measured."""
+    """Return figures of that kind with made-up numbers and names."""
     values = {}
     for field in dataclasses.fields(kind):
         choices = [SET, RISEN, DEFAULT] if field.name == "origin" else CHOICES.get((kind.__name__, field.name))
@@ -133,26 +133,26 @@ def made(kind: type[Any], rng: random.Random) -> Any:
 
 
 def finding(figures: Any, **changes: Any) -> Finding:
-    """Return the finding of those figures."""
+    """Return the finding with those figures."""
     name = figures.kind if isinstance(figures, Mapped) else figures.ids[0].replace("*", "jvm")
     return dataclasses.replace(Finding(name, 9 * MIB, figures), **changes)
 
 
 def held_by(path: str, what: str = "dict", part: str = "str", kind: str = "variable", way: str | None = None) -> Holder:
-    """Return the figures of one that holds most."""
+    """Return the figures of a holder."""
     return Holder(MainHolder(MIB, MIB, 0.5, path, what, 9, kind, 4096, [], [Part(part, 9, MIB)], way), 9)
 
 
 def test_each_kind_has_words() -> None:
-    """Each rule's figures have words, and no words are left without a rule; "growing" needs two looks,
-    "holder" those who hold most: they are none."""
+    """Check that each rule's figures have texts and that each text has a rule, except "growing", which needs two
+    snapshots, and "holder"."""
     assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES) + 2
     assert all(words.figures is kind for kind, words in WORDS.items())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_written_and_read_back(kind: type[Any], rng: random.Random) -> None:
-    """A finding is equal to what is read from its JSON. Of a document's the ids, bytes and figures are."""
+    """Check that a finding equals the one read from its JSON; a document keeps ids, bytes and figures."""
     for _ in range(20):
         one, gone = finding(made(kind, rng), within="slack", also_within=["cycles"]), finding(made(kind, rng))
         one = dataclasses.replace(one, shared=[("main-top", 7)], alternatives=[gone])
@@ -165,7 +165,7 @@ def test_written_and_read_back(kind: type[Any], rng: random.Random) -> None:
 
 
 def test_the_keys_of_a_document() -> None:
-    """Those of the reference, in its order; a figure that is not known is left out."""
+    """Check the keys of a document: those of the reference, in its order; an unknown figure is left out."""
     one = finding(Cycles(3, None, "T", 5 * MIB, False, None, None))
     keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "is_doubtful"]
     assert list(vars(keys_of(one))) == keys and keys_of(one).figures == {"objects": 3}
@@ -174,7 +174,7 @@ def test_the_keys_of_a_document() -> None:
 
 
 def test_beside_other_findings() -> None:
-    """Who has which of its bytes, whose they may be, and another's remedy beside the advice."""
+    """Check a finding that shares bytes with others: their names, and another's remedy beside the advice."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     start = "the main arena's top chunk holds 8.0 MiB of free resident pages. The chunk is above trim_threshold, "
     one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
@@ -189,7 +189,7 @@ def test_beside_other_findings() -> None:
 
 
 def test_others_by_their_numbers() -> None:
-    """In a list another finding is named by its number: the list has no ids."""
+    """Check that a list names another finding by its number, since the list has no ids."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     held = finding(figures, within="holder", also_within=["slack"], shared=[("large-chunks", 120 * KIB)])
     rows = [finding(held_by("a")), held, finding(held_by("b")), Finding("slack", MIB, figures)]
@@ -200,7 +200,7 @@ def test_others_by_their_numbers() -> None:
 
 
 def test_remedy_of_another() -> None:
-    """The remedy of another finding stands beside the advice."""
+    """Check that the remedy of another finding stands beside the advice."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
     told = f"{advice}; or call malloc_trim(0) after each load"
@@ -291,6 +291,10 @@ def test_remedy_of_another() -> None:
             "returns a mapping only when it is empty"),
         (held_by("x", way="holds it, through 5 blocks (48, 48 bytes)"),
              "held by x (dict of 9; 9 x str); its largest block is reached through 5 blocks (48, 48 bytes)"),
+        (held_by("x", way="holds it at +40, through 3 blocks (48, 48, 48 bytes)"),
+             "held by x (dict of 9; 9 x str); its largest block is reached through 3 blocks (48, 48, 48 bytes)"),
+        (held_by("x", way="[1] holds it at +40, through 3 blocks (48, 48, 48 bytes)"),
+             "; its largest block is at [1], through 3 blocks (48, 48, 48 bytes)"),
         (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
         (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
             "unused room in 1 list and 2 dicts, 1.0 MiB of it resident: lists and byte arrays keep their capacity "
@@ -299,7 +303,7 @@ def test_remedy_of_another() -> None:
     ],
 )  # fmt: skip
 def test_texts(figures: Any, text: str) -> None:
-    """What no program of the tests makes, or not in every form."""
+    """Check texts that no test program produces, or not in every form."""
     assert text in text_of(finding(figures))
 
 
@@ -329,7 +333,7 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             LostReferences(9, "T", 1, [], True),
-            "lists them, and, if the program was started with PYTHONMALLOC=malloc, ",
+            "start the program with PYTHONMALLOC=malloc under 'gdbheap trace --stacks=1'",
         ),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "call gc.collect(), which frees these blocks, then malloc_trim(0)"),
         (
@@ -406,12 +410,12 @@ def test_texts(figures: Any, text: str) -> None:
     ],
 )
 def test_advice(figures: Any, advice: str) -> None:
-    """Where it depends on the figures."""
+    """Check the texts of advice that depend on a finding's figures."""
     assert advice in advice_of(finding(figures))
 
 
 def test_a_remedy_is_there_where_one_is_promised(rng: random.Random) -> None:
-    """Each kind of finding that may become another's alternative has a remedy, whatever its figures."""
+    """Check that each kind of finding that may be another's alternative has a remedy, whatever its figures are."""
     remedies = {kind for kind, words in WORDS.items() for _ in range(9) if words.remedy(made(kind, rng))}
     names = {name for kind in remedies for name in kind.ids}
     assert {"free-chunks", "large-chunks", "main-top", "thread-tops"} <= names

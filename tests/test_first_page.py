@@ -1,4 +1,4 @@
-"""The first page: its verdict, who holds what is in use, what to type next, and what is folded."""
+"""The first page: its verdict, the holders, the next commands, and the folded lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def grow():
 threading.Thread(target=grow, daemon=True).start()
 print(flush=True); sys.stdin.readline()
 """
-# Ten variables of equal size: none of them has a quarter of RSS.
+# Ten variables of equal size: none has a quarter of RSS.
 EVEN = (
     "import sys\n"
     "for n in range(10): globals()[f'part{n}'] = [bytes(4000) for _ in range(1000)]\n"
@@ -63,7 +63,7 @@ EVEN = (
     ],
 )
 def test_names_of_programs(arguments: list[str], exe: str | None, name: str) -> None:
-    """A script is called by its name, and a program that wrote its title by that."""
+    """Check that a script is called by its file name, and a program that set its title by that title."""
     assert program_name(arguments, exe) == name
 
 
@@ -79,8 +79,8 @@ def made_up(free: int, used: int, **more: object) -> Ledger:
 
 
 def test_verdict_tells_use_from_what_is_kept(rng: random.Random) -> None:
-    """It says how much is in use, and how much the program freed and malloc keeps, by name; nothing of what is
-    negligible."""
+    """Check that the verdict states the bytes in use, and the bytes that were freed and that malloc keeps, by its
+    name, unless they are negligible."""
     used = rng.randrange(50, 100) * MIB
     style = Style(rss=2 * used)
     said = verdict(made_up(used, used), style)
@@ -90,7 +90,7 @@ def test_verdict_tells_use_from_what_is_kept(rng: random.Random) -> None:
 
 
 def test_what_is_next_to_nothing_is_one_line(rng: random.Random) -> None:
-    """Lines below a hundredth of RSS are folded, the total stays that of all."""
+    """Check that lines below a hundredth of RSS are folded into one, and that the total stays the same."""
     small = [Line(f"l{n}", None, f"line {n}", MIB, rng.randrange(MIB // 2), 0) for n in range(5)]
     whole = made_up(10 * MIB, 990 * MIB)
     answer = replace(whole, ledger=[*whole.ledger, *small], rss=Rss(1000 * MIB, 0, "smaps_rollup"))
@@ -102,7 +102,7 @@ def test_what_is_next_to_nothing_is_one_line(rng: random.Random) -> None:
 
 
 def test_holders_fit_a_terminal(rng: random.Random) -> None:
-    """Verdict and holders are in the first lines, and no line is wider than the terminal."""
+    """Check that verdict and holders are in the first lines, and that no line is wider than the terminal."""
     rows = [
         MainHolder(MIB, MIB, 0.2, f"app.cache{n}", "dict", 10, "variable", 1, [], [Part("str", 10, MIB)])
         for n in range(MOST)
@@ -115,7 +115,8 @@ def test_holders_fit_a_terminal(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("form", ["process", "gcore"])
 def test_one_holder(form: str, tmp_path: Path) -> None:
-    """Who has most of a process is its first holder and a finding, with what to type next; of a core as well."""
+    """Check that the largest holder of a process comes first and is a finding, with the next command; the same for a
+    core."""
     (python, *_rest) = interpreters()
     with running([python.executable, "-c", KEEPS], tmp_path) as target, heap_of(target.as_form(form)) as heap:
         answer = ledger(heap, budget=BUDGET)
@@ -127,14 +128,14 @@ def test_one_holder(form: str, tmp_path: Path) -> None:
         assert first.resident is not None and first.share == pytest.approx(first.resident / answer.rss.bytes, abs=1e-3)
         assert [(finding.doubtful, finding.bytes) for finding in found] == [(True, first.resident)]
     else:
-        # What gdb writes does not say what was resident.
+        # A core of gdb does not record which pages were resident.
         assert first.share is None and not found
     assert any("snapshot" in line for line in answer.next) == (form == "process")
     assert f"(pid {target.pid})" in verdict(answer, Style())
 
 
 def test_no_holder_stands_out(tmp_path: Path) -> None:
-    """Many equal variables are holders, and none of them is a finding."""
+    """Check that many equal variables are holders, and that none of them is a finding."""
     with running([sys.executable, "-c", EVEN], tmp_path) as target:
         answer = ask("", str(target.pid))
         assert ask("", str(target.pid), "--quick")["holders"] == []
@@ -146,12 +147,12 @@ def test_no_holder_stands_out(tmp_path: Path) -> None:
 
 
 def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
-    """The page says what holders would cost, and its line finds them."""
+    """Check that the page states the cost of the search for holders, and that its command finds them."""
     with running([sys.executable, "-c", KEEPS], tmp_path) as target:
         few = ask("", str(target.pid), "--budget=0.001")
         page = gdbheap(str(target.pid), "--budget=0.001").stdout
         whole = ask("", str(target.pid), "--budget=1")
-    # 2,500,000 blocks a second.
+    # The budget is 2,500,000 blocks a second.
     assert few["not_looked"] > 2500 and few["not_examined"] > 0
     assert "gdbheap needs about 1 s of CPU time" in page and f"  $ gdbheap {target.pid} --budget=1" in page
     assert few["next"][0].startswith(f"gdbheap {target.pid} --budget=1 ")
@@ -159,9 +160,10 @@ def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
 
 
 def test_growth_while_it_looks(tmp_path: Path) -> None:
-    """The page says by how much RSS grew after the stop, and nothing of a process that did not grow."""
+    """Check that the page states by how much RSS grew after the stop, and says nothing about a process that did not
+    grow."""
     with running([sys.executable, "-c", GROWS], tmp_path) as target:
-        # A process that is inside of a system call for long, as on a loaded host, has no figure for that moment.
+        # A process that is in a system call for long, as on a loaded host, has no figure for that moment.
         pages = (page for page in (ask("", str(target.pid)) for _ in range(20)) if page["meanwhile"] is not None)
         page = next(page for page in pages if page["meanwhile"]["rss"] > max(MIB, page["rss"]["bytes"] // 100))
     with running([sys.executable, "-c", KEEPS], tmp_path) as target:

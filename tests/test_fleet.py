@@ -1,12 +1,14 @@
-"""A folder of partitions: many processes are one table, whose answers are those that were planted; the files of deploy/
-say what gdbheap understands. ``fleet.py`` asks the same of many more, by Spark too."""
+"""A folder of partitions: one table of many processes, whose answers are the planted ones; gdbheap accepts the
+commands of deploy/. ``fleet.py`` asks the same of many more processes, also with Spark."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.installed import python_with
 from support.ports import free_port
 from support.programs import KINDS, PATIENCE, ask, gdbheap, interpreter_of
@@ -38,7 +41,7 @@ UNITS = (".service", ".timer")
 QUERIES = dict(
     re.findall(r"^### ([^\n]*)\n```sql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.MULTILINE | re.DOTALL)
 )
-# It has what its arguments say, and after each line of its input more of it.
+# The arguments set its data, and each line of input adds more.
 WORKER = """
 import sys
 PART = 100_000
@@ -57,7 +60,7 @@ for line in sys.stdin:
     print("ready", flush=True)
 """
 ODD = 64 << 20
-# Each worker of this host has so many bytes free that malloc_trim() would give back.
+# Each worker of this host has so many free bytes that malloc_trim() would give back.
 LOOSE_HOST, LOOSE = "web1", 8_000_000
 DAYS = ("2026-05-03", "2026-05-04")
 TABLES = "--tables=types,ledger,findings,arenas"
@@ -65,25 +68,25 @@ TABLES = "--tables=types,ledger,findings,arenas"
 
 @dataclass
 class Fleet:
-    """What was exported: where, and the processes by host."""
+    """What was exported: the folder, and the processes by host."""
 
     folder: Path
     workers: dict[str, list[subprocess.Popen[str]]] = field(default_factory=dict)
 
 
 def release_of(host: str) -> str:
-    """Return what the host runs."""
+    """Return the release that the host runs."""
     return f"r{1 + int(host[3:]) % 2}"
 
 
 def grows(host: str) -> int:
-    """Return how many objects each worker of a host gets from one day to the next."""
+    """Return how many objects each worker of a host gains from one day to the next."""
     return 1000 * (1 + int(host[3:]))
 
 
 @contextmanager
 def fleet(folder: Path, hosts: int, workers: int) -> Iterator[Fleet]:
-    """Export so many processes of so many hosts on two days; one worker has much more than its siblings."""
+    """Export the workers of all hosts on two days; one worker has much more than its siblings."""
     found, interpreter = Fleet(folder / "heaps"), interpreter_of(KINDS[0])
     with ExitStack() as stack:
         for number in range(hosts):
@@ -124,31 +127,31 @@ def asked(folder: Path, title: str) -> list[list[Any]]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Two hosts with three workers each."""
+    """Yield two hosts with three workers each."""
     pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
     with fleet(tmp_path_factory.mktemp("fleet"), 2, 3) as found:
         yield found
 
 
 def test_ten_questions(small: Fleet) -> None:
-    """The answers are what was planted."""
+    """Check that the answers are the planted ones."""
     answers = {title: asked(small.folder, title) for title in QUERIES}
     assert len(answers) == 10
     check(small, answers)
 
 
 def check(found: Fleet, answers: dict[str, list[list[Any]]]) -> None:
-    """Compare answers with what the workers were told, and with what each of them says for itself."""
+    """Compare the answers with the arguments of the workers, and with the figures that each worker reports itself."""
     assert [title for title, rows in answers.items() if not rows] == []
     _id, processes_with, hosts_with, loose = answers["What do the findings add up to?"][0]
     planted = LOOSE * len(found.workers[LOOSE_HOST])
     assert processes_with >= len(found.workers[LOOSE_HOST]) and hosts_with >= 1
-    # Beside it each has a little of its own.
+    # Each worker also has a few free bytes of its own.
     assert 0.98 * planted <= loose <= planted + processes_with * (1 << 20)
     grown = {
         (host, kind): size for host, kind, size in answers["Which types grew on which hosts since the day before?"]
     }
-    # A pool has blocks of 48 bytes and less for an object with two slots.
+    # A pool has blocks of at most 48 bytes for an object with two slots.
     sizes = {host: grown[host, f"__main__.Grown_{host}"] for host in found.workers if grows(host) > 1000}
     assert sizes and all(
         size % (grows(host) * len(found.workers[host])) == 0
@@ -174,7 +177,8 @@ def check(found: Fleet, answers: dict[str, list[list[Any]]]) -> None:
 
 
 def test_again_and_left_out(small: Fleet, tmp_path: Path) -> None:
-    """What is exported again takes the old one's place; what has ended is not mentioned; hidden folders are gone."""
+    """Check that a second export replaces the first, that ended processes are not mentioned, and that hidden folders
+    are removed."""
     folder = tmp_path / "heaps"
     pid = str(small.workers["web0"][0].pid)
     keys = "--partition=host=x/../y,pid"
@@ -193,7 +197,8 @@ def test_again_and_left_out(small: Fleet, tmp_path: Path) -> None:
 
 
 def test_names_of_folders() -> None:
-    """Values are what the look has, or what was given, and lead nowhere else."""
+    """Check that the values of folder names come from the snapshot or the options, and cannot lead to another
+    folder."""
     identity = {"time": 1777900000.5, "host": "a/b", "pid": 5, "exe": "/usr/bin/..", "container": None}
     parts = parse_partition("host,pid,day,time,program,container,release=1 2=3")
     values = values_of_parts(parts, identity)
@@ -209,7 +214,7 @@ def test_names_of_folders() -> None:
 
 
 def test_bucket(small: Fleet, tmp_path: Path) -> None:
-    """What is put into a bucket of S3 is what is put into a folder."""
+    """Check that a bucket of S3 gets the same files as a folder."""
     pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
     python = os.environ.get("GDBHEAP_S3_PYTHON") or python_with("moto", "s3fs", "boto3", "flask")
     packages = subprocess.run(
@@ -266,21 +271,22 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def test_deploy_is_understood() -> None:
-    """Every command of deploy/ is one that gdbheap takes, and writes into partitions."""
-    commands = re.findall(r"gdbheap (export [^\n;>]*)", "\n".join(path.read_text() for path in DEPLOY.iterdir()))
+    """Check that gdbheap accepts every command of deploy/, and that each writes into partitions."""
+    commands = re.findall(r"gdbheap (export [^\n;>&]*)", "\n".join(path.read_text() for path in DEPLOY.iterdir()))
     assert len(commands) == 4
     for command in commands:
-        # A user need not be there.
+        # The user need not exist here.
         words = shlex.split(re.sub(r"\$\{?[A-Z]+\}?", "x", re.sub(r"\$\{?OWNER\}?|www-data", "0", command)))
         options, _extra, left = parse(COMMANDS[words[0]], words[1:])
         assert not left and options.output and options.name is not None and options.user == 0
         assert [part.name for part in options.partition] == ["host", "release", "day", "pid"]
-    pages = "".join((ROOT / "docs" / name).read_text() for name in ("fleet.md", "watching.md"))
+    names = "fleet.md", "watching.md", "recording.md", "months.md"
+    pages = "".join((ROOT / "docs" / name).read_text() for name in names)
     assert {path.name for path in DEPLOY.iterdir()} == set(re.findall(r"\.\./deploy/([\w.-]+)", pages))
 
 
 def test_examples_are_understood() -> None:
-    """Every command of docs/examples is one that gdbheap takes, and watches something."""
+    """Check that gdbheap accepts every command of docs/examples, and that each watches something."""
     unit = (EXAMPLES / "gdbheap-watch@.service").read_text()
     (line,) = re.findall(r"gdbheap (watch .*)", unit)
     (listed,) = re.findall(r"command:\n((?: +- [^\n]+\n)+)", (EXAMPLES / "sidecar.yaml").read_text())
@@ -297,7 +303,7 @@ def units() -> list[str]:
 
 
 def manifests(folder: Path) -> Iterator[str]:
-    """Yield the paths of all resources of Kubernetes; what is put into a container's description is one in a pod."""
+    """Yield the paths of all Kubernetes resources; a part of a container's description is put into a pod."""
     for path in [*DEPLOY.glob("*.yaml"), *EXAMPLES.glob("*.yaml")]:
         if re.search(r"^kind:", path.read_text(), re.MULTILINE):
             yield str(path)
@@ -308,11 +314,11 @@ def manifests(folder: Path) -> Iterator[str]:
 
 
 def test_deploy_is_valid(tmp_path: Path) -> None:
-    """systemd, a shell, and Kubernetes' own schemas have nothing to say, of docs/examples neither."""
+    """Check that systemd, a shell, and Kubernetes' own schemas accept all files, also those of docs/examples."""
     verify = shutil.which("systemd-analyze")
     if verify is not None:
         done = subprocess.run([verify, "verify", "--man=no", *units()], capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "") and len(units()) == 3
+        assert (done.returncode, done.stderr) == (0, "") and len(units()) == 4
     (line,) = [line for line in (DEPLOY / "gdbheap-export.cron").read_text().splitlines() if " root " in line]
     assert len(line.split(maxsplit=6)) == 7
     shell = line.split(maxsplit=6)[6].replace("\\%", "%")
@@ -321,5 +327,52 @@ def test_deploy_is_valid(tmp_path: Path) -> None:
     validate = str(Path(sys.executable).parent / "kubernetes-validate")
     done = subprocess.run([validate, "--strict", *known], capture_output=True, text=True)
     assert done.returncode == 0 and len(known) == 4, done.stderr
+    for path in units():
+        text = Path(path).read_text()
+        if "[Service]" in text and "ExecStart" in text:
+            assert "StateDirectoryMode=0700" in text and "LimitNOFILE=" in text and "TimeoutStopSec=" in text, path
     if verify is None:
         pytest.skip("no systemd-analyze")
+
+
+def scripts_of(name: str) -> str:
+    """Return the shell script of the only container in a manifest."""
+    found = yaml.safe_load((DEPLOY / name).read_text())
+    while "template" in (spec := found.get("spec", {})).get("jobTemplate", {}).get("spec", spec):
+        found = spec.get("jobTemplate", {}).get("spec", spec)["template"]
+    (container,) = found["spec"]["containers"]
+    return str(container["args"][-1])
+
+
+@pytest.mark.parametrize(("name", "status"), [("daemonset.yaml", 0), ("cronjob.yaml", 143)])
+def test_a_pod_ends_at_once(tmp_path: Path, name: str, status: int) -> None:
+    """Check that at SIGTERM the pod's shell ends, and the export with it: Kubernetes does not have to wait and kill."""
+    mark, folder = tmp_path / "mark", tmp_path / "bin"
+    folder.mkdir()
+    os.mkfifo(mark)
+    for program, text in (("od", "echo 0"), ("gdbheap", f"echo $$ > {mark}; exec sleep 1000")):
+        (folder / program).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / program).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    with subprocess.Popen(["sh", "-c", scripts_of(name)], env=environment) as shell:
+        pid = int(mark.read_text())
+        shell.terminate()
+        assert shell.wait(60) == status
+    poll = select.poll()
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        poll.register(descriptor, select.POLLIN)
+        assert poll.poll(60_000)
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(("status", "tries"), [(0, 1), (1, 1), (4, 1), (2, 4)])
+def test_an_export_that_failed_is_tried_again(tmp_path: Path, status: int, tries: int) -> None:
+    """Check that cron repeats an export after an error, but not for an unreadable worker or without a process."""
+    (line,) = [line for line in (DEPLOY / "gdbheap-export.cron").read_text().splitlines() if " root " in line]
+    for program, text in (("sleep", "true"), ("nice", f"echo x >> {tmp_path}/tries; exit {status}")):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", line.split(maxsplit=6)[6].replace("\\%", "%")], env=environment, check=False)
+    assert (tmp_path / "tries").read_text().count("x") == tries

@@ -1,7 +1,7 @@
-"""Cores of another machine, which Linux wrote there, against what their programs said of themselves.
+"""Cores that Linux wrote on another machine, checked against the output of their programs.
 
-tests/foreign has them: programs of Debian 12 for aarch64, on its kernels with pages of 4 KiB (blocks.c) and of 16 KiB
-(service.py). None of their files is here, so everything comes from the core alone.
+They are in tests/foreign: programs of Debian 12 for aarch64, on its kernels with pages of 4 KiB (blocks.c) and of 16
+KiB (service.py). None of their files is here, so everything comes from the core alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCKS, SERVICE = (str(FOREIGN / f"{name}.core.xz") for name in ("blocks", "serv
 
 
 def stats(text: str) -> list[tuple[int, int]]:
-    """Return (system bytes, bytes in use) of each arena, and of all together, as malloc_stats() writes them."""
+    """Return (system bytes, bytes in use) of each arena, and of all together, from the text of malloc_stats()."""
     return [
         (int(system), int(used)) for system, used in re.findall(r"system bytes += +(\d+)\nin use bytes += +(\d+)", text)
     ]
@@ -31,7 +31,7 @@ def stats(text: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("core", [BLOCKS, SERVICE])
 def test_arenas(core: str) -> None:
-    """Each arena has what malloc_stats() said, which counts arenas as they were made."""
+    """Check each arena against malloc_stats(), which counts arenas in the order of their creation."""
     *arenas, total = stats(Path(core.replace(".core.xz", ".err")).read_text())
     answer = ask("arenas", core)
     assert sorted((row["system"], row["in_use"]) for row in answer["rows"]) == sorted(arenas)
@@ -41,7 +41,7 @@ def test_arenas(core: str) -> None:
 
 
 def test_every_block() -> None:
-    """What the program holds is in use, and as large as it asked for."""
+    """Check that each block that the program holds is in use and as large as requested."""
     rows = [line.split() for line in (FOREIGN / "blocks.out").read_text().splitlines()]
     held = {int(address, 16): int(size) for address, size in rows}
     with library.open(BLOCKS) as heap:
@@ -50,7 +50,7 @@ def test_every_block() -> None:
 
 
 def test_threads_have_their_stacks() -> None:
-    """The C library's records below the thread pointers give each stack its bounds."""
+    """Check that the C library's records below the thread pointers give each stack its bounds."""
     with heap_of(BLOCKS) as heap:
         threads = heap.target.threads
         assert len(threads) == 5 and heap.target.machine.name == "aarch64" and heap.target.machine.page == 4096
@@ -61,7 +61,7 @@ def test_threads_have_their_stacks() -> None:
 
 
 def test_pools_and_objects() -> None:
-    """Pools as sys._debugmallocstats() counts them, and objects as the collector does."""
+    """Check pools against sys._debugmallocstats(), and objects against the collector."""
     said = json.loads((FOREIGN / "service.out").read_text())
     answer = ask("pools", SERVICE)
     assert answered(answer) == told((FOREIGN / "service.err").read_text())
@@ -72,14 +72,14 @@ def test_pools_and_objects() -> None:
 
 
 def test_page_names_the_holders() -> None:
-    """The variables of the script, and the one of a function that two threads are in."""
+    """Check that the page names the variables of the script, and the variable of a function that two threads run."""
     answer = ask("heap", SERVICE)
     holders = {row["path"].partition(" at ")[0] for row in answer["holders"]}
     assert {"CACHE", "ORDERS", "local variable kept in waits()"} <= holders
 
 
 def test_frames() -> None:
-    """Both threads wait in a function of the script, whose line is known without any file."""
+    """Check that both threads wait in a function of the script, whose line is known without any file."""
     rows = ask("threads", SERVICE)["rows"]
     inner = sorted((row["running"][0]["function"], row["running"][0]["line"]) for row in rows)
     source = (FOREIGN / "service.py").read_text().splitlines()

@@ -1,5 +1,5 @@
-"""Files that a target names, and that were put there for gdbheap: what is no regular file is never opened, tables that
-say more than the file has are not followed, and what cannot be opened is left out."""
+"""Files that a target names, planted for gdbheap: only regular files are opened, tables are read only as far as the
+file has bytes, and a file that cannot be opened is left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gdbheap.targets.process import MappedFiles
 MEGA = 1 << 20
 ADDRESS_SPACE = 2 << 30
 CPU_SECONDS = 30
-# gdbheap reads the symbols of a file of this name.
+# gdbheap reads the symbols of a file with this name.
 NAME = "libpython3.11.so.1.0"
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -70,8 +70,8 @@ def bounded() -> None:
 
 
 def read_by_a_child(path: Path) -> list[int]:
-    """Return whether the file has a symbol of the longest name, and how many characters the names of its symbols and of
-    its sections have, read within limits."""
+    """Return, read within limits: whether the file has a symbol of the longest name, and how many characters the
+    names of its symbols and sections have."""
     command = [sys.executable, "-c", READS, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=bounded, cwd="/")
     assert done.returncode == 0, (done.returncode, done.stderr[-500:])
@@ -87,13 +87,13 @@ def assert_answers(pid: int) -> None:
 
 @contextmanager
 def unopened(path: Path) -> Iterator[None]:
-    """Make a pipe whose writer waits for a reader, however briefly it is there; check that none came."""
+    """Make a pipe with a writer that waits for a reader, however short; check that no reader came."""
     os.mkfifo(path)
     with subprocess.Popen([sys.executable, "-c", WRITES, str(path)]) as writer:
         try:
             wait_for(lambda: _is_opening(writer.pid), "the writer does not wait")
             yield
-            # A reader wakes it before its own open(2) returns.
+            # A reader wakes the writer before the reader's own open(2) returns.
             assert _is_opening(writer.pid)
         finally:
             writer.kill()
@@ -120,7 +120,7 @@ def elf(path: Path, contents: bytes, sections: list[bytes], count: int | None = 
 
 
 def contents_at() -> int:
-    """Return where ``elf`` puts the contents."""
+    """Return the offset at which ``elf`` puts the contents."""
     return -(-programs.build("mappings").stat().st_size // 4096) * 4096
 
 
@@ -130,7 +130,7 @@ def section(kind: int, offset: int, size: int, link: int = 0, name: int = 0) -> 
 
 
 def endless_sections(folder: Path) -> Path:
-    """Write a sparse file whose first section says that there are 2^30, and which has room for them."""
+    """Write a sparse file with room for 2^30 sections, whose first section states that number."""
     path = elf(folder / NAME, b"", [section(0, 0, 1 << 30)], count=0)
     with suppress(OSError):
         os.truncate(path, 1 << 37)
@@ -138,12 +138,12 @@ def endless_sections(folder: Path) -> Path:
 
 
 def one_section_too_many(folder: Path) -> Path:
-    """Write a file with more sections than are read, all in the file."""
+    """Write a file with one section more than are read, all in the file."""
     return elf(folder / NAME, b"", [section(0, 0, SECTION_LIMIT + 1), *[section(0, 0, 0)] * SECTION_LIMIT], count=0)
 
 
 def endless_names(folder: Path) -> Path:
-    """Write a file with 10,000 symbols, each of whose names goes on to the end of a mega of letters."""
+    """Write a file with 10,000 symbols, each with a name that reaches to the end of a million letters."""
     symbols = b"".join(SYMBOL.pack(place + 9, 0x12, 0, 1, 0x1000 + place, 8) for place in range(10_000))
     start = contents_at()
     table, names = b"\0.dynsym\0".ljust(MEGA, b"A"), start + len(symbols)
@@ -152,7 +152,7 @@ def endless_names(folder: Path) -> Path:
 
 
 def endless_section_names(folder: Path) -> Path:
-    """Write a file with 50,000 sections, each of whose names goes on to the end of a mega of letters."""
+    """Write a file with 50,000 sections, each with a name that reaches to the end of a million letters."""
     headers = [section(STRTAB, contents_at(), MEGA), *(section(1, 0, 8, name=place) for place in range(1, 50_000))]
     return elf(folder / NAME, b"A" * MEGA, headers)
 
@@ -162,7 +162,7 @@ BOMBS = [endless_sections, one_section_too_many, endless_names, endless_section_
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_tables_that_say_more_than_the_file_has(tmp_path: Path, bomb: Callable[[Path], Path]) -> None:
-    """Of such a file at most twice its table of names is kept; its sections are not gone through."""
+    """Check that at most twice the table of names of such a file is kept, and that its sections are not all read."""
     path = bomb(tmp_path / "bomb")
     known, symbols, sections = read_by_a_child(path)
     assert symbols <= 3 * MEGA and sections <= 2 * MEGA
@@ -171,21 +171,21 @@ def test_tables_that_say_more_than_the_file_has(tmp_path: Path, bomb: Callable[[
 
 
 def test_a_name_ends_with_its_limit(tmp_path: Path) -> None:
-    """A name without an end is as long as a name may be; those before it are whole."""
+    """Check that a name without an end is cut at the limit, and that the names before it are complete."""
     path = endless_names(tmp_path / "bomb")
     file = ElfFile(str(path))
     assert file.find("A" * NAME_LIMIT) is not None and file.find("A" * (NAME_LIMIT + 1)) is None
 
 
 def test_a_process_that_maps_bombs(tmp_path: Path) -> None:
-    """The shell command answers for a process that maps all of them under the name of a library."""
+    """Check that the shell command answers for a process that maps all these files under the name of a library."""
     paths = [str(bomb(tmp_path / bomb.__name__)) for bomb in BOMBS]
     with programs.running([sys.executable, "-c", MAPS, *paths], tmp_path) as target:
         assert_answers(target.pid)
 
 
 def test_a_pipe_in_the_place_of_a_library_is_not_opened(tmp_path: Path) -> None:
-    """A link to a pipe in the place of a mapped file is looked at, and never opened."""
+    """Check that a link to a pipe in the place of a mapped file is examined but never opened."""
     library, pipe = tmp_path / NAME, tmp_path / "pipe"
     library.write_bytes(programs.build("mappings").read_bytes())
     with programs.running([sys.executable, "-c", MAPS, str(library)], tmp_path) as target:
@@ -196,7 +196,7 @@ def test_a_pipe_in_the_place_of_a_library_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_no_opener_opens_a_pipe(tmp_path: Path) -> None:
-    """Neither what a target names nor what a person types is opened where it is a pipe by name."""
+    """Check that a named pipe is opened neither by a target's name nor by a typed one."""
     pipe = tmp_path / "pipe"
     with unopened(pipe):
         with pytest.raises(OSError):
@@ -207,7 +207,7 @@ def test_no_opener_opens_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_pipe_of_our_own_is_read() -> None:
-    """A pipe that gdbheap was started with is read to its end."""
+    """Check that a pipe that was given to gdbheap at its start is read to its end."""
     reader, writer = os.pipe()
     os.write(writer, b"text")
     os.close(writer)
@@ -217,7 +217,7 @@ def test_a_pipe_of_our_own_is_read() -> None:
 
 
 def test_a_mapped_file_is_held(tmp_path: Path) -> None:
-    """What is put in the place of a mapped file, after it was looked at, is not what is opened."""
+    """Check that a file that replaces a mapped file after the check is not opened."""
     path, kept = tmp_path / NAME, tmp_path / "kept"
     path.write_bytes(b"x" * 4096)
     os.link(path, kept)
@@ -225,7 +225,7 @@ def test_a_mapped_file_is_held(tmp_path: Path) -> None:
         folder = ProcessFolder(target.pid)
         files, status = MappedFiles(folder, FileSystems(folder)), path.stat()
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-        # No mapping is there, so that only the path leads to the file.
+        # No such mapping exists, so only the path leads to the file.
         index = files.index(Mapping(0, 4096, "r--p", 0, device, status.st_ino, str(path)))
         path.unlink()
         path.symlink_to("/dev/null")
@@ -233,7 +233,7 @@ def test_a_mapped_file_is_held(tmp_path: Path) -> None:
 
 
 def test_a_file_with_a_lease_is_left_out(tmp_path: Path) -> None:
-    """A file that is not opened at once, because its owner has a lease on it, counts as one that cannot be read."""
+    """Check that a file that cannot be opened at once, because its owner has a lease on it, counts as unreadable."""
     path = tmp_path / NAME
     path.write_bytes(programs.build("mappings").read_bytes())
     with open(path, "rb") as stream:
@@ -248,7 +248,7 @@ def test_a_file_with_a_lease_is_left_out(tmp_path: Path) -> None:
 
 
 def test_files_of_the_kernel_are_not_read() -> None:
-    """A target names /proc/kmsg as the file that it maps: to read it would take records from whoever logs them."""
+    """Check a target that names /proc/kmsg as a mapped file: reading it would take records from the system's log."""
     for path in ("/proc/version", "/proc/self/maps"):
         with pytest.raises(OSError, match="is empty, or not a regular file"):
             open_regular(path)
@@ -256,7 +256,8 @@ def test_files_of_the_kernel_are_not_read() -> None:
 
 
 def test_files_of_devices_are_not_read(tmp_path: Path) -> None:
-    """A target has a link to a file of sysfs where its library was: that one has a size, and a device may answer."""
+    """Check a target with a link to a file of sysfs in the place of its library: that file has a size, and reading
+    it may ask a device."""
     path = next((path for path in Path("/sys/devices").rglob("*") if path.is_file() and path.stat().st_size), None)
     if path is None:
         pytest.skip("no files in /sys/devices")
@@ -268,7 +269,7 @@ def test_files_of_devices_are_not_read(tmp_path: Path) -> None:
 
 
 def test_one_file_of_many_names_is_read_once(tmp_path: Path) -> None:
-    """Hard links cost nothing: a target may map thousands."""
+    """Check that hard links cost nothing: a target may map thousands."""
     names = [tmp_path / f"libc-{number}.so" for number in range(3)]
     names[0].write_bytes(Path(sys.executable).resolve().read_bytes())
     for name in names[1:]:
@@ -279,7 +280,8 @@ def test_one_file_of_many_names_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_object_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each mapping of a file that fails is compared with all that follow: after some the file is left alone."""
+    """Check that a file that fails to parse is given up after some mappings: each of its mappings is compared with
+    all that follow."""
     tried: list[int] = []
     monkeypatch.setattr(objects, "_read_object", lambda _machine, _mappings, index, _space: tried.append(index))
     pieces = [Mapping(at << 12, (at + 1) << 12, "r--p", 0, "fe:00", 7, "/lib/evil.so") for at in range(1, 500)]

@@ -1,6 +1,8 @@
-"""``heap chunks --state=free`` and ``--state=tcache`` of allocators that are preloaded: no block that the program's
-table has is among them, every one that it has freed is, where memory is that still has others of that size; and those
-of threads' caches are as many bytes as jemalloc and tcmalloc count there."""
+"""``heap chunks --state=free`` and ``--state=tcache`` of preloaded allocators.
+
+The answers have no block in the program's table and every freed block whose page still has other blocks of its size;
+blocks of thread caches add up to the bytes that jemalloc and tcmalloc count there.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ from support.tables import held, program
 
 NAMES = ("jemalloc", "tcmalloc_minimal", "mimalloc")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# A page that has one block of that many bytes or fewer has no others.
+# A page with one block of at most so many bytes has no other blocks.
 SMALL = 512
 
 
 def listed(target: Running, state: str) -> dict[str, Any]:
-    """Return the whole list of blocks in that state."""
+    """Return the complete list of blocks in that state."""
     answer = ask("chunks", str(target.pid), f"--state={state}", "--sort=address", "--top=0", "--max-stop=60")
     assert {row["state"] for row in answer["rows"]} <= {state}
     assert answer["count"] == len(answer["rows"])
@@ -33,7 +35,7 @@ def listed(target: Running, state: str) -> dict[str, Any]:
 
 
 def cached_bytes(target: Running, folder: Path) -> int | None:
-    """Return what the allocator says that threads' caches have; None where it does not."""
+    """Return the bytes in thread caches by the allocator's own count; None if it has none."""
     target.go_on("stats")
     file = folder / "table.stats"
     rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
@@ -43,7 +45,7 @@ def cached_bytes(target: Running, folder: Path) -> int | None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_states(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of a program with four threads that has freed nine blocks in ten."""
+    """Check a program with four threads that freed nine blocks in ten."""
     library = None if programs.ROOT_FOLDER else ctypes.util.find_library(name)
     if library is None:
         pytest.skip(f"no lib{name} here")
@@ -65,7 +67,7 @@ def test_states(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def _aligned(name: str, pointers: set[int], listed: dict[str, Any]) -> set[int]:
-    """Return those that lie inside of blocks: mimalloc gives aligned ones so."""
+    """Return the pointers that are inside of blocks, as mimalloc's aligned pointers are."""
     if name != "mimalloc":
         return set()
     rows = listed["rows"]

@@ -1,4 +1,4 @@
-"""The fuzzer of cores, bounded: a number of mutants without a finding, and proof that it would have findings."""
+"""The fuzzer of cores, bounded: a number of mutants without a finding, and proof that it can find faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def worker() -> Iterator[Worker]:
 
 
 def test_mutants(cores: list[Path], worker: Worker) -> None:
-    """Every answer parses and adds up, every refusal is one line; no crash, no hang, no traceback."""
+    """Check that every answer parses and adds up, and that every refusal is one line; no crash, hang or traceback."""
     tally = Tally()
     for number in range(MUTANTS):
         worker.run(cores[number % len(cores)], f"{SEED} {number}", tally)
@@ -39,7 +39,8 @@ def test_mutants(cores: list[Path], worker: Worker) -> None:
 
 
 def test_it_finds(cores: list[Path], tmp_path: Path) -> None:
-    """A crash, a hang and what is no core become findings, and the worker that was started anew goes on."""
+    """Check that a crash, a hang and a file that is no core become findings, and that the restarted worker
+    continues."""
     tally = Tally()
     slow = Worker(seconds=0.001)
     try:
@@ -60,7 +61,7 @@ def test_it_finds(cores: list[Path], tmp_path: Path) -> None:
 
 
 def test_books() -> None:
-    """A line that its children do not add up to is found, and a byte that nobody owns."""
+    """Check that a line is found whose children do not add up to it, and a byte without an owner."""
     row = {"virtual": 10, "resident": 5, "swapped": 0}
     lines = [{"id": "a", "parent": None, **row}, {"id": "a.b", "parent": "a", **row}]
     assert unbalanced("", {"ledger": lines}, 10) == []

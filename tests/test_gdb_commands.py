@@ -1,4 +1,4 @@
-"""The commands inside gdb: the same answers as in a shell, errors in one line, exit statuses, and what is kept."""
+"""The commands inside gdb: the same answers as in a shell, errors in one line, exit statuses, and the cache."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ASKED = (
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user who has installed gdbheap for gdb."""
+    """Return the environment of a user who has installed gdbheap for gdb."""
     return home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python process with holes, at rest."""
+    """Yield a Python process with holes, while it waits."""
     seed = random.randrange(1 << 30)
     print(f"seed of the fragmented process: {seed}")
     with running(python_program("stripped", "fragmented", seed, 60), tmp_path_factory.mktemp("target")) as started:
@@ -55,7 +55,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def attached(target: Running) -> list[str]:
-    """Return gdb's words for a live process."""
+    """Return gdb's arguments for a live process."""
     return ["-p", str(target.pid)]
 
 
@@ -66,10 +66,10 @@ def attached(target: Running) -> list[str]:
 def test_same_answers_as_in_a_shell(
     form: str, kind: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
 ) -> None:
-    """Every command, on the same process or core, from gdb and from the shell: the same document."""
+    """Check that every command gives the same document from gdb and from the shell, on the same process or core."""
     with running(python_program(kind, "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
         if form == PROCESS:
-            # gdb's breakpoints in the loader give the process private pages that stay: let that be over.
+            # gdb's breakpoints in the loader make pages of the process private for good: do that before the comparison.
             gdb([*attached(started), "-batch"], environment)
         where = started.as_form(form)
         words = attached(started) if form == PROCESS else ["-c", where]
@@ -84,12 +84,13 @@ def test_same_answers_as_in_a_shell(
 
 
 def comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without warnings, which a session collects, and without what other processes change."""
+    """Return the document without warnings, which a session collects, and without values that other processes
+    change."""
     return {key: value for key, value in steady(document).items() if key != "warnings"}
 
 
 def typed_in_gdb(document: Any, where: str) -> Any:
-    """Return a document of a shell with the lines to paste as gdb takes them: it holds the target."""
+    """Return a document of a shell with the command lines in gdb's form."""
     if isinstance(document, dict):
         return {key: typed_in_gdb(value, where) for key, value in document.items()}
     if isinstance(document, list):
@@ -99,7 +100,7 @@ def typed_in_gdb(document: Any, where: str) -> Any:
 
 
 def test_lines_to_paste(rng: random.Random, environment: dict[str, str], tmp_path: Path) -> None:
-    """What the first page gives to type next is answered by the gdb that printed it."""
+    """Check that the gdb that printed the first page accepts the command lines on it."""
     command = python_program("stripped", "fragmented", rng.randrange(1 << 30), 30)
     with running(command, tmp_path) as started:
         page = batch(attached(started), ["heap"], environment).stdout
@@ -112,7 +113,7 @@ def test_lines_to_paste(rng: random.Random, environment: dict[str, str], tmp_pat
 
 
 def test_address_is_any_expression(target: Running, environment: dict[str, str]) -> None:
-    """What gdb can compute is an address; the same block as by its number."""
+    """Check that an expression that gdb can compute is accepted as an address, with the same block as its number."""
     hole = ask("holes", str(target.pid), "--min=64K", "--top=1")["rows"][0]
     held = hole["after"]["address"]
     commands = [f"heap at {held} --json", f"heap at (char *){held:#x} - 16 + 0x10 --json", f"heap at --json {held:#x}"]
@@ -145,7 +146,7 @@ def test_address_is_any_expression(target: Running, environment: dict[str, str])
     ],
 )
 def test_wrong_usage(command: str, status: int, words: str, target: Running, environment: dict[str, str]) -> None:
-    """One line, which names what was wrong; nothing of Python; the status; and the process runs on."""
+    """Check one line that names the fault, without Python's words, and the status; the process runs on."""
     done = batch(attached(target), [command], environment)
     assert done.returncode == status
     lines = own_lines(done)
@@ -155,13 +156,14 @@ def test_wrong_usage(command: str, status: int, words: str, target: Running, env
 
 
 def test_worst_status_counts(target: Running, environment: dict[str, str]) -> None:
-    """A later success does not hide an error."""
+    """Check that a later success does not hide an error."""
     done = batch(attached(target), ["heap holes --bogus", "heap arenas --json"], environment)
     assert done.returncode == 2 and len(documents(done)) == 1
 
 
 def test_no_python(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """A program without Python: its malloc is answered, the Python commands say so in one line."""
+    """Check a program without Python: its malloc is answered, and the Python commands say in one line that it has
+    none."""
     program = c_program("holes", rng.randrange(1 << 30), 10, 100_000, 0, 0, tmp_path / "table")
     with running(program, tmp_path) as started:
         done = batch(attached(started), ["heap arenas --json", "heap pools", "heap pyobjects"], environment)
@@ -172,7 +174,7 @@ def test_no_python(environment: dict[str, str], rng: random.Random, tmp_path: Pa
 
 @pytest.mark.parametrize("commands", [[], ["heap holes --json"], ["heap"]])
 def test_no_such_process(commands: list[str], environment: dict[str, str]) -> None:
-    """gdb itself would exit 0."""
+    """Check the status for a process that does not exist, for which gdb itself would exit with 0."""
     pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
     done = batch(["-p", str(pid)], commands, environment)
     assert done.returncode == 4 and {one["error"]["status"] for one in documents(done)} <= {4}
@@ -180,7 +182,7 @@ def test_no_such_process(commands: list[str], environment: dict[str, str]) -> No
 
 
 def test_refused_attach(target: Running, environment: dict[str, str]) -> None:
-    """Somebody else traces the process: the line says who, the status is 3, gdb's own 0."""
+    """Check a process with another tracer: the line names the tracer, the status is 3; gdb's own would be 0."""
     command = ["gdb", "-nx", "-q", *attached(target)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin is not None and other.stdout is not None
@@ -197,7 +199,7 @@ def test_refused_attach(target: Running, environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no core at all\n"])
 def test_not_a_core(content: bytes, environment: dict[str, str], tmp_path: Path) -> None:
-    """A file that is none."""
+    """Check the error of gdb's commands for a file that is no core."""
     path = tmp_path / "file"
     path.write_bytes(content)
     for words in (["-c", str(path)], ["/bin/true", str(path)]):
@@ -207,7 +209,8 @@ def test_not_a_core(content: bytes, environment: dict[str, str], tmp_path: Path)
 
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 def test_truncated_core(form: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Answered as far as it goes, and the status says so; also when gdb itself does not take it."""
+    """Check that a truncated core is answered as far as possible, with the right status, also if gdb itself refuses
+    it."""
     with running(python_program("stripped", "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
         core = Path(started.as_form(form))
     with core.open("r+b") as file:
@@ -220,7 +223,7 @@ def test_truncated_core(form: str, environment: dict[str, str], rng: random.Rand
 
 
 def test_full_disk_and_closed_pipe(target: Running, environment: dict[str, str]) -> None:
-    """gdb itself says nothing of either: a report that was lost is status 1, a reader that had enough is none."""
+    """Check that a lost report gives status 1 and a closed pipe no error; gdb itself reports neither."""
     command = ["gdb", *attached(target), "-batch", "-x", "gdbheap", "-ex", "heap info"]
 
     def run(output: int) -> subprocess.CompletedProcess[str]:
@@ -238,7 +241,7 @@ def test_full_disk_and_closed_pipe(target: Running, environment: dict[str, str])
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return our lines without the one about a long stop, which a busy machine has."""
+    """Return the error lines without the one about a long stop, which a busy machine causes."""
     return [line for line in own_lines(done) if " s of this answer, and stays stopped" not in line]
 
 
@@ -254,7 +257,8 @@ end
 
 
 def test_name_clash(target: Running, environment: dict[str, str], tmp_path: Path) -> None:
-    """When another extension has ``heap``, ours is ``gdbheap``; that is said in one line, also when loaded twice."""
+    """Check that the command is ``gdbheap`` if another extension has ``heap``, and that one line states the name,
+    also if the script is loaded twice."""
     script = tmp_path / "theirs.gdb"
     script.write_text(CLASH)
     commands = ["heap", "gdbheap arenas --json", "help gdbheap holes", "source gdbheap"]
@@ -266,7 +270,7 @@ def test_name_clash(target: Running, environment: dict[str, str], tmp_path: Path
 
 
 def test_names_in_a_name_clash(environment: dict[str, str], tmp_path: Path) -> None:
-    """Only commands of ours are said in another way: a name of the target's that reads like one stays as it is."""
+    """Check that only gdbheap's commands are renamed: a name in the target that looks like one does not change."""
     (script := tmp_path / "theirs.gdb").write_text(CLASH)
     program = tmp_path / "the heap why"
     shutil.copy("/bin/sleep", program)
@@ -284,7 +288,8 @@ def test_names_in_a_name_clash(environment: dict[str, str], tmp_path: Path) -> N
 
 
 def test_help_and_completion(target: Running, environment: dict[str, str]) -> None:
-    """``help heap NOUN``, ``heap NOUN --help`` and the shell's help are of one source; nouns and options complete."""
+    """Check that ``help heap NOUN``, ``heap NOUN --help`` and the shell's help have one source, and that nouns and
+    options are completed."""
     completed = ["complete heap ho", "complete heap holes --m", "complete heap pools --sort=u"]
     commands = ["help heap holes", "heap holes --help", "heap attach --help", *completed]
     done = gdb([*attached(target), "-batch", "-x", "gdbheap", *executed(commands)], environment)
@@ -319,7 +324,8 @@ CHANGES = {
 
 
 def test_kept_for_one_stop(environment: dict[str, str], tmp_path: Path) -> None:
-    """A second command reads nothing of the target; calling, writing, running and leaving drop what was kept."""
+    """Check that a second command reads nothing of the target, and that a call, a write, a step or a detach drops
+    the cache."""
     commands = ["heap arenas --json", KEPT, "heap arenas --json", KEPT]
     for change in CHANGES.values():
         commands += [change, KEPT, "heap arenas --json", KEPT]
@@ -334,7 +340,7 @@ def test_kept_for_one_stop(environment: dict[str, str], tmp_path: Path) -> None:
     for change, dropped, again in zip(CHANGES, rest[::2], rest[1::2]):
         assert dropped == [], change
         assert len(again) == (0 if change == "detach" else 1), change
-    assert done.returncode == 4  # the command after the detach has nothing to look at
+    assert done.returncode == 4  # no target after the detach
 
 
 CTRL_C = """python
@@ -356,7 +362,8 @@ LATER = "python register.shown_for = shown; print('PRESSED', len(calls))"
 
 
 def test_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
-    """Ctrl-C in a walk: one line, status 1; the next command is answered, gdb ends well, the process runs on."""
+    """Check Ctrl-C in a walk: one line, status 1; the next command is answered, gdb ends normally, the process runs
+    on."""
     script = tmp_path / "ctrl-c.gdb"
     script.write_text(CTRL_C)
     with running(python_program("stripped", "pools", 1, 300_000), tmp_path) as started:
@@ -371,7 +378,7 @@ def test_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_attach_with_symbols_first(target: Running, environment: dict[str, str]) -> None:
-    """``heap attach PID`` leaves one inferior, attached, with the process's libraries known."""
+    """Check that ``heap attach PID`` leaves one attached inferior with the process's libraries known."""
     look = "python print('INFERIORS', [inferior.pid for inferior in gdb.inferiors()])"
     done = batch([], [f"heap attach {target.pid}", look, "heap arenas --json"], environment)
     assert done.returncode == 0, done.stderr
@@ -381,14 +388,14 @@ def test_attach_with_symbols_first(target: Running, environment: dict[str, str])
 
 
 def test_attach_refused(environment: dict[str, str]) -> None:
-    """``heap attach`` explains, and its status is that of the refusal."""
+    """Check that ``heap attach`` explains a refusal and has its status."""
     pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
     done = batch([], [f"heap attach {pid}"], environment)
     assert done.returncode == 4 and len(own_lines(done)) == 1
 
 
 def test_selection_stays(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """The thread and frame that were selected still are after each command."""
+    """Check that the selected thread and frame stay selected after each command."""
     program = c_program("recorder", 4, rng.randrange(1 << 30), 2000, 500, 100_000, 0, tmp_path / "table")
     where = "python print('AT', gdb.selected_thread().num, gdb.selected_frame().level())"
     with running(program, tmp_path) as started:

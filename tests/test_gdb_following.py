@@ -1,4 +1,4 @@
-"""``heap catch`` and ``heap growth`` inside gdb: the process stands at the call, and survives gdb's death."""
+"""``heap catch`` and ``heap growth`` inside gdb: the process stops at the call, and survives the death of gdb."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNALS_BLOCKED = "SigBlk"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user who has installed gdbheap for gdb."""
+    """Return the environment of a user who has installed gdbheap for gdb."""
     return home(tmp_path_factory.mktemp("home"))
 
 
@@ -35,7 +35,7 @@ def start_gdb(target: Running, commands: list[str], environment: dict[str, str])
 
 
 def wait_for_patch(target: Running, before: dict[int, bytes], gdb: subprocess.Popen[str]) -> None:
-    """Return when the code of the process has changed and it runs, traced or not."""
+    """Return once the code of the process has changed and the process runs, traced or not."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and gdb.poll() is None:
         state = Path(f"/proc/{target.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -46,21 +46,22 @@ def wait_for_patch(target: Running, before: dict[int, bytes], gdb: subprocess.Po
 
 
 def write_line(target: Running) -> None:
-    """Let the program go on, without waiting for it."""
+    """Send a line, so that the program continues; do not wait for it."""
     assert target.process.stdin is not None
     target.process.stdin.write(b"x")
     target.process.stdin.flush()
 
 
 def blocked(target: Running) -> str:
-    """Return which signals its first thread holds back."""
+    """Return the signals that the first thread blocks."""
     lines = Path(f"/proc/{target.pid}/status").read_text().splitlines()
     return next(line for line in lines if line.startswith(SIGNALS_BLOCKED))
 
 
 @pytest.mark.parametrize("function", ["malloc", "realloc", "free"])
 def test_stands_at_the_call(function: str, rng: random.Random, environment: dict[str, str], tmp_path: Path) -> None:
-    """After the answer gdb shows the function's first instruction, and its arguments are those of the call."""
+    """Check that gdb shows the function's first instruction after the answer, and that its arguments are those of
+    the call."""
     size = 8 * rng.randrange(5_000, 100_000)
     with running(c_program("asks", size), tmp_path) as target:
         before, mask = code(target.pid), blocked(target)
@@ -92,7 +93,8 @@ def test_stands_at_the_call(function: str, rng: random.Random, environment: dict
 
 
 def test_growth(rng: random.Random, environment: dict[str, str], tmp_path: Path) -> None:
-    """The same figures as the program's own, for as long as it was asked for; then gdb goes, and the process on."""
+    """Check that the figures are the program's own for the requested time; then gdb detaches and the process runs
+    on."""
     with running(c_program("grows", rng.randrange(1, 1 << 20), 5), tmp_path) as target:
         before = code(target.pid)
         gdb = start_gdb(target, ["heap growth --duration=4 --top=all --json"], environment)
@@ -111,8 +113,8 @@ def test_growth(rng: random.Random, environment: dict[str, str], tmp_path: Path)
 
 
 def test_survives_gdb_killed(rng: random.Random, environment: dict[str, str], tmp_path: Path) -> None:
-    """gdb is killed while the code is changed: the process runs on, through what was left, and the next command takes
-    it out."""
+    """Check that the process survives if gdb is killed while the code is changed, and that the next command removes
+    the change."""
     with running(c_program("asks", 80_000), tmp_path) as target:
         before = code(target.pid)
         gdb = start_gdb(target, ["heap catch malloc --min=10K --count=0"], environment)
@@ -133,7 +135,7 @@ def test_survives_gdb_killed(rng: random.Random, environment: dict[str, str], tm
 
 
 def test_not_of_a_core(environment: dict[str, str], tmp_path: Path) -> None:
-    """One line, and status 2."""
+    """Check that a core is refused with one line and status 2."""
     with running(c_program("asks", 80_000), tmp_path) as target:
         done = batch(["-c", str(target.gcore())], ["heap growth --duration=1"], environment)
     assert done.returncode == 2 and "live process" in done.stderr, done.stderr

@@ -1,4 +1,5 @@
-"""$heap_block, $heap_size, $heap_type, $heap_owner in gdb's expressions and conditions, and the window of the TUI."""
+"""$heap_block, $heap_size, $heap_type and $heap_owner in gdb's expressions and conditions, and the window of the
+TUI."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ sessions = [Session(rng.randrange(600, 90_000)) for _ in range(500)]
 print(*(f"{id(one):#x}" for one in sessions), file=sys.stderr, flush=True)
 os.read(0, 1)
 """
-# Keeps an object by a key that is secret.
+# A program that keeps an object under a secret key.
 KEPT = """
 import os, sys
 SESSIONS = {sys.argv.pop(): bytearray(5000)}
 print(*(f"{id(one):#x}" for one in SESSIONS.values()), file=sys.stderr, flush=True)
 os.read(0, 1)
 """
-# Uses what it allocated, one block after the other.
+# A program that uses its allocated blocks one after the other.
 USES = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,7 @@ def printed(output: str) -> list[str]:
 
 
 def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
-    """Block, size, type and owner of objects, of a place within, and of what is no block."""
+    """Check block, size, type and owner of objects, of an address inside of one, and of an address in no block."""
     with running([interpreter_of("stripped"), "-c", CODE, str(rng.getrandbits(32))], tmp_path) as target:
         addresses = target.stderr.split()
         number = rng.randrange(len(addresses))
@@ -84,8 +85,8 @@ def test_as_heap_at_says(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
-    """gdb's printf and eval put a string into the process by a call of its malloc(), unless it is a variable's; a call
-    by gdb may end a program (docs/safety.md)."""
+    """Check that no function of the process is called: for a string that is no variable's, gdb's printf and eval
+    call its malloc(), and a call by gdb may end a program (docs/safety.md)."""
     with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
         place = target.stderr.split()[0]
         asked = [
@@ -95,7 +96,7 @@ def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
         done = batch(["-p", str(target.pid)], asked, home(tmp_path))
         assert target.process.poll() is None
     assert "it is __main__.Session" in done.stdout and "sessions[0]" in done.stdout, done.stdout + done.stderr
-    # Of the literal alone.
+    # Once, for the literal alone.
     assert done.stderr.count("may-call-functions is off") == 1, done.stderr
 
 
@@ -104,7 +105,8 @@ def test_nothing_is_called_for_a_text(tmp_path: Path) -> None:
     [('"abc"', "is not an address"), ("(long) getpid()", "would call a function of the program")],
 )
 def test_nothing_is_called_for_an_address(expression: str, said: str, tmp_path: Path) -> None:
-    """An expression that would call a function of the program is refused, and gdb's own setting stays."""
+    """Check that an expression that would call a function of the program is refused, and that gdb's own setting
+    stays."""
     with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
         done = batch(["-p", str(target.pid)], [f"heap at {expression}", "show may-call-functions"], home(tmp_path))
         assert target.process.poll() is None
@@ -113,8 +115,8 @@ def test_nothing_is_called_for_an_address(expression: str, said: str, tmp_path: 
 
 
 def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
-    """GDBHEAP_NO_TEXT is for expressions too, from the first one on and after a command that showed keys; without it
-    the program's own key is in the way, so that this can fail."""
+    """Check that GDBHEAP_NO_TEXT also holds for expressions, from the first one on and after a command that showed
+    keys; without it the path has the program's own key, so the test can fail."""
     key = "".join(rng.choices("abcdefghijklmnop", k=20))
     with running([interpreter_of("stripped"), "-c", KEPT, key], tmp_path) as target:
         place = int(target.stderr.split()[0], 16)
@@ -128,7 +130,7 @@ def test_no_contents(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_in_a_condition(rng: random.Random, tmp_path: Path) -> None:
-    """A breakpoint stops where a block is as large as its condition says, and nowhere else."""
+    """Check that a breakpoint stops only where a block is as large as its condition requires."""
     sizes = [rng.choice([rng.randrange(24, 900), rng.randrange(5000, 90_000)]) for _ in range(20)]
     large = [size for size in sizes if size >= 5000]
     with compiled(USES, tmp_path) as program:
@@ -142,7 +144,7 @@ def test_in_a_condition(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
-    """One line each, and what follows is answered."""
+    """Check that each wrong argument gives one line, and that the next command is answered."""
     with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
         asked = ["print $heap_size()", "print $heap_type(1, 2)", "print $heap_size($heap_type)", "print 6 * 7"]
         done = batch(["-p", str(target.pid)], asked, home(tmp_path))
@@ -151,24 +153,24 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 
 
 def test_without_a_process(tmp_path: Path) -> None:
-    """One line, as of the commands."""
+    """Check that the error is one line, as for the commands."""
     done = batch([], ["print $heap_size(8)"], home(tmp_path))
     assert not printed(done.stdout) and "Traceback" not in done.stderr
     assert [line for line in own_lines(done) if "no process and no core" in line], done.stderr
 
 
 def until(screen: IO[bytes], text: str) -> str:
-    """Read what is drawn until the text is among it; return all that is letters and digits."""
+    """Read the terminal's output until the text appears in it; return its letters and digits."""
     return plain(drawn(screen, text))
 
 
 def plain(seen: bytes) -> str:
-    """Return what is drawn without escapes."""
+    """Return the terminal's output without escapes."""
     return re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]|\(.)", " ", seen.decode(errors="replace"))
 
 
 def drawn(screen: IO[bytes], text: str) -> bytes:
-    """Read what is drawn until the text is among it; return all of it."""
+    """Read the terminal's output until the text appears in it; return all of it."""
     seen, deadline = b"", time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if select.select([screen], [], [], 0.5)[0]:
@@ -178,7 +180,7 @@ def drawn(screen: IO[bytes], text: str) -> bytes:
     raise AssertionError(f"{text!r} was not drawn: {seen!r}")
 
 
-# A window that holds what is written as curses do: a character in the last column takes the cursor to the next row.
+# A window that behaves like curses: a character in the last column moves the cursor to the next row.
 WINDOW = """
 from gdbheap.commands.gdb import registration, window
 class Window:
@@ -199,7 +201,8 @@ print("\\n".join("|" + row for row in shown.rows))
 
 @pytest.mark.parametrize("columns", [40, 80, 150])
 def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
-    """The ledger's lines are rows one below the other, however few columns there are; the empty ones are its own."""
+    """Check that the lines of the ledger are rows one below the other, whatever the number of columns, and that only
+    its own lines are empty."""
     script = tmp_path / "window.py"
     script.write_text(WINDOW.replace("COLUMNS", str(columns)))
     with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:
@@ -212,7 +215,7 @@ def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
-    """A gdb that is attached to a process, in a terminal with so many columns."""
+    """Yield a gdb that is attached to a process, in a terminal with so many columns."""
     pty = pytest.importorskip("pty")
     try:
         master, slave = pty.openpty()
@@ -234,7 +237,7 @@ def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
 
 
 def test_colours_are_gdbs(tmp_path: Path) -> None:
-    """Answers have colours where gdb's own style is enabled, and none where its user has turned that off."""
+    """Check that answers have colours if gdb's own styles are enabled, and none if the user has turned them off."""
     with terminal_of(150, tmp_path) as screen:
         for is_enabled in (True, False):
             setting = "on" if is_enabled else "off"
@@ -245,7 +248,8 @@ def test_colours_are_gdbs(tmp_path: Path) -> None:
 
 
 def test_the_window(tmp_path: Path) -> None:
-    """``layout heap`` shows the first page, which can be scrolled to its end, and it is gone with the layout."""
+    """Check that ``layout heap`` shows the first page, that it scrolls to its end, and that it disappears with the
+    layout."""
     with terminal_of(150, tmp_path) as screen:
         screen.write(b"layout heap\n")
         seen = until(screen, "blocks in use")

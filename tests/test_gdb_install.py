@@ -1,4 +1,5 @@
-"""The literal ``gdb -p PID -batch -x gdbheap -ex 'heap holes --min=1M'``, and ``gdbheap install`` that lets it work."""
+"""The literal ``gdb -p PID -batch -x gdbheap -ex 'heap holes --min=1M'``, and ``gdbheap install``, which makes it
+work."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap holes --min=1M"]
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A program that left holes of a known number."""
+    """Yield a program with a known number of holes."""
     folder = tmp_path_factory.mktemp("target")
     seed = random.randrange(1 << 30)
     print(f"seed of the holes: {seed}")
@@ -31,7 +32,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def folders(directory: Path) -> dict[str, Path]:
-    """Return where the command is typed: the root, the checkout, and beside a folder named gdbheap."""
+    """Return the working directories of the command: the root, the checkout, and a folder beside one named gdbheap."""
     beside = directory / "beside"
     (beside / "gdbheap").mkdir(parents=True)
     (beside / "gdbheap" / "__init__.py").write_text("raise ImportError('a stranger')\n")
@@ -41,7 +42,7 @@ def folders(directory: Path) -> dict[str, Path]:
 @needs_gdb
 @pytest.mark.parametrize("where", ["/", "the checkout", "beside a folder gdbheap"])
 def test_literal_command(where: str, target: Running, tmp_path: Path) -> None:
-    """It prints the table, exits 0, and the process runs on."""
+    """Check that the command prints the table and exits with 0, and that the process runs on."""
     environment = home(tmp_path)
     done = gdb(["-p", str(target.pid), *LITERAL], environment, folders(tmp_path)[where])
     assert done.returncode == 0, done.stderr
@@ -54,7 +55,8 @@ def test_literal_command(where: str, target: Running, tmp_path: Path) -> None:
 
 @needs_gdb
 def test_other_ways_to_load(target: Running, tmp_path: Path) -> None:
-    """By its full path, sourced, twice, through a link of another name, from any folder, without an installation."""
+    """Check the command by its full path, sourced, twice, through a link with another name, from any folder, and
+    without an installation."""
     environment = {**os.environ, "HOME": str(tmp_path)}
     script = subprocess.run([str(GDBHEAP), "--gdb-script"], capture_output=True, text=True, check=True).stdout.strip()
     link = tmp_path / "short"
@@ -68,7 +70,7 @@ def test_other_ways_to_load(target: Running, tmp_path: Path) -> None:
 
 @needs_gdb
 def test_nothing_else_is_imported(target: Running, tmp_path: Path) -> None:
-    """gdb's Python takes three packages from where gdbheap is installed, and no other."""
+    """Check that gdb's Python takes exactly three packages from gdbheap's folder."""
     look = (
         "python import sys, os, gdbheap; site = os.path.dirname(os.path.dirname(gdbheap.__file__)); "
         "print('FROM', sorted({name.split('.')[0] for name, module in sys.modules.items() "
@@ -89,7 +91,7 @@ def install(environment: dict[str, str], *options: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("existing", [None, "xdg", "config", "home", "xdg and home"])
 def test_install_writes_what_gdb_reads(existing: str | None, tmp_path: Path) -> None:
-    """The first that exists of gdb's three; once; and --remove puts every byte back."""
+    """Check that the first existing of gdb's three files is written, once, and that --remove restores every byte."""
     environment = {key: value for key, value in os.environ.items() if key != "XDG_CONFIG_HOME"}
     environment["HOME"] = str(tmp_path)
     places = {
@@ -117,7 +119,7 @@ def test_install_writes_what_gdb_reads(existing: str | None, tmp_path: Path) -> 
 
 
 def test_install_refusals(tmp_path: Path) -> None:
-    """One line and a status for what cannot be written, and for what is not known."""
+    """Check one line and a status for files that cannot be written, and for unknown options."""
     (tmp_path / ".gdbinit").mkdir()
     environment = {key: value for key, value in os.environ.items() if key != "XDG_CONFIG_HOME"}
     cases = [
@@ -135,7 +137,7 @@ def test_install_refusals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["directory /elsewhere/gdbheap/loader", "python elsewhere('/elsewhere')"])
 def test_an_older_installation_is_replaced(line: str, tmp_path: Path) -> None:
-    """What another environment left is not doubled: gdb would load the first."""
+    """Check that the line of another environment is replaced: of two, gdb would load the first."""
     environment = {**home(tmp_path)}
     path = tmp_path / ".gdbinit"
     mark, ours = path.read_text().splitlines()
@@ -145,7 +147,8 @@ def test_an_older_installation_is_replaced(line: str, tmp_path: Path) -> None:
 
 
 def test_a_package_with_folders_nested_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused by the folder that others may write to, however deep they nested more there."""
+    """Check that the package is refused if others may write to its folder, however deep the folders are that they
+    nested in it."""
     tmp_path.chmod(0o755)
     places = [tmp_path / "gdbheap" / "loader"]
     places[0].mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The library in gdb's own Python: what gdb looks at, at this stop and no longer."""
+"""The library in gdb's own Python: gdb's current target, valid during one stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ SHOW = "python print('said', json.dumps([heap.pid, heap.rss, [row.path for row i
 
 
 def test_here(tmp_path: Path) -> None:
-    """The same figures as the commands', of a process and of a core, whether a command was used before or not."""
+    """Check that the figures are those of the commands, for a process and a core, whether a command was used before
+    or not."""
     with running(python_program(KINDS[0], "holders_of_many", 40_000, 1), tmp_path) as target:
         core, page = target.gcore(), ask("", str(target.pid))
         live = batch(["-p", str(target.pid)], [IMPORT, SHOW], home(tmp_path))
@@ -28,7 +29,7 @@ def test_here(tmp_path: Path) -> None:
 
 
 def test_here_is_of_one_stop(tmp_path: Path) -> None:
-    """A heap of a stop that is over answers nothing: it would mix two moments."""
+    """Check that a heap of an earlier stop raises an error: it would mix two moments."""
     with running(python_program(KINDS[0], "growing", 10), tmp_path) as target:
         try_it = "python exec('try: heap.types()\\nexcept gdbheap.UsageError as error: print(error)')"
         commands = [IMPORT, "python print(heap.rss)", "set var *(char *)$sp = *(char *)$sp", try_it]

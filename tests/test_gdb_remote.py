@@ -1,4 +1,4 @@
-"""A process behind gdbserver: the same answers, and it runs on. And the file packets against a made-up server."""
+"""A process behind gdbserver: the same answers, and it runs on. Also the file packets, against a simulated server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from support.gdb_side import batch, documents, executed, gdb, home, needs_gdb, o
 from support.programs import Running, ask, c_program, python_program, running, whole_lists
 
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
+from gdbheap.commands.gdb import remote_target
 from gdbheap.commands.gdb.remote_files import RemoteFiles
-from gdbheap.commands.gdb.remote_target import _file_part, _filled
+from gdbheap.commands.gdb.remote_target import RemoteProcess, _file_part, _filled
 from gdbheap.machines.machine import X86_64
 from gdbheap.targets.elf import ElfFile
+from gdbheap.targets.mappings import parse_smaps
 
 pytestmark = pytest.mark.cases(1)
 
@@ -28,7 +30,7 @@ ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "trim", "ma
 
 
 def gdb_damages() -> bool:
-    """Whether gdb's own calls damage a process here: gdb before 14, and a CPU with AMX."""
+    """Return whether gdb's own calls damage a process here: gdb before 14 on a CPU with AMX."""
     said = subprocess.run(["gdb", "--version"], capture_output=True, text=True).stdout.splitlines()[0]
     version = int(said.split()[-1].split(".")[0])
     return version < 14 and " amx_tile" in Path("/proc/cpuinfo").read_text()
@@ -36,7 +38,7 @@ def gdb_damages() -> bool:
 
 @contextlib.contextmanager
 def served(target: Running) -> Iterator[str]:
-    """Yield the address of a gdbserver that has attached to the process; it ends when gdb leaves."""
+    """Yield the address of a gdbserver that is attached to the process; the server ends when gdb detaches."""
     command = ["gdbserver", "--once", "--attach", "localhost:0", str(target.pid)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
@@ -52,7 +54,7 @@ def served(target: Running) -> Iterator[str]:
 
 
 def connected(address: str) -> list[str]:
-    """Return gdb's words: files come from this machine's root, so that none is fetched through the server."""
+    """Return gdb's arguments: files come from this machine's root, so that none is fetched through the server."""
     return ["-iex", "set sysroot /", "-ex", f"target remote {address}"]
 
 
@@ -60,7 +62,7 @@ def connected(address: str) -> list[str]:
 @needs_server
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
 def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Every command, residency included; then the process's own words; and it runs on."""
+    """Check every command, residency included, and the process's own figures; then the process runs on."""
     environment = home(tmp_path)
     with running(python_program(kind, "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
         with served(started) as address:
@@ -74,17 +76,17 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
         for line, ours in zip(ASKED, documents(done)):
             noun, *options = line.split() or [""]
             theirs = ask(noun, str(started.pid), *options)
-            # The container is the host's affair, which a remote target's is not known to be.
-            # Through gdbserver nobody says how the program was called.
+            # The host of a remote target is not known to be a container. Through gdbserver the command line of the
+            # program is unknown.
             apart: dict[str, Any] = {"warnings": [], "control_group": None, "program": "", "verdict": "", "next": []}
             apart |= {"holders": [], "imported": None, "meanwhile": None}
             if "rss" in ours:
-                # Which pages of files are clean, dirty or shared is not asked from afar.
+                # Clean, dirty and shared pages of files are unknown for a remote target.
                 unknown = dict.fromkeys(("file_clean", "file_dirty", "shared"))
                 assert ours["rss"] == {**theirs["rss"], **unknown}
                 apart["rss"] = None
             if "findings" in ours:
-                # Some are about holders: all that are found from afar are found here, with as many bytes.
+                # Some findings are about holders: all that are found remotely are found here, with as many bytes.
                 known = {(found["id"], found["bytes"]) for found in theirs["findings"]}
                 assert known.issuperset((found["id"], found["bytes"]) for found in ours["findings"]), line
                 apart["findings"] = []
@@ -104,7 +106,8 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
 @needs_gdb
 @needs_server
 def test_call_through_a_server_leaves_no_signal(rng: random.Random, tmp_path: Path) -> None:
-    """gdbserver would deliver the SIGSEGV that ended gdb's call when it detaches; registers are as before."""
+    """Check that the SIGSEGV that ended gdb's call is not delivered when gdbserver detaches, and that registers are
+    as before."""
     environment = home(tmp_path)
     command = c_program("holes", rng.randrange(1 << 30), 10, 100_000, 1, 0, tmp_path / "table")
     names = "('rip', 'rax', 'orig_rax', 'rsp', 'eflags')"
@@ -127,7 +130,7 @@ def test_call_through_a_server_leaves_no_signal(rng: random.Random, tmp_path: Pa
 @needs_server
 @pytest.mark.parametrize("line", ["heap stats --json", "heap trim --yes --json"])
 def test_refused_where_gdb_damages(line: str, rng: random.Random, tmp_path: Path) -> None:
-    """gdb before 14 on a CPU with AMX, or taken for one: one line, and nothing is called."""
+    """Check that a gdb before 14 on a CPU with AMX, real or simulated, gives one line and calls nothing."""
     environment = {**home(tmp_path), "GDBHEAP_LONG_STATE": "" if gdb_damages() else "1"}
     version = subprocess.run(["gdb", "--version"], capture_output=True, text=True).stdout.splitlines()[0].split()[-1]
     if int(version.split(".")[0]) >= 14:
@@ -143,7 +146,7 @@ def test_refused_where_gdb_damages(line: str, rng: random.Random, tmp_path: Path
 
 
 def test_absent_pages_are_not_asked_for(rng: random.Random) -> None:
-    """Against a byte-by-byte model: each byte comes from the one that may be asked for it."""
+    """Check against a byte-by-byte model that each byte comes from the source that may be asked for it."""
     page = 4096
     for _ in range(50):
         states = [rng.choice([0, PRESENT, SWAPPED, ZERO]) for _ in range(20)]
@@ -165,7 +168,8 @@ def test_absent_pages_are_not_asked_for(rng: random.Random) -> None:
 
 
 class Server:
-    """Answers file packets for real files as gdbserver does: few bytes at a time, the four special ones escaped."""
+    """Answers file packets for real files as gdbserver does: a few bytes at a time, with the four special bytes
+    escaped."""
 
     def __init__(self, rng: random.Random, escapes: bool) -> None:
         self.rng = rng
@@ -203,7 +207,8 @@ class Server:
 
 @pytest.mark.parametrize("escapes", [True, False])
 def test_remote_files(escapes: bool, rng: random.Random, tmp_path: Path) -> None:
-    """Whole files, ranges past the end, links; every descriptor is given back; escapes undone once and only once."""
+    """Check whole files, ranges past the end, and links; every descriptor is closed, and escapes are undone exactly
+    once."""
     content = bytes(rng.choice(b"$#}*\x00abc;,\xff") for _ in range(rng.randrange(1, 3000)))
     path = tmp_path / "a file, with $ign#"
     path.write_bytes(content)
@@ -222,7 +227,8 @@ def test_remote_files(escapes: bool, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_a_file_that_became_another(tmp_path: Path) -> None:
-    """The server's process names it, and its owner may put a pipe there, which would wait for a writer."""
+    """Check a file that became a pipe: the process behind the server names it, its owner may replace it, and a pipe
+    would wait for a writer."""
     path = shutil.copy("/bin/true", tmp_path / "program")
     elf = ElfFile(str(path))
     assert _file_part(elf, 0, 4) == b"\x7fELF"
@@ -233,12 +239,40 @@ def test_a_file_that_became_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"E01", b"F", b"Fzz", b"F-1", b"F-1,zz", b"OK"])
 def test_hostile_server(answer: bytes) -> None:
-    """Any other answer is an OSError."""
+    """Check that any other answer is an OSError."""
     with pytest.raises(OSError):
         RemoteFiles(lambda packet: answer).read("/proc/1/maps", 100)
 
 
 def test_endless_file() -> None:
-    """A server that never comes to an end is cut at the limit."""
+    """Check that a file without an end is cut at the limit."""
     answers = {b"vFile:open": b"F5", b"vFile:clos": b"F0", b"vFile:prea": b"F10;" + b"x" * 16}
     assert len(RemoteFiles(lambda packet: answers[packet[:10]]).read("/any", 1000)) >= 1000
+
+
+@pytest.mark.parametrize(("size", "said"), [(1 << 40, "reserved so much memory"), (1 << 20, "beyond 2 GiB")])
+def test_a_pagemap_that_takes_too_long(
+    size: int, said: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that the entries of a huge mapping are not asked for, and that a server that cannot read the last entries,
+    as of a position-independent program, is not asked for the others."""
+    asked = []
+
+    def send(packet: bytes) -> bytes:
+        if packet.startswith(b"vFile:pread"):
+            asked.append(int(packet.split(b",")[2], 16))
+            return b"F-1,16" if asked[-1] >= 1 << 31 else b"F8;" + bytes(8)
+        return b"F5" if packet.startswith(b"vFile:open") else b"F0"
+
+    low = rng.randrange(1 << 16, 1 << 20) << 12
+    monkeypatch.setattr(remote_target, "_is_here", lambda *_: False)
+    process = RemoteProcess.__new__(RemoteProcess)
+    process._files, process.machine, process.pid, process.pages = RemoteFiles(send), X86_64, 7, None
+    high = 0x7F0000000000
+    text = "".join(
+        f"{start:x}-{start + one:x} rw-p 00000000 00:00 0\nRss: 4 kB\n" for start, one in ((low, size), (high, 4096))
+    )
+    process.mappings, process.warnings = parse_smaps(text.encode()), []
+    process._read_pages()
+    assert process.pages is None and [said in one for one in process.warnings] == [True]
+    assert asked == ([] if size > 1 << 30 else [high // 4096 * 8])

@@ -1,4 +1,4 @@
-"""``heap stats``: called only when that cannot hang, captured wherever stderr leads, and nothing is left behind."""
+"""``heap stats``: called only if it cannot hang, captured wherever stderr leads, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.programs import Running, ask, c_program, gdbheap, running
 
 pytestmark = needs_gdb
 
-# Argument 1: what to do with standard error before resting.
+# Argument 1 selects what the program does with standard error before it waits.
 PROGRAM = r"""
 #include <signal.h>
 #include <stdio.h>
@@ -59,13 +59,13 @@ int main(int argc, char **argv)
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user who has installed gdbheap for gdb."""
+    """Return the environment of a user who has installed gdbheap for gdb."""
     return home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module", params=["pie", "no-pie"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """PROGRAM; without PIE the variable ``stderr`` is the program's own copy."""
+    """Yield PROGRAM; without PIE, the variable ``stderr`` is the program's own copy."""
     with compiled(PROGRAM, tmp_path_factory.mktemp("program"), f"-{request.param}") as path:
         yield path
 
@@ -76,13 +76,13 @@ def stats(target: Running, environment: dict[str, str], *before: str) -> Done:
 
 
 def descriptors(pid: int) -> dict[str, str]:
-    """Return where each descriptor of a process leads."""
+    """Return the target of each descriptor of a process."""
     folder = Path(f"/proc/{pid}/fd")
     return {entry.name: os.readlink(entry) for entry in folder.iterdir()}
 
 
 def state(pid: int) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return what a call must leave as it was: descriptors, mappings, and the signals that are blocked or ignored."""
+    """Return the state that a call must not change: descriptors, mappings, and the blocked or ignored signals."""
     maps = [line.split()[0] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     names = ("SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:")
     signals = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(names)]
@@ -90,17 +90,19 @@ def state(pid: int) -> tuple[dict[str, str], list[str], list[str]]:
 
 
 def flush(target: Running) -> None:
-    """Have the target write what waits in its buffer."""
+    """Have the target write the contents of its buffer."""
     os.kill(target.pid, signal.SIGUSR1)
     deadline = time.monotonic() + 30
-    while not target.stderr and time.monotonic() < deadline:
+    while not target.stderr:
+        assert time.monotonic() < deadline, "the buffer was not written"
         time.sleep(0.01)
     target.rest()
 
 
 @pytest.mark.parametrize("how", ["log", "closed", "all closed", "buffered", "other stream"])
 def test_captured_wherever_stderr_leads(how: str, program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """The text is captured, agrees with our figures, reaches no log, and the process is as it was."""
+    """Check that the text is captured, agrees with gdbheap's figures and reaches no log, and that the process is
+    unchanged."""
     with running([str(program), how], tmp_path) as started:
         before, said = state(started.pid), started.stderr
         done = stats(started, environment)
@@ -117,7 +119,7 @@ def test_captured_wherever_stderr_leads(how: str, program: Path, environment: di
 
 
 def test_twice_and_from_a_shell(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """Asking changes no figure; the shell's answer is gdb's."""
+    """Check that a call changes no figure, and that the shell's answer equals gdb's."""
     with running([str(program)], tmp_path) as started:
         first = documents(stats(started, environment))
         assert documents(stats(started, environment)) == first
@@ -128,7 +130,7 @@ def test_twice_and_from_a_shell(program: Path, environment: dict[str, str], tmp_
 
 
 def test_stopped_by_a_signal(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """A process that SIGSTOP stopped: the call ends, and the process is not left inside it."""
+    """Check a process that SIGSTOP stopped: the call ends, and the process is not left inside it."""
     with running([str(program)], tmp_path) as started:
         before = state(started.pid)
         os.kill(started.pid, signal.SIGSTOP)
@@ -141,7 +143,7 @@ def test_stopped_by_a_signal(program: Path, environment: dict[str, str], tmp_pat
 
 
 def refused(done: Done, *words: str) -> None:
-    """One line that names the reason, status 1, no answer; with --json a document that says the same."""
+    """Check one line that names the reason, status 1 and no answer; with --json, a document that says the same."""
     assert done.returncode == 1, done.stdout + done.stderr
     lines = own_lines(done)
     assert len(lines) == 1 and {one["error"]["status"] for one in documents(done)} <= {1}
@@ -172,10 +174,11 @@ int main(void)
 
 @pytest.mark.parametrize("function", ["malloc", "_int_free"])
 def test_thread_inside_malloc(function: str, environment: dict[str, str], tmp_path: Path) -> None:
-    """Refused, naming the thread, whether it is at malloc's door or deep inside; the process runs on."""
+    """Check the refusal that names the thread, whether it is at malloc's first instruction or deep inside; the
+    process runs on."""
     with compiled(ALLOCATES, tmp_path) as path, subprocess.Popen([str(path)]) as process:
         try:
-            # Without the symbol there is no breakpoint, and "continue" would go on for ever.
+            # Without the symbol there is no breakpoint, and "continue" would never return.
             look = batch(["-p", str(process.pid)], [f"info address {function}"], environment)
             if f'No symbol "{function}"' in look.stdout + look.stderr:
                 pytest.skip(f"this libc has no symbol {function}")
@@ -211,7 +214,8 @@ end
 
 
 def test_range_of_malloc(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """By libc's debug symbols, where there are any: the range holds all of malloc, and nothing that threads wait in."""
+    """Check, by libc's debug symbols if there are any, that the range has all of malloc and no function in which
+    threads wait."""
     script = tmp_path / "look.gdb"
     script.write_text(LOOK.format(names=STATIC + OUTSIDE))
     with running([str(program)], tmp_path) as started:
@@ -226,7 +230,7 @@ def test_range_of_malloc(program: Path, environment: dict[str, str], tmp_path: P
 
 
 def test_arena_locked(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """A held mutex: refused, naming the arena."""
+    """Check that a locked mutex is refused with the arena's name."""
     with running([str(program)], tmp_path) as started:
         address = ask("arenas", str(started.pid))["rows"][0]["address"]
         locked, free = (f"set var *(int *) {address} = {value}" for value in (1, 0))
@@ -237,14 +241,14 @@ def test_arena_locked(program: Path, environment: dict[str, str], tmp_path: Path
 
 @pytest.mark.parametrize(("how", "words"), [("locked", "lock of stderr"), ("no stream", "fclose")])
 def test_stream_unusable(how: str, words: str, program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """stderr locked or closed as a stream: refused."""
+    """Check that a locked or closed stream stderr is refused."""
     with running([str(program), how], tmp_path) as started:
         refused(stats(started, environment), words)
         assert runs(started.pid)
 
 
 def test_buffer_that_may_block(program: Path, environment: dict[str, str]) -> None:
-    """Bytes wait for a pipe that is full: writing to it would block for ever, and nothing is written."""
+    """Check that nothing is written if bytes wait for a full pipe: writing would block for ever."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -267,7 +271,7 @@ def test_buffer_that_may_block(program: Path, environment: dict[str, str]) -> No
 
 
 def test_a_core_cannot_be_asked(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    """Usage: only a live process, in gdb and in a shell."""
+    """Check that a core is refused as a wrong usage, in gdb and in a shell."""
     with running([str(program)], tmp_path) as started:
         core = started.gcore()
     done = batch(["-c", str(core)], ["heap stats"], environment)
@@ -277,7 +281,7 @@ def test_a_core_cannot_be_asked(program: Path, environment: dict[str, str], tmp_
 
 
 def test_no_gdb(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shell's ``stats`` needs no gdb."""
+    """Check that the shell's ``stats`` needs no gdb."""
     with running([str(program)], tmp_path) as started:
         before = state(started.pid)
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -308,7 +312,7 @@ int main(void)
 
 
 def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:
-    """A filter may kill the process for a call: only when that is asked for."""
+    """Check that a process with a seccomp filter, which may kill it for a call, is called only on request."""
     with compiled(FILTERED, tmp_path) as path, running([str(path)], tmp_path) as started:
         if "Seccomp:\t2" not in Path(f"/proc/{started.pid}/status").read_text():
             pytest.skip("no seccomp filters here")
@@ -319,7 +323,7 @@ def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_many_threads(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Eight arenas, each figure of each."""
+    """Check each figure of each of eight arenas."""
     command = c_program("recorder", 8, rng.randrange(1 << 30), 3000, 500, 200_000, 0, tmp_path / "table")
     with running(command, tmp_path) as started:
         done = stats(started, environment)

@@ -1,4 +1,5 @@
-"""``heap trim --yes``: called only when that cannot hang; it gives back what was predicted, as the kernel says too."""
+"""``heap trim --yes``: called only if it cannot hang; it gives back the predicted bytes, by the kernel's figures
+too."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FORKED, AGAIN, FAST = 8, 16, 32
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user who has installed gdbheap for gdb."""
+    """Return the environment of a user who has installed gdbheap for gdb."""
     return home(tmp_path_factory.mktemp("home"))
 
 
@@ -31,7 +32,7 @@ def trim(target: Running, environment: dict[str, str], *options: str) -> Done:
 
 
 def check(answer: dict[str, Any], before: int, after: int) -> None:
-    """What was done is what was predicted, in all and in each arena, and what the kernel says."""
+    """Check that the result is the predicted one, in total and in each arena, and by the kernel's figures."""
     for ours, theirs in ((answer["rss_before"], before), (answer["rss_after"], after)):
         assert theirs <= ours <= theirs + 2 * kernel.PAGE, "gdb's breakpoints are on pages of code, which it copies"
     assert answer["actual"] == answer["rss_before"] - answer["rss_after"]
@@ -52,7 +53,8 @@ def commands(rng: random.Random) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", ["main arena", "nine arenas", "forked", "python"])
 def test_done_in_gdb(name: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Predicted and actual side by side; the process goes on, its heap is sound, and it calls malloc_trim() itself."""
+    """Check that predicted and actual bytes are printed, that the process runs on with an intact heap, and that it
+    can call malloc_trim() itself."""
     with running(commands(rng)[name], tmp_path) as target:
         predicted = ask("trim", str(target.pid))
         kept, before = (state(target.pid)[0], state(target.pid)[2]), kernel.anonymous(target.pid)
@@ -69,7 +71,7 @@ def test_done_in_gdb(name: str, environment: dict[str, str], rng: random.Random,
 
 
 def test_done_from_a_shell(rng: random.Random, tmp_path: Path) -> None:
-    """A shell trims with --pad; the table shows both figures."""
+    """Check that the shell command trims with --pad, and that the table shows both figures."""
     with running(commands(rng)["nine arenas"], tmp_path) as target:
         before = kernel.anonymous(target.pid)
         answer = ask("trim", str(target.pid), "--yes", "--pad=256K")
@@ -81,7 +83,7 @@ def test_done_from_a_shell(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_stopped_by_a_signal(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """A process that SIGSTOP stopped: the call ends, and the process is not left inside it."""
+    """Check a process that SIGSTOP stopped: the call ends, and the process is not left inside it."""
     with running(commands(rng)["main arena"], tmp_path) as target:
         before = kernel.anonymous(target.pid)
         os.kill(target.pid, signal.SIGSTOP)
@@ -94,7 +96,7 @@ def test_stopped_by_a_signal(environment: dict[str, str], rng: random.Random, tm
 
 
 def test_without_yes_nothing_is_called(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """In gdb too it only predicts."""
+    """Check that without --yes, gdb's command also only predicts."""
     with running(commands(rng)["main arena"], tmp_path) as target:
         before = kernel.anonymous(target.pid)
         done = batch(["-p", str(target.pid)], ["heap trim --json", "heap trim --dry-run --json"], environment)
@@ -104,7 +106,7 @@ def test_without_yes_nothing_is_called(environment: dict[str, str], rng: random.
 
 
 def test_thread_inside_malloc(environment: dict[str, str], tmp_path: Path) -> None:
-    """Refused, naming the thread and the function that is not called."""
+    """Check the refusal that names the thread and the function that is not called."""
     with compiled(ALLOCATES, tmp_path) as path, subprocess.Popen([str(path)]) as process:
         try:
             lines = ["break malloc", "continue", "heap trim --yes --json"]
@@ -115,7 +117,7 @@ def test_thread_inside_malloc(environment: dict[str, str], tmp_path: Path) -> No
 
 
 def test_arena_locked(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """A held mutex: refused, naming the arena; nothing is given back."""
+    """Check that a locked mutex is refused with the arena's name, and that nothing is given back."""
     with running(commands(rng)["nine arenas"], tmp_path) as target:
         row = rng.choice(ask("arenas", str(target.pid))["rows"])
         locked, free = (f"set var *(int *) {row['address']} = {value}" for value in (1, 0))
@@ -127,7 +129,7 @@ def test_arena_locked(environment: dict[str, str], rng: random.Random, tmp_path:
 
 
 def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:
-    """A filter may kill the process for a call: only when that is asked for."""
+    """Check that a process with a seccomp filter, which may kill it for a call, is called only on request."""
     with compiled(FILTERED, tmp_path) as path, running([str(path)], tmp_path) as target:
         if "Seccomp:\t2" not in Path(f"/proc/{target.pid}/status").read_text():
             pytest.skip("no seccomp filters here")
@@ -138,7 +140,7 @@ def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_a_core_cannot_be_trimmed(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Usage: --yes is for a live process, in gdb and in a shell; without it a core is answered."""
+    """Check that --yes is refused for a core as a wrong usage, in gdb and in a shell; without it a core is answered."""
     with running(commands(rng)["main arena"], tmp_path) as target:
         core = target.gcore()
     done = batch(["-c", str(core)], ["heap trim --yes"], environment)
@@ -149,7 +151,7 @@ def test_a_core_cannot_be_trimmed(environment: dict[str, str], rng: random.Rando
 
 
 def test_no_gdb(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shell's ``trim --yes`` needs no gdb."""
+    """Check that the shell's ``trim --yes`` needs no gdb."""
     with running(commands(rng)["main arena"], tmp_path) as target:
         monkeypatch.setenv("PATH", str(tmp_path))
         before = kernel.anonymous(target.pid)

@@ -17,13 +17,13 @@ IN_ANOTHER = re.compile(r"  # in interpreter (\d+)\Z")
 
 
 def some_of(truth: dict[str, list[int]]) -> dict[int, str]:
-    """Return {address: structure} of those that have expressions."""
+    """Return {address: structure} of the objects that have expressions."""
     return {address: name for name, some in truth.items() if name not in NO_EXPRESSION for address in some}
 
 
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 def test_in_cores(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The answer is the live process's, whose expressions were evaluated."""
+    """Check that the answer of a core equals that of the live process, whose expressions were evaluated."""
     with started(BUILD, tmp_path, "references", rng.getrandbits(32), 3000, SOME, tmp_path / "truth") as target:
         truth = truth_of(tmp_path)
         addresses = {address for some in truth.values() for address in some}
@@ -40,7 +40,7 @@ def test_in_cores(form: str, rng: random.Random, tmp_path: Path) -> None:
 
 @needs_gdb
 def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
-    """``gdb -p PID -x gdbheap``: one object of each structure, by the expression that ``heap why`` prints."""
+    """Check one object of each structure in gdb, by the expression that ``heap why`` prints."""
     with started(BUILD, tmp_path, "references", rng.getrandbits(32), 3000, 1, tmp_path / "truth") as target:
         addresses = list(some_of(truth_of(tmp_path)))
         commands = [f"heap why {address:#x} --json" for address in addresses]
@@ -52,7 +52,7 @@ def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", since("3.12"))
 def test_in_other_interpreters(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The expression says which interpreter it is for, and evaluated there it is the object."""
+    """Check that the expression names its interpreter, and that it evaluates to the object there."""
     isolated, shared, path = rng.randrange(1, 4), rng.randrange(1, 3), tmp_path / "truth"
     command = release_program(release, "subreferences", rng.getrandbits(31), isolated, shared, path)
     with running(command, tmp_path) as target:

@@ -1,4 +1,4 @@
-"""Folders that a group may write to are their owner's own where the kernel lets no other account write there."""
+"""Folders that a group may write to count as their owner's own if the kernel lets no other account write there."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ LISTED, LDAP = "passwd: files systemd # all of them\n", "passwd: files [NOTFOUND
 
 
 class Accounts(NamedTuple):
-    """What the machine says of its accounts; ``gids``: groups of another user, who belongs to the group or may, or
-    none; a folder's ``owner`` and ``group``."""
+    """Simulated accounts of the machine.
+
+    ``gids``: groups that another user has or may get, or None; ``owner`` and ``group`` of a folder.
+    """
 
     passwd: str
     group: str
@@ -34,7 +36,7 @@ class Accounts(NamedTuple):
 
 
 def other(gid: int) -> str:
-    """Return the line of another account that begins with a group."""
+    """Return the line of another account with this group."""
     return f"other:x:{OTHER}:{gid}::/:/bin/sh\n"
 
 
@@ -98,7 +100,7 @@ print(json.dumps(answers))
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that others reach, with files to be mounted over those of /etc."""
+    """Return a folder that others can reach, with files that are mounted over those of /etc."""
     found = tmp_path_factory.mktemp("accounts")
     for folder in (found, *found.parents[:2]):
         folder.chmod(0o711)
@@ -108,7 +110,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def inside(place: Path, *command: str, **options: object) -> str:
-    """Return what a command prints where these files are mounted."""
+    """Return the output of a command that runs with these files mounted."""
     words = ["unshare", "--mount", "sh", "-ec", MOUNT, "sh", str(place), *command]
     settings = {"env": plain_environment(), **options}
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, **settings)  # type: ignore[call-overload]

@@ -1,4 +1,5 @@
-"""``heap growth`` and ``heap catch``: what a program says that it did, what strace saw, and no process is harmed."""
+"""``heap growth`` and ``heap catch``: agreement with the program's own figures and with strace; no process is
+harmed."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from gdbheap.targets.following import Program
 PAGE = 4096
 CALLS = ("brk", "mmap", "munmap", "mremap")
 STRACE = shutil.which("strace")
-# Of strace: "123 mmap(NULL, 8192, PROT_READ…, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f…".
+# A line of strace: "123 mmap(NULL, 8192, PROT_READ…, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f…".
 LINE = re.compile(r"^(\d+)\s+(\w+)\((.*)\)\s+= (\S+)")
 URG, WINCH, CHLD = 23, 28, 17
 
@@ -40,7 +41,7 @@ def grows(rng: random.Random, *caught: int) -> list[str]:
 
 
 def said(target: Running) -> dict[str, Any]:
-    """Return what the program says that it did."""
+    """Return the figures that the program prints."""
     found: dict[str, Any] = json.loads(target.stderr.splitlines()[-1])
     return found
 
@@ -51,7 +52,7 @@ def by_id(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def from_function(answer: dict[str, Any], name: str, system_call: str) -> tuple[int, int]:
-    """Return the calls and bytes of stacks whose two innermost frames are these."""
+    """Return the calls and bytes of the stacks with these two innermost frames."""
     found = [
         (row["calls"], row["bytes"])
         for row in answer["sites"]
@@ -64,8 +65,8 @@ def from_function(answer: dict[str, Any], name: str, system_call: str) -> tuple[
 
 @pytest.mark.parametrize("caught", [(), (URG,), (URG, WINCH)])
 def test_schedule(caught: tuple[int, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Calls and bytes of each kind, in several threads of which some hold back all signals: to the byte; no handler
-    runs, its child is as it should be, and afterwards the code is what it was."""
+    """Check calls and bytes of each kind to the byte, in several threads of which some block all signals; no handler
+    runs, the child is correct, and afterwards the code is as before."""
     with running(grows(rng, *caught), tmp_path) as target:
         before = code(target.pid)
         with following(target.pid, "growth", str(target.pid)) as follower:
@@ -87,7 +88,7 @@ def test_schedule(caught: tuple[int, ...], rng: random.Random, tmp_path: Path) -
 
 
 def check_distribution(answer: dict[str, Any]) -> None:
-    """Rows add up to their totals, and each size lies in its row."""
+    """Check that rows add up to their totals, and that each size is in its row."""
     for kind in ("brk", "mmap"):
         rows = answer[kind]["sizes"]
         assert sum(row["calls"] for row in rows) == answer[kind]["calls"]
@@ -96,7 +97,7 @@ def check_distribution(answer: dict[str, Any]) -> None:
 
 
 def test_mappings_agree(rng: random.Random, tmp_path: Path) -> None:
-    """The mappings at the end are what the calls make of those at the beginning, in four threads at once."""
+    """Check that the calls turn the mappings at the beginning into those at the end, in four threads at once."""
     with running(grows(rng), tmp_path) as target:
         with following(target.pid, "growth", str(target.pid), "--no-stacks") as follower:
             for _ in range(5):
@@ -107,7 +108,7 @@ def test_mappings_agree(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_three_signals_handled(rng: random.Random, tmp_path: Path) -> None:
-    """A process that handles all signals which would do is left alone, with a line."""
+    """Check that a process that handles all possible signals is left alone, with a line."""
     with running(grows(rng, URG, WINCH, CHLD, signal.SIGCONT), tmp_path) as target:
         before = code(target.pid)
         done = gdbheap("growth", str(target.pid), "--duration=1")
@@ -129,7 +130,8 @@ PROGRAMS = (
 @pytest.mark.skipif(STRACE is None, reason="no strace")
 @pytest.mark.parametrize("command", PROGRAMS, ids=["python", "sort", "bash"])
 def test_as_strace(command: list[str], tmp_path: Path) -> None:
-    """Calls of each kind and their bytes, of a program and all that it starts, without random addresses."""
+    """Compare calls of each kind and their bytes with strace, for a program and all that it starts, without random
+    addresses."""
     quiet = ["sh", "-c", 'exec "$@" > /dev/null', "sh", *command]
     quiet = ["setarch", "-R", *quiet] if shutil.which("setarch") else quiet
     counted = count_by_strace(quiet, tmp_path / "strace")
@@ -154,7 +156,7 @@ def test_as_strace(command: list[str], tmp_path: Path) -> None:
 
 
 def count_by_strace(command: Sequence[str], path: Path) -> dict[str, tuple[int, int]]:
-    """Return {call: (calls, bytes)}: what is mapped and unmapped in whole pages, and by how much breaks rise."""
+    """Return {call: (calls, bytes)} from strace: whole pages mapped and unmapped, and the rise of breaks."""
     names = (*CALLS, "madvise", "mprotect")
     subprocess.run(
         [str(STRACE), "-f", "-q", "-o", str(path), "-e", f"trace={','.join(names)}", "-e", "signal=none", *command],
@@ -178,7 +180,7 @@ def count_by_strace(command: Sequence[str], path: Path) -> dict[str, tuple[int, 
 
 
 def whole_lines(text: str) -> list[str]:
-    """Return strace's lines, those that others interrupted put together again."""
+    """Return strace's lines, with interrupted lines joined again."""
     begun: dict[str, str] = {}
     lines = []
     for line in text.splitlines():
@@ -193,7 +195,7 @@ def whole_lines(text: str) -> list[str]:
 
 
 def test_ends_with_its_program(tmp_path: Path) -> None:
-    """The program's words, output and status are its own; one that is not there is one line."""
+    """Check that arguments, output and status are the program's own, and that a missing program gives one line."""
     done = gdbheap("growth", "--no-stacks", "--", "sh", "-c", "echo of its own; exit 3")
     assert "of its own" in done.stdout and "ended with status 3" in done.stdout and done.returncode == 0
     done = gdbheap("growth", "--", str(tmp_path / "nothing"))
@@ -211,7 +213,7 @@ for _ in range(30):
 
 
 def test_readers_of_very_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program starts processes one after the other: those that have ended hold no descriptors and no memory."""
+    """Check a program that starts processes one after the other: ended processes hold no descriptors and no memory."""
     alive: weakref.WeakSet[Stacks] = weakref.WeakSet()
     most = 0
 
@@ -252,7 +254,7 @@ for number in range(600):
     ],
 )
 def test_its_program_hears_no_signal(sent: list[signal.Signals], status: int, words: str, tmp_path: Path) -> None:
-    """The first one ends the measuring, a second one the command; the program maps memory as before, whoever ends."""
+    """Check that the first signal ends the measurement and the second the command; the program goes on as before."""
     marks, output, before = tmp_path / "marks", tmp_path / "output", guards()
     marks.touch()
     command = [str(GDBHEAP), "growth", "--", sys.executable, "-c", DEAF, str(marks)]
@@ -263,7 +265,7 @@ def test_its_program_hears_no_signal(sent: list[signal.Signals], status: int, wo
             time.sleep(0.1)
         assert process.wait(PATIENCE) == status
         assert words in output.read_text()
-        # A call that nobody lets pass would fail.
+        # A call that is never resumed would fail.
         wait_for_size(marks, marks.stat().st_size + 3)
         assert "Error" not in output.read_text()
     deadline = time.monotonic() + PATIENCE
@@ -274,7 +276,7 @@ def test_its_program_hears_no_signal(sent: list[signal.Signals], status: int, wo
 
 @contextlib.contextmanager
 def in_session(command: list[str], stream: BinaryIO) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command in a group of processes of its own, and end all of that afterwards."""
+    """Start a command in its own process group, and end the whole group afterwards."""
     process = subprocess.Popen(command, stdout=stream, stderr=stream, start_new_session=True)
     try:
         yield process
@@ -283,7 +285,7 @@ def in_session(command: list[str], stream: BinaryIO) -> Iterator[subprocess.Pope
 
 
 def wait_for_size(file: Path, size: int) -> None:
-    """Return when a file has so many bytes."""
+    """Return once a file has so many bytes."""
     deadline = time.monotonic() + PATIENCE
     while file.stat().st_size < size:
         assert time.monotonic() < deadline
@@ -291,7 +293,7 @@ def wait_for_size(file: Path, size: int) -> None:
 
 
 def guards() -> set[str]:
-    """Return the processes of ours that stay behind."""
+    """Return the guard processes of gdbheap."""
     found = set()
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):
@@ -301,7 +303,7 @@ def guards() -> set[str]:
 
 
 def kill_after(seconds: float, target: Running, *arguments: str) -> None:
-    """Kill a command that follows the program so long after that was told to go on."""
+    """Kill a command that follows the program, this long after the program was told to continue."""
     with following(target.pid, *arguments) as follower:
         assert target.process.stdin is not None
         target.process.stdin.write(b"x")
@@ -311,7 +313,7 @@ def kill_after(seconds: float, target: Running, *arguments: str) -> None:
 
 
 def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
-    """A command that is killed at any moment harms nobody, and its guard puts the code back."""
+    """Check that a command that is killed at any moment does no harm, and that its guard restores the code."""
     with running(grows(rng), tmp_path) as target:
         before = code(target.pid)
         for _ in range(10):
@@ -323,7 +325,8 @@ def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_group_stop(rng: random.Random, tmp_path: Path) -> None:
-    """Job control works while it is followed: stopped, it stays so; then it goes on."""
+    """Check that job control works while the process is followed: a stopped process stays stopped, then it
+    continues."""
     with running(grows(rng), tmp_path) as target:
         with following(target.pid, "growth", str(target.pid)) as follower:
             target.process.send_signal(signal.SIGSTOP)
@@ -336,7 +339,7 @@ def test_group_stop(rng: random.Random, tmp_path: Path) -> None:
 
 
 def wait_for_state(pid: int, wanted: str) -> None:
-    """Return when the process is in that state, whether it is traced or not ("t")."""
+    """Return once the process is in that state, whether it is traced or not ("t")."""
     deadline = time.monotonic() + PATIENCE
     state = ""
     while state.upper() != wanted and time.monotonic() < deadline:
@@ -346,7 +349,7 @@ def wait_for_state(pid: int, wanted: str) -> None:
 
 
 def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
-    """The end of a process ends the answer, which is whole."""
+    """Check that the answer ends with the process, and is complete."""
     with running(grows(rng), tmp_path) as target:
         with following(target.pid, "growth", str(target.pid)) as follower:
             target.go_on()
@@ -361,7 +364,7 @@ FUNCTIONS = ("malloc", "calloc", "realloc", "free")
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_catch(function: str, rng: random.Random, tmp_path: Path) -> None:
-    """Exactly the calls of that size among hundreds of thousands, from the function that makes them."""
+    """Check that exactly the calls of that size are caught among hundreds of thousands, with the calling function."""
     size = 8 * rng.randrange(5_000, 100_000)
     with running(c_program("asks", size), tmp_path) as target:
         before = code(target.pid)
@@ -389,7 +392,7 @@ def chunk_size(size: int) -> int:
 
 
 def test_catch_range(rng: random.Random, tmp_path: Path) -> None:
-    """From and to a size, and one call by default: the first that comes."""
+    """Check a range of sizes, with the default of one call: the first."""
     size = 8 * rng.randrange(5_000, 100_000)
     with running(c_program("asks", size), tmp_path) as target:
         arguments = ("catch", str(target.pid), "malloc", f"--min={size - 7}", f"--max={size + 7}")
@@ -403,7 +406,7 @@ def test_catch_range(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_catch_keeps_registers(rng: random.Random, tmp_path: Path) -> None:
-    """A call is made with the registers that it was made with, whether it is caught or not."""
+    """Check that a call has its original registers, whether it is caught or not."""
     size, calls = rng.randrange(1, 1 << 40), 300_000
     with running(c_program("enters", size, rng.randrange(1, 1 << 30)), tmp_path) as target:
         arguments = ("catch", str(target.pid), "realloc", f"--size={size}", "--count=0", "--top=all")
@@ -416,7 +419,7 @@ def test_catch_keeps_registers(rng: random.Random, tmp_path: Path) -> None:
 
 
 def await_rest(pid: int) -> None:
-    """Wait until all threads sleep and no signal is left for them."""
+    """Wait until all threads sleep and have no pending signal."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
@@ -428,14 +431,14 @@ def await_rest(pid: int) -> None:
 
 
 def test_waits_go_on() -> None:
-    """Signals that a process ignores wake its threads only while they are traced: no wait ends by them, one at a time
-    (docs/safety.md says of several)."""
+    """Check that ignored signals end no wait: they wake threads only while these are traced, one at a time
+    (docs/safety.md describes several)."""
     (program,) = c_program("waiting")
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         for _ in range(5):
             with following(process.pid, "growth", str(process.pid)) as follower:
-                # A signal beside the end of a stop may wake a thread, and another one take it, as with several.
+                # A signal at the end of a stop may wake one thread while another one takes it, as with several signals.
                 await_rest(process.pid)
                 for number in (URG, WINCH, CHLD) * 20:
                     process.send_signal(number)
@@ -446,7 +449,7 @@ def test_waits_go_on() -> None:
 
 
 def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
-    """Killed at any moment, with the process in the middle of calls that are caught: it runs on, unchanged."""
+    """Check that a process runs on, unchanged, if the command is killed at any moment amid caught calls."""
     with running(c_program("asks", 8 * rng.randrange(5_000, 100_000)), tmp_path) as target:
         before = code(target.pid)
         for number in range(10):
@@ -458,7 +461,7 @@ def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
-    """Of hundreds of thousands of calls only those that get memory from the kernel: the large ones."""
+    """Check that only the large calls are caught, which get memory from the kernel, among hundreds of thousands."""
     with running(c_program("asks", 8 * rng.randrange(200_000, 300_000)), tmp_path) as target:
         with following(target.pid, "catch", str(target.pid), "malloc", "--grows", "--count=0") as follower:
             target.go_on()
@@ -471,7 +474,7 @@ def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_catch_of_what_is_none(tmp_path: Path) -> None:
-    """One line for each, and a status that says whose fault it is."""
+    """Check one line for each target that cannot be followed, and a status that tells whose fault it is."""
     with running(c_program("asks", 80_000), tmp_path) as target:
         for arguments, expected in (
             ([str(target.pid)], 2),

@@ -1,4 +1,4 @@
-"""``heap growth --perf``: a tracepoint tells what the program knows that it did, and nothing of the process stands."""
+"""``heap growth --perf``: a tracepoint reports the calls that the program counts itself, and no thread is stopped."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from gdbheap.report.words.growth import render
 
 NO_GROWTH = {"came": 0, "went": 0, "by_stacks": 0}
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
-# Rounds of a schedule whose calls, with 8 KiB of stack each, fit into the ring of one processor: none can be lost.
+# Rounds of a schedule whose calls, with 8 KiB of stack each, fit into the ring buffer of one processor: none can be
+# lost.
 FEW, MANY = 8, 40
-# What else is in the rings beside calls: that threads start and end, and their names.
+# Other records in the ring buffers: starts, ends and names of threads.
 OTHER_RECORDS = 32
 BUSY = """
 import mmap, time
@@ -42,7 +43,7 @@ while True:
 
 @pytest.fixture(autouse=True, scope="module")
 def rights() -> None:
-    """Skip where the kernel's tracepoints cannot be used."""
+    """Skip if the kernel's tracepoints cannot be used."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
@@ -54,7 +55,7 @@ def grows(rng: random.Random, rounds: int) -> list[str]:
 
 
 def said(target: Running) -> dict[str, Any]:
-    """Return what the program says that it did."""
+    """Return the figures that the program prints."""
     found: dict[str, Any] = json.loads(target.stderr.splitlines()[-1])
     return found
 
@@ -80,20 +81,20 @@ def suspend(follower: Follower) -> None:
 
 
 def all_calls(answer: dict[str, Any]) -> int:
-    """Return how many calls were seen."""
+    """Return the number of calls that were seen."""
     return sum(row["calls"] for row in answer["operations"])
 
 
 def from_map(answer: dict[str, Any]) -> tuple[int, int]:
-    """Return the calls and bytes that come from ``map`` by mmap."""
+    """Return the calls and bytes of mmap from the function ``map``."""
     found = [sums for names, sums in by_stack(answer).items() if names[-2:] in (("map", "mmap"), ("map", "mmap64"))]
     return sum(calls for calls, _ in found), sum(size for _, size in found)
 
 
 def check_table(answer: dict[str, Any], truth: dict[str, Any]) -> None:
-    """Check all that the program counts."""
+    """Check all figures that the program counts."""
     found = by_id(answer)
-    # Threads' stacks and arenas are mapped and unmapped too; only those of malloc's own are reserved.
+    # Threads' stacks and arenas are mapped and unmapped too; only malloc's own are reserved.
     assert found["mmap"] == tuple(truth["mmap"])
     assert found["mremap"] == tuple(truth["mremap"])
     assert found["munmap"] == tuple(truth["munmap"])
@@ -103,8 +104,8 @@ def check_table(answer: dict[str, Any], truth: dict[str, Any]) -> None:
 
 
 def test_schedule(rng: random.Random, tmp_path: Path) -> None:
-    """Calls and bytes of each kind in four threads that start meanwhile, to the byte, without the child's; the code is
-    untouched, and no thread stood."""
+    """Check calls and bytes of each kind, to the byte, in four threads that start meanwhile, without the child's;
+    the code is untouched, and no thread was stopped."""
     with running(grows(rng, MANY), tmp_path) as target:
         before = code(target.pid)
         with told_of(target.pid, "--no-stacks") as follower:
@@ -118,7 +119,7 @@ def test_schedule(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_stacks_as_when_it_stands(rng: random.Random, tmp_path: Path) -> None:
-    """The same stacks, calls and bytes as from threads that stand where they are seen."""
+    """Check that stacks, calls and bytes are the same as from threads that are stopped at each call."""
     command = grows(rng, FEW)
     with running(command, tmp_path) as target, told_of(target.pid, "--top=all") as follower:
         target.go_on()
@@ -133,7 +134,7 @@ def test_stacks_as_when_it_stands(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_folded(rng: random.Random, tmp_path: Path) -> None:
-    """Folded lines add up to the total."""
+    """Check that folded lines add up to the total."""
     path = tmp_path / "folded"
     with running(grows(rng, FEW), tmp_path) as target, told_of(target.pid, f"--folded={path}") as follower:
         target.go_on()
@@ -144,7 +145,8 @@ def test_folded(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_threads_that_start_meanwhile(rng: random.Random, tmp_path: Path) -> None:
-    """Threads start by the hundred when the process is looked at: each counts once, and those that they start."""
+    """Check a process whose threads start by the hundred at the first reading: each counts once, and so do the
+    threads that they start."""
     with running(c_program("spawns", 80), tmp_path) as target:
         time.sleep(0.3 * rng.random())
         with told_of(target.pid, "--no-stacks") as follower:
@@ -157,11 +159,11 @@ def test_threads_that_start_meanwhile(rng: random.Random, tmp_path: Path) -> Non
 
 
 def test_lost(rng: random.Random, tmp_path: Path) -> None:
-    """What comes while nobody reads is lost as soon as the rings are full, and counted: seen and lost add up to what
-    the same program does when nothing is lost."""
+    """Check that calls without a reader are lost once the ring buffers are full, and counted: seen and lost calls
+    add up to those of a run without loss."""
     command = grows(rng, 800)
     lost = None
-    # On a host that starves us something is lost without stacks, too.
+    # On a loaded host, calls without stacks may be lost too.
     while lost != 0:
         with running(command, tmp_path) as target, told_of(target.pid, "--no-stacks") as follower:
             target.go_on()
@@ -179,7 +181,7 @@ def test_lost(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lost", "said"), [(0, ""), (1, "1 call was lost"), (2345, "2,345 calls were lost")])
 def test_lost_in_words(lost: int, said: str) -> None:
-    """The report says it, and that nothing stood."""
+    """Check that the report names the loss, and says that no thread was stopped."""
     none = counted(SizeSums())
     growth = Growth(1, 1.0, none, none, [], [], None, Cost(0, 0.0, 0.0), "gone", 6, 0, None, lost)
     text = " ".join(render(growth, 0, True, Style()).split())
@@ -188,7 +190,7 @@ def test_lost_in_words(lost: int, said: str) -> None:
 
 @contextlib.contextmanager
 def busy(become: list[str]) -> Iterator[int]:
-    """Yield the id of a process that maps and unmaps at every moment."""
+    """Yield the id of a process that constantly maps and unmaps."""
     with subprocess.Popen([*become, "-c", BUSY], stdout=subprocess.PIPE, cwd="/") as process:
         try:
             assert process.stdout is not None and process.stdout.readline()
@@ -198,7 +200,7 @@ def busy(become: list[str]) -> Iterator[int]:
 
 
 def test_busy_program() -> None:
-    """The mappings agree also where calls are made while they are read."""
+    """Check that the mappings agree even if calls are made while they are read."""
     with busy([sys.executable]) as pid:
         for _ in range(3):
             with told_of(pid, "--no-stacks", "--count=200") as follower:
@@ -208,7 +210,7 @@ def test_busy_program() -> None:
 
 
 def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
-    """The end of a process ends the answer, which has all that it did."""
+    """Check that the end of a process ends the answer, which has all its calls."""
     with running(grows(rng, FEW), tmp_path) as target, told_of(target.pid) as follower:
         target.go_on()
         truth = said(target)
@@ -220,7 +222,7 @@ def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_another_program(tmp_path: Path) -> None:
-    """What the process runs next is not counted."""
+    """Check that a program that the process runs next is not counted."""
     with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE, text=True) as process:
         try:
             with told_of(process.pid, "--no-stacks") as follower:
@@ -234,7 +236,7 @@ def test_another_program(tmp_path: Path) -> None:
 
 
 def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
-    """A command that is killed at any moment leaves nothing behind."""
+    """Check that a command that is killed at any moment leaves nothing behind."""
     with running(grows(rng, FEW), tmp_path) as target:
         before = code(target.pid)
         for _ in range(5):
@@ -250,32 +252,32 @@ def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_refused_for_a_command(tmp_path: Path) -> None:
-    """What it cannot do is one line."""
+    """Check that an unsupported use gives one line."""
     done = gdbheap("growth", "--perf", "--", "true")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and "--perf" in done.stderr
 
 
 @pytest.fixture
 def nobody() -> Iterator[list[str]]:
-    """Yield the start of a command that runs gdbheap as an unprivileged user."""
+    """Yield the beginning of a command that runs gdbheap as an unprivileged user."""
     with unprivileged() as command:
         yield command
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Check that it is not permitted, in one line with these words."""
+    """Check that the command is not permitted, in one line with these words."""
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done
     assert all(word in done.stderr for word in words), done.stderr
 
 
 def test_refused_without_tracefs(nobody: list[str]) -> None:
-    """A user who may neither read tracefs nor mount it."""
+    """Check a user who may neither read tracefs nor mount it."""
     with own_process(nobody, "import signal; signal.pause()") as pid:
         refused(run_as(nobody, "growth", str(pid), "--perf", "--duration=1"), "root", "/sys/kernel/tracing")
 
 
 def test_refused_by_the_kernel(nobody: list[str]) -> None:
-    """A user who may read what a tracepoint is, and may not use it."""
+    """Check a user who may read the description of a tracepoint but may not use it."""
     if int(PARANOID.read_text()) < 2:
         pytest.skip("kernel.perf_event_paranoid lets every user have tracepoints here")
     with own_process(nobody, "import signal; signal.pause()") as pid:
@@ -284,7 +286,7 @@ def test_refused_by_the_kernel(nobody: list[str]) -> None:
 
 
 def test_with_one_right() -> None:
-    """CAP_PERFMON is enough, where tracefs may be read."""
+    """Check that CAP_PERFMON is enough if tracefs may be read."""
     with unprivileged("perfmon") as trusted, unprivileged() as nobody, busy(nobody[: nobody.index("-c")]) as pid:
         command = [*beside_readable_format(trusted), "growth", str(pid), "--perf"]
         done = run_as(command, "--no-stacks", "--count=100", "--json")

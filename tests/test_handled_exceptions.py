@@ -1,4 +1,4 @@
-"""Memory that only an exception holds while it is handled: the page names the exception, and the function."""
+"""Memory that only an exception holds while it is handled: the page names the exception and the function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAIL = (
     "    raise ValueError(rows({args}))\n"
 )
 WAIT = "print(flush=True); sys.stdin.readline()"
-# In the block, in one of a thread, of a generator that runs, and below another block's function.
+# Programs that handle the exception directly, in a thread, in a generator, and below the function of another handler.
 PLAIN = f"def work():\n    try: fail()\n    except ValueError: {WAIT}\n"
 BLOCKS = {
     "plain": f"{PLAIN}work()\n",
@@ -41,7 +41,7 @@ GENERATOR = f"def work():\n    try: fail()\n    except ValueError: yield 1\nkept
 
 
 def holders(code: str, release: str, rng: random.Random, folder: Path) -> tuple[list[dict[str, Any]], int, int]:
-    """Return the first page's holders of a program, and how many bytes an argument and a variable have."""
+    """Return the first page's holders of a program, and the bytes of an argument and of a variable."""
     args, local = rng.randrange(12_000, 14_000), rng.randrange(4000, 6000)
     program = FAIL.format(args=args, local=local) + code
     (folder / "program.py").write_text(program)
@@ -53,8 +53,8 @@ def holders(code: str, release: str, rng: random.Random, folder: Path) -> tuple[
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("release", since("3.6"))
 def test_exception_that_is_handled(release: str, block: str, rng: random.Random, tmp_path: Path) -> None:
-    """Its argument and the variable of a function that has ended are two rows with their bytes, each named by the
-    function that handles it and the line where that is."""
+    """Check that the exception's argument and the variable of an ended function are two rows with their bytes, each
+    named by the handling function and its line."""
     rows, args, local = holders(BLOCKS[block], release, rng, tmp_path)
     lines = (tmp_path / "program.py").read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "wait()" in text or "readline" in text)
@@ -67,7 +67,8 @@ def test_exception_that_is_handled(release: str, block: str, rng: random.Random,
 
 @pytest.mark.parametrize("release", since("3.7"))
 def test_exception_of_a_generator(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """A generator that was left in the block holds the exception, and the way to the largest block says so."""
+    """Check that a generator that was left inside the handler holds the exception, and that the path to the largest
+    block names the generator."""
     rows, args, _local = holders(GENERATOR, release, rng, tmp_path)
     assert rows[0]["path"].startswith("kept") and rows[0]["bytes"] >= args
     assert ".gi_frame: the exception that work() handles at program.py:" in rows[0]["way"]

@@ -1,6 +1,7 @@
-"""Nothing is harmed, bounded: a few commands that are killed and a few rounds of attach and release under load.
+"""Nothing is harmed, bounded: a few killed commands and a few rounds of attach and release under load.
 
-``tests/harm`` does the same by the thousand. Here too a program checks itself, and a client its server's replies.
+``tests/harm`` does the same by the thousand. Here too, a program checks itself and a client checks its server's
+replies.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from harm.verdict import Watch
 from support.library import heap_of
 
 KILLS, ROUNDS = 10, 12
-# What a tracer's stop ends with EINTR; a tracer that is killed at that very instant cannot mend it.
+# Calls that a tracer's stop ends with EINTR; a tracer that is killed at that very instant cannot repair this.
 CUT_SHORT = "EINTR"
 
 
@@ -33,24 +34,25 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
 
 @pytest.fixture
 def watches(targets: list[Target], tmp_path: Path) -> list[Watch]:
-    """Return both, looked at before anything is done."""
+    """Return a watch of each target, with its state before the test."""
     return [Watch(target, tmp_path) for target in targets]
 
 
 def test_commands_that_are_killed(watches: list[Watch], rng: random.Random, tmp_path: Path) -> None:
-    """Alive, not traced, not stopped, no signal lost, nothing left; what they say themselves is clear."""
+    """Check that the targets are alive, neither traced nor stopped, that no signal is lost, and that nothing is
+    left."""
     killer = Killer(watches, tmp_path, [])
     for _ in range(KILLS):
         told, harm = killer.one(rng)
         lasting = {what: n for what, n in harm.items() if n > 0 and not what.startswith(CUT_SHORT)}
         assert not lasting, f"{told}: {lasting}"
-    # Without memory even Python cannot say why it ends.
+    # Without memory even Python cannot report why it ends.
     unclear = [ending for _, ending in killer.endings if ending.unclear and ending.way != "memory"]
     assert not unclear, unclear
 
 
 def test_rounds_of_attach_and_release(watches: list[Watch], rng: random.Random, tmp_path: Path) -> None:
-    """No call is cut short either: a stop that ends in its own time leaves no trace."""
+    """Check that no call is cut short either: a stop that ends normally leaves no trace."""
     rounds = Rounds(watches, tmp_path, [])
     try:
         for watch in watches:
@@ -62,11 +64,11 @@ def test_rounds_of_attach_and_release(watches: list[Watch], rng: random.Random, 
 
 
 def test_harm_is_seen(targets: list[Target], tmp_path: Path) -> None:
-    """The means: a stopped thread, a traced one, a file and a cut call are told from none."""
+    """Check the means of detection: a stopped thread, a traced one, a file and an interrupted call are each found."""
     target = targets[0]
     watch = Watch(target, tmp_path)
     assert not +watch.judge()
-    # What is awaited has come by then: who judges need not wait for it.
+    # The awaited state has been reached by then, so there is no need to wait for it.
     watch.patience = 0.1
     with heap_of(str(target.pid)):
         assert target.tracers == {str(os.getpid())} and watch.judge()["traced or stopped"] == 1

@@ -1,5 +1,5 @@
-"""``gdbheap export --format=heapsnapshot``: the file is what V8 says that one is, other people's parser opens it, and
-its sizes, counts and references are those of the heap."""
+"""``gdbheap export --format=heapsnapshot``: the file follows V8's format, an independent parser opens it, and its
+sizes, counts and references are those of the heap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.programs import (
 from gdbheap.export.heapsnapshot import _Ids
 
 SECRET = "a-secret-that-no-graph-may-have"
-# npm's, of Visual Studio Code's own viewer.
+# The npm package of Visual Studio Code's own viewer.
 PARSER = Path(__file__).resolve().parent.parent / "build" / "node" / "node_modules" / "@vscode" / "v8-heap-parser"
 SCRIPT = """
 const graph = require(process.argv[1]).decode_bytes(require('fs').readFileSync(process.argv[2]));
@@ -39,7 +39,7 @@ const groups = graph.get_class_groups(0, 1e6, false);
 const row = found => [found.name(), found.children_len, Number(found.self_size), Number(found.retained_size)];
 console.log(JSON.stringify(groups.map(row)));
 """
-# Has one object more when it is told so.
+# A program that makes one more object on request.
 GROWS = """
 import os, sys
 class Session:
@@ -50,7 +50,7 @@ os.read(0, 100)
 held[-1] = Session(0)
 os.read(0, 100)
 """
-# Says what its objects call what they refer to, and what the collector says that they refer to.
+# A program that prints the names of its objects' references, and the references that the collector reports.
 NAMES = """
 import collections, gc, json, os, sys
 class Plain:
@@ -96,7 +96,7 @@ Graph = dict[str, Any]
 
 @pytest.fixture(scope="module", params=["python", "c++"])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A program, with Python or without, and the file of its graph."""
+    """Yield the name of a program, with Python or without, and the file of its graph."""
     folder = tmp_path_factory.mktemp("graph")
     command = python_program(KINDS[0], "secret_texts", SECRET, 100)
     if request.param == "c++":
@@ -120,7 +120,8 @@ def rows_of(graph: Graph, what: str) -> list[dict[str, int]]:
 
 
 def test_form(written: tuple[str, Path]) -> None:
-    """All counts fit, every edge leads to the first field of a node, every name is a string, no id comes twice."""
+    """Check that all counts agree, that every edge leads to the first field of a node, that every name is a string,
+    and that ids are unique."""
     graph = json.loads(written[1].read_text())
     meta, nodes, edges = graph["snapshot"]["meta"], rows_of(graph, "nodes"), rows_of(graph, "edges")
     assert len(nodes) == graph["snapshot"]["node_count"] and len(edges) == graph["snapshot"]["edge_count"]
@@ -138,7 +139,8 @@ def test_form(written: tuple[str, Path]) -> None:
 
 
 def test_sums(written: tuple[str, Path]) -> None:
-    """Its bytes are those of all blocks in use, its objects those of each type, its references those of heap refs."""
+    """Check that the bytes are those of all blocks in use, the objects those of each type, and the references those
+    of heap refs."""
     pid, path = written
     graph = json.loads(path.read_text())
     nodes, names = rows_of(graph, "nodes"), graph["strings"]
@@ -158,8 +160,8 @@ def test_sums(written: tuple[str, Path]) -> None:
 
 
 def test_other_parser(written: tuple[str, Path]) -> None:
-    """The parser of Visual Studio Code's viewer counts the same, and what it finds retained agrees with heap
-    retained."""
+    """Check that the parser of Visual Studio Code's viewer counts the same, and that its retained sizes agree with
+    heap retained."""
     node = shutil.which("node") or pytest.skip("no node")
     if not PARSER.exists():
         pytest.skip("no build/node: npm install --prefix build/node @vscode/v8-heap-parser@0.1 makes it")
@@ -171,7 +173,7 @@ def test_other_parser(written: tuple[str, Path]) -> None:
     assert sum(count for count, *_sizes in groups.values()) == len(nodes)
     assert sum(size for _count, size, _kept in groups.values()) == sum(node["self_size"] for node in nodes)
     if SECRET in Path(f"/proc/{pid}/cmdline").read_text():
-        # What is reached only by words that may be no pointers is not counted there.
+        # Blocks that are reached only by words that may not be pointers are not counted there.
         ours = {row["type"]: row for row in ask("retained", pid, "--by=type")["rows"]}
         common = [name for name in groups if name in ours and ours[name]["count"] == groups[name][0]]
         assert len(common) > 20
@@ -193,7 +195,7 @@ def sessions_of(pid: int, path: Path) -> tuple[set[int], set[int]]:
 
 
 def test_two_of_one_process(tmp_path: Path, rng: random.Random) -> None:
-    """Of two snapshots of one process the second has one object more; all others have the numbers that they had."""
+    """Check that the second of two snapshots has one object more, and that all others keep their ids."""
     count = rng.randrange(500, 3000)
     with running([interpreter_of("stripped"), "-c", GROWS, str(count)], tmp_path) as target:
         first, before = sessions_of(target.pid, tmp_path / "first.heapsnapshot")
@@ -204,10 +206,10 @@ def test_two_of_one_process(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_numbers_of_nodes(rng: random.Random) -> None:
-    """They are odd, of 32 bits and never twice, the same each time, and those within 16 GiB are alone in having theirs,
-    wherever else nodes are."""
+    """Check that ids are odd, of 32 bits and unique, the same each time, and that nodes within 16 GiB keep theirs
+    wherever others are."""
     near = [0x7F00_0000_0000 + 8 * place for place in rng.sample(range(1 << 31), 5000)]
-    # Windows whose upper bits lay them over one another, and addresses that no user's memory has.
+    # Address windows that overlap in their lower bits, and addresses that no user process has.
     far = [address ^ (rng.randrange(1, 1 << 12) << 34) for address in near] + [rng.getrandbits(64) for _ in range(5000)]
     known = _Ids()
     numbers = [known.of_address(address) for address in [*near, *far]] + [known.of_root("a"), known.of_root("a")]
@@ -218,7 +220,7 @@ def test_numbers_of_nodes(rng: random.Random) -> None:
 
 
 class Named:
-    """A file's edges by what they are called, of objects by their addresses."""
+    """The edges of a file by name, for objects given by address."""
 
     def __init__(self, path: Path) -> None:
         graph = json.loads(path.read_text())
@@ -235,8 +237,7 @@ class Named:
         return number if types[edge["type"]] == "element" else str(self._strings[number])
 
     def held(self, address: int) -> list[tuple[str, str | int, int]]:
-        """Return (type, name, place) of all edges of an object, of its dict or frame, and of the buffers that belong to
-        them."""
+        """Return (type, name, place) of all edges of an object, of its dict or frame, and of their buffers."""
         first = self.place(address)
         assert first is not None
         found, waiting = [], [first]
@@ -247,16 +248,16 @@ class Named:
         return found
 
     def place(self, address: int) -> int | None:
-        """Return the node of what begins at an address, or a few words before it, if it is a block: what the collector
-        needs, and where attributes are, lie before an object."""
+        """Return the node that begins at an address or a few words before it, if it is a block: the collector's
+        header and the attributes precede an object."""
         ids = (_Ids().of_address(address - distance) for distance in (0, 16, 24, 32, 40, 48))
         return next((self._places[number] for number in ids if number in self._places), None)
 
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_names(release: str, tmp_path: Path, rng: random.Random) -> None:
-    """Attributes, slots, items, keys and variables are called what the program calls them, and lead to what it says;
-    what the collector says that an object refers to has a name. Keys are contents, names are not."""
+    """Check that attributes, slots, items, keys and variables have the program's names and targets, and that each
+    reference that the collector reports has a name. Keys are contents, names are not."""
     interpreter = interpreter_of_release(release)
     key, path, told = "".join(rng.choices("bcdfgh", k=12)), tmp_path / "a.heapsnapshot", tmp_path / "told"
     with running([interpreter.executable, "-c", NAMES, str(told), key], tmp_path) as target:
@@ -285,13 +286,14 @@ def test_names(release: str, tmp_path: Path, rng: random.Random) -> None:
     for holder, addresses in referents.items():
         named = {place for kind, _name, place in found.held(holder) if kind != "weak"}
         assert {found.place(address) for address in addresses} - {None} <= named
-        # All of them by a name: those that have none are numbered, and only sequences have numbers.
+        # All named references: those without a name are numbered, and only sequences have numbers.
         if holder not in items:
             assert not [edge for edge in found.held(holder) if edge[0] == "element"]
 
 
 def test_names_of_words(tmp_path: Path, rng: random.Random) -> None:
-    """What is no object calls its words by where they are, as the program recorded them."""
+    """Check that references from blocks that are no objects are named by their offsets, as the program recorded
+    them."""
     path, told = tmp_path / "a.heapsnapshot", tmp_path / "truth"
     with running(c_program("random_c_graph", rng.getrandbits(31), 400, 3, told), tmp_path) as target:
         assert gdbheap("export", str(target.pid), "-o", str(path), "--format=heapsnapshot").returncode == 0
@@ -302,7 +304,7 @@ def test_names_of_words(tmp_path: Path, rng: random.Random) -> None:
     edges = list(zip(rows, rows, rows, rows))
     assert len(edges) == words[1 + 3 * count] > 100
     found = Named(path)
-    # What leads from a block to itself keeps nothing alive, and is no reference.
+    # A word that leads from a block to itself keeps nothing alive, and is no reference.
     others = [(source, place, target) for source, place, target, _inside in edges if source != target]
     wanted = {(source, f"+{place}", found.place(blocks[target])) for source, place, target in others}
     inner = {found.place(block) for block in blocks}
@@ -312,14 +314,14 @@ def test_names_of_words(tmp_path: Path, rng: random.Random) -> None:
         for _kind, name, place in found.held(block)
         if place in inner
     }
-    # Of several words that lead from one block to another not all need be references.
+    # If several words lead from one block to another, not all of them need be references.
     assert named <= wanted
     assert {(source, target) for source, _name, target in named} == {(source, target) for source, _, target in wanted}
 
 
 @pytest.mark.parametrize("more", [["--with-contents", "--no-text"], ["--with-contents", "--format=csv"]], ids=" ".join)
 def test_contents_that_cannot_be_shown(more: list[str], tmp_path: Path) -> None:
-    """Options that exclude each other are told of in one line."""
+    """Check that options that exclude each other give one line."""
     words = ["export", str(os.getpid()), "-o", str(tmp_path / "a.heapsnapshot"), "--format=heapsnapshot", *more]
     done = gdbheap(*words)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "--with-contents" in done.stderr
@@ -328,14 +330,14 @@ def test_contents_that_cannot_be_shown(more: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["graph.json", "graph", "graph.heapsnapshot.gz"])
 def test_a_name_that_nobody_opens(name: str, tmp_path: Path) -> None:
-    """DevTools take a file by the end of its name: another is refused before anything is read."""
+    """Check that a file name without DevTools' ending is refused before anything is read."""
     done = gdbheap("export", str(os.getpid()), "-o", str(tmp_path / name), "--format=heapsnapshot")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "FILE.heapsnapshot" in done.stderr
     assert not os.listdir(tmp_path)
 
 
 def test_not_written(tmp_path: Path) -> None:
-    """A snapshot has no graph: one line, and no file."""
+    """Check that a snapshot, which has no graph, gives one line and no file."""
     with running(python_program(KINDS[0], "secret_texts", SECRET, 5), tmp_path) as target:
         assert gdbheap("snapshot", str(target.pid), str(tmp_path / "look.heap")).returncode == 0
     out = tmp_path / "out.heapsnapshot"

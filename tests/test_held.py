@@ -1,4 +1,4 @@
-"""Memory that a program mapped for itself, and what of it is said to be held by whom."""
+"""Memory that a program mapped itself, and the parts of it that have a holder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gdbheap.allocators.library_memory import MIN_RANGE_BYTES, find_held
 
 
 def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None:
-    """What the program's static data lead to is a finding of as many bytes as it touched; the rest is nobody's."""
+    """Check that the memory that static data lead to is a finding with the touched bytes, and that the rest has no
+    holder."""
     with running(c_program("keeper", rng.getrandbits(30), rng.randrange(20, 60)), tmp_path) as target:
         answer = ask("", str(target.pid))
         with heap_of(str(target.pid)) as heap:
@@ -26,12 +27,13 @@ def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None
     assert found == {"keeper": kept}
     (finding,) = (finding for finding in answer["findings"] if finding["id"] == "other-held")
     assert finding["bytes"] == sum(end - start for start, end in kept) and "keeper" in finding["text"]
-    expected = {at: "other, led to from keeper" if is_kept else "other" for at, _size, is_kept in asked}
+    expected = {at: "other, reached from keeper" if is_kept else "other" for at, _size, is_kept in asked}
     assert words == expected
 
 
 def test_what_the_dynamic_linker_leads_to(rng: random.Random, tmp_path: Path) -> None:
-    """A mapping that touches a thread's block, or what the dynamic linker made for itself, is not its own by that."""
+    """Check that a reference from a thread's block or from the dynamic linker's own mapping does not make a mapping
+    the program's."""
     with running(c_program("keeper", rng.getrandbits(30), 20), tmp_path) as target, heap_of(str(target.pid)) as heap:
         linkers = [loaded for loaded in heap.target.objects if loaded.is_dynamic_linker]
         if not linkers:

@@ -1,4 +1,4 @@
-"""Each command's help fits a screen, in a shell and in gdb, and says each option in a line."""
+"""Each command's help fits a screen, in a shell and in gdb, and describes each option in one line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 
 MOST_LINES, MOST_COLUMNS, MOST_WORDS, MOST_WORDS_OF_SENTENCE = 40, 80, 12, 20
 DEFAULT = re.compile(r" \[default[^]]*\]$")
-# The words that no help and no sentence begins with: the thing itself comes first.
+# The words with which no help and no sentence may begin.
 NO_VERBS = {"a", "also", "an", "for", "how", "in", "of", "only", "the", "to", "what", "where", "which", "with"}
 NO_BEGINNINGS = ("Of", "To", "With", "Where", "Worth", "Beside", "By", "That", "Those", "What")
 EVERY = (*LISTING, *options_of(Common), *options_of(Extra))
 
 
 def in_gdb() -> dict[str, str]:
-    """Return the helps that gdb has, by noun, with the longer of the two prefixes."""
+    """Return gdb's helps by noun, with the longer of the two prefixes."""
     parts = (part.partition("\n") for part in help_file().replace("{prefix}", "gdbheap").split("\f")[1:])
     return {name: text.rstrip("\n") for name, _, text in parts}
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """Yield each help with where it is typed."""
+    """Yield each help with the place where it is typed."""
     yield from ((f"gdbheap {noun}", help_of(noun)) for noun in COMMANDS)
     yield from ((f"help {name}", text) for name, text in in_gdb().items())
     yield from ((f"gdbheap {verb}", shell.run([verb, "--help"])[0]) for verb in shell.VERBS)
@@ -46,7 +46,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def test_every_help_fits_a_screen() -> None:
-    """In both places."""
+    """Check the length of each help, in a shell and in gdb."""
     shown = dict(helps())
     assert len(shown) == len(COMMANDS) + len(in_gdb()) + len(shell.VERBS) + 1
     too_long = {name: len(text.splitlines()) for name, text in shown.items() if len(text.splitlines()) > MOST_LINES}
@@ -55,7 +55,7 @@ def test_every_help_fits_a_screen() -> None:
 
 
 def test_every_option_is_a_verb_and_a_few_words() -> None:
-    """The default is in brackets, and no other words than its own say so."""
+    """Check that each option's help is a verb and a few words, with the default only in brackets."""
     every = {option for command in COMMANDS.values() for option in command.own_options} | set(EVERY)
     every |= {option for command in COMMANDS.values() for option in command.listing_options}
     for option in every:
@@ -68,7 +68,8 @@ def test_every_option_is_a_verb_and_a_few_words() -> None:
 
 @pytest.mark.parametrize("noun", COMMANDS)
 def test_a_help_has_what_the_command_has(noun: str) -> None:
-    """Its own options a line each, those of every command by their names, and none that would change nothing."""
+    """Check that a help has its own options with a line each, common options by name only, and no option without
+    effect."""
     command = COMMANDS[noun]
     extra = extra_options(command)
     for text, more in ((help_of(noun), extra), (help_text(command), extra if command.needs.shell_only else ())):
@@ -85,7 +86,7 @@ def test_a_help_has_what_the_command_has(noun: str) -> None:
 
 
 def test_headings_have_every_option() -> None:
-    """An option that is under no heading would stand below the last one."""
+    """Check that every option is under a heading; otherwise it would stand below the last one."""
     for command in COMMANDS.values():
         names = [name for names in command.headings.values() for name in names]
         known = [option.name for option in (*command.own_options, *command.listing_options)]
@@ -93,7 +94,7 @@ def test_headings_have_every_option() -> None:
 
 
 def test_help_options_explains_each() -> None:
-    """Once, in a shell and in gdb; it is typed in a shell as the other helps say."""
+    """Check that each option is explained once, in a shell and in gdb, by the command that the other helps name."""
 
     def lines(option: Option, text: str) -> int:
         return len(re.findall(rf"^  {re.escape(option.spelling)}  +\w", text, re.MULTILINE))
@@ -108,7 +109,7 @@ def test_help_options_explains_each() -> None:
 
 
 def test_gdbs_overview_is_grouped() -> None:
-    """``help heap`` has the groups of ``gdbheap --help``, with each command that gdb has."""
+    """Check that ``help heap`` has the groups of ``gdbheap --help``, with each command that gdb has."""
     text = in_gdb()[""]
     for title, nouns in GROUPS.items():
         wanted = [noun for noun in nouns if noun and not COMMANDS[noun].needs.shell_only]
@@ -118,7 +119,8 @@ def test_gdbs_overview_is_grouped() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
 def test_sentences_are_short(command: AnyCommand) -> None:
-    """The thing itself comes first; a sentence, or what stands before a colon, has at most twenty words."""
+    """Check that a help begins with its subject, and that a sentence, or its part before a colon, has at most twenty
+    words."""
     assert len(command.summary) <= MOST_COLUMNS - len("  check-advice ") and not command.summary.endswith(".")
     for sentence in (found for text in (command.text, command.details) for found in sentences(text)):
         assert len(sentence.split()) <= MOST_WORDS_OF_SENTENCE, sentence

@@ -1,4 +1,4 @@
-"""Blocks that are held, but by no word at a whole place of the program's own memory, are not called lost."""
+"""Blocks whose only holders are outside of the program's own aligned memory are not called lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.programs import GCORE, PROCESS, ask, build, running
 
 BYTES = 40_000
-# Blocks of malloc, whose addresses are in a list.
+# Blocks of malloc whose addresses are in a list.
 INTEGERS = """
 import ctypes, sys
 libc = ctypes.CDLL(None)
@@ -32,20 +32,20 @@ HOLDERS = {
 
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_blocks_that_are_held(rng: random.Random, tmp_path: Path, kind: str) -> None:
-    """Whatever holds the blocks is named as their holder."""
+    """Check that each holder of the blocks is named."""
     count = rng.randrange(300, 500)
     command = [str(build("hidden")), kind, str(count), str(tmp_path / "held-here")]
     with running(command, tmp_path) as target:
         found, held = ask("", str(target.pid)), ask("owners", str(target.pid))["rows"]
     assert "lost-blocks" not in [row["id"] for row in found["findings"]]
     (row,) = [row for row in held if HOLDERS[kind] in row["path"]]
-    # A register or a word on the stack may have the last one.
+    # A register or a word on the stack may hold the last one.
     assert row["bytes"] >= (count - 2) * BYTES
 
 
 @pytest.mark.parametrize("form", [PROCESS, GCORE])
 def test_blocks_that_are_lost(rng: random.Random, tmp_path: Path, form: str) -> None:
-    """Blocks that nobody holds stay lost; of a core nobody knows what the kernel keeps."""
+    """Check that blocks without a holder stay lost; for a core, memory inside the kernel is unknown."""
     count = rng.randrange(300, 500)
     with running([str(build("hidden")), "none", str(count), "-"], tmp_path) as target:
         found = ask("", target.as_form(form))["findings"]
@@ -55,7 +55,7 @@ def test_blocks_that_are_lost(rng: random.Random, tmp_path: Path, form: str) -> 
 
 
 def test_addresses_that_python_keeps_as_integers(rng: random.Random, tmp_path: Path) -> None:
-    """What ctypes returns is a number, whose bits no word of memory has in one piece."""
+    """Check addresses that ctypes returned: as a number, an address is spread over several words."""
     count = rng.randrange(300, 500)
     with running([sys.executable, "-c", INTEGERS, str(count)], tmp_path) as target:
         found = ask("", str(target.pid))["findings"]

@@ -1,4 +1,4 @@
-"""Which holders grew between looks: as the program says itself, and whatever its paths look like in each look."""
+"""Holders that grew between snapshots: compared with the program's own figures, however their paths are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdbheap.snapshots.holder_changes import changed_holders
 from gdbheap.snapshots.snapshot import Snapshot
 
 MIB = 1 << 20
-# It grows by as many items as a line says; prints what all items need by its own count.
+# A program that adds as many items as a line requests, and prints the bytes of all items by its own count.
 GROWS = """
 import sys
 CACHE, OTHER = {}, [bytes(1000) for _ in range(4000)]
@@ -34,7 +34,7 @@ for line in sys.stdin:
 
 
 def look(*rows: MainHolder) -> Snapshot:
-    """Return a snapshot that has these holders."""
+    """Return a snapshot with these holders."""
     return Snapshot(0.0, "", {}, Ledger(Rss(100 * MIB, 0, ""), [], []), holders=list(rows))
 
 
@@ -49,7 +49,7 @@ def changes(*looks: Snapshot, same: bool = True) -> list[HolderChange]:
 
 
 def test_a_part_counts_for_the_whole() -> None:
-    """A part that became large enough for a row of its own did not come from nowhere."""
+    """Check that a part that became large enough for its own row is not taken as new."""
     before, after = look(row("S", 10 * MIB)), look(row("S", 4 * MIB), row("S['c']", 9 * MIB), row("S.x", 3 * MIB))
     (change,) = changes(before, after)
     assert (change.path, change.bytes, change.looks) == ("S", 6 * MIB, [10 * MIB, 16 * MIB])
@@ -71,7 +71,7 @@ def test_a_part_counts_for_the_whole() -> None:
     ],
 )
 def test_names_that_vary(before: str, after: str) -> None:
-    """How many there are is not part of a holder's name."""
+    """Check that a number of items is not part of a holder's name."""
     kind = "package" if "packages" in before else "context" if "context" in before else "variable"
     kind = "global" if before.startswith("table") else kind
     (change,) = changes(look(row(before, MIB, kind=kind)), look(row(after, 3 * MIB, kind=kind)))
@@ -79,7 +79,7 @@ def test_names_that_vary(before: str, after: str) -> None:
 
 
 def test_an_object_that_moved_is_the_same(rng: random.Random) -> None:
-    """Of one process an address tells it; of two only the path does."""
+    """Check that an object of one process is recognised by its address, and of two processes only by its path."""
     address = rng.getrandbits(40)
     before, after = look(row("L[3]", 4 * MIB, address)), look(row("L[7]", 5 * MIB, address))
     (change,) = changes(before, after)
@@ -88,7 +88,7 @@ def test_an_object_that_moved_is_the_same(rng: random.Random) -> None:
 
 
 def test_what_had_no_row_grew_by_at_least(rng: random.Random) -> None:
-    """A variable that was too small for a row had a fiftieth of what was in use at most; of others each has a row."""
+    """Check that a variable without an earlier row grew by at least its size minus a fiftieth of the bytes in use."""
     size = rng.randrange(30 * MIB, 60 * MIB)
     first = look(row("A", 50 * MIB))
     (change,) = changes(first, look(row("A", 50 * MIB), row("B", size)))
@@ -98,7 +98,7 @@ def test_what_had_no_row_grew_by_at_least(rng: random.Random) -> None:
 
 
 def test_nothing_is_said_without_holders() -> None:
-    """An older file has none."""
+    """Check that an older file without holders gives no comparison."""
     assert changed_holders([look(), replace(look(), holders=None)], True) is None
     assert growth_sentence(None, None, None, Style()) == ""
     assert growth_sentence([], 0, 0, Style()) == "No holder grew."
@@ -106,7 +106,7 @@ def test_nothing_is_said_without_holders() -> None:
 
 
 def test_keys_that_a_file_does_not_have(tmp_path: Path) -> None:
-    """A snapshot has no contents of keys, and a look at the process does: nothing grew between them."""
+    """Check that a snapshot without contents of keys and a process with them show no growth."""
     file = tmp_path / "before.heap"
     code = "HELD = {f'key {n}': [bytes(9000 + m) for m in range(200)] for n in range(6)}; input()"
     with running([sys.executable, "-c", code], tmp_path) as target:
@@ -116,7 +116,8 @@ def test_keys_that_a_file_does_not_have(tmp_path: Path) -> None:
 
 
 def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:
-    """The dictionary that grew is the first word of ``diff`` and of ``heap --since``, by what the program counts."""
+    """Check that ``diff`` and ``heap --since`` first name the dictionary that grew, by the bytes that the program
+    counts."""
     file, count = tmp_path / "before.heap", rng.randrange(1000, 5000)
     with running([sys.executable, "-c", GROWS], tmp_path) as target:
         assert gdbheap("snapshot", str(target.pid), str(file)).returncode == 0
@@ -128,7 +129,7 @@ def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:
         page = gdbheap(str(target.pid), "--since", str(file)).stdout
     change = answer["holders"][0]
     assert (change["path"], change["count"], change["counts"]) == ("CACHE", count, [2000, 2000 + count])
-    # Keys are integers beyond the small ones, and blocks have headers: each less than 80 bytes an item.
+    # Keys are larger integers, and blocks have headers: each less than 80 bytes an item.
     assert last - first <= change["bytes"] <= last - first + 80 * count + MIB // 8
     assert text.startswith("Holder CACHE grew by ") and f"dict of 2,000, now {2000 + count:,}" in text.splitlines()[0]
     assert since["since"]["holders"][0]["path"] == "CACHE"

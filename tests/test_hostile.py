@@ -1,4 +1,4 @@
-"""Damaged targets: every command ends, within time and memory, with an answer or one clear line.
+"""Damaged targets: every command ends, within limits of time and memory, with an answer or one clear line.
 
 A core is copied and bytes of it are overwritten: anywhere, in the allocators' own structures, in the file's headers.
 """
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cases(1)
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024
-# Of struct arena_object.
+# Bytes of a struct arena_object.
 ENTRY = 48
 Damage = Callable[[bytearray, list[kernel.Segment], random.Random], None]
 
@@ -39,7 +39,7 @@ def _limit() -> None:
 
 
 def evil_word(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> bytes:
-    """Return eight bytes that a walk may fall over: extremes, small numbers, addresses, other words of the target."""
+    """Return eight bytes that may break a walk: extremes, small numbers, addresses, other words of the target."""
     segment = rng.choice(segments)
     place = segment.offset + 8 * rng.randrange(max(1, segment.file_size // 8))
     numbers = (0, 1, 7, 15, 16, 33, (1 << 64) - 1, 1 << 63, (1 << 63) - 16, 1 << 47, segment.start, segment.start + 16)
@@ -51,7 +51,7 @@ def evil_word(data: bytearray, segments: list[kernel.Segment], rng: random.Rando
 
 
 def offset_of(segments: list[kernel.Segment], address: int) -> int:
-    """Return where in the file the byte at an address is."""
+    """Return the file offset of the byte at an address."""
     return next(one.offset + address - one.start for one in segments if 0 <= address - one.start < one.file_size)
 
 
@@ -66,14 +66,14 @@ def writable(segments: list[kernel.Segment]) -> list[kernel.Segment]:
 
 
 def anywhere(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Single bytes of any segment."""
+    """Overwrite single bytes of any segment."""
     for _ in range(2000):
         segment = rng.choice(writable(segments))
         data[segment.offset + rng.randrange(segment.file_size)] = rng.randrange(256)
 
 
 def words(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Whole words, aligned, of any segment."""
+    """Overwrite whole aligned words of any segment."""
     for _ in range(400):
         segment = rng.choice(writable(segments))
         place = segment.offset + 8 * rng.randrange(segment.file_size // 8)
@@ -81,7 +81,7 @@ def words(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -
 
 
 def chunk_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """The sizes of chunks: words that look like one, in any segment."""
+    """Overwrite sizes of chunks: words that look like one, in any segment."""
     for segment in writable(segments):
         for place in range(segment.offset + 8, segment.offset + segment.file_size - 8, 16):
             size = int.from_bytes(data[place : place + 8], "little")
@@ -90,7 +90,7 @@ def chunk_headers(data: bytearray, segments: list[kernel.Segment], rng: random.R
 
 
 def pool_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Words of the headers of pools, and of the first blocks."""
+    """Overwrite words of the headers of pools, and of the first blocks."""
     for segment in writable(segments):
         first = -segment.start % POOL
         for place in range(segment.offset + first, segment.offset + segment.file_size - 64, POOL):
@@ -100,7 +100,7 @@ def pool_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Ra
 
 
 def places_of_pointers(data: bytearray, segments: list[kernel.Segment]) -> list[int]:
-    """Return where words lie that point into the target."""
+    """Return the offsets of words that point into the target."""
     places = []
     low, high = min(s.start for s in segments), max(s.start + s.size for s in segments if s.start < 1 << 47)
     for segment in writable(segments):
@@ -110,14 +110,14 @@ def places_of_pointers(data: bytearray, segments: list[kernel.Segment]) -> list[
 
 
 def pointers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Words that point into the target: lists become loops, types become text."""
+    """Exchange words that point into the target: lists become loops, types become text."""
     for place in places_of_pointers(data, segments):
         if rng.random() < 0.002:
             data[place : place + 8] = evil_word(data, segments, rng)
 
 
 def summits(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Words that point into the target point to the last bytes of the address space: offsets from there wrap."""
+    """Let pointers into the target point to the end of the address space, where offsets wrap around."""
     share = rng.choice((0.0003, 0.003, 0.03))
     for place in places_of_pointers(data, segments):
         if rng.random() < share:
@@ -125,7 +125,7 @@ def summits(data: bytearray, segments: list[kernel.Segment], rng: random.Random)
 
 
 def headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """The program headers and notes, behind the ELF header itself."""
+    """Overwrite the program headers and notes, after the ELF header itself."""
     end = min(segment.offset for segment in segments)
     for _ in range(rng.choice((1, 5, 50))):
         place = rng.randrange(64, end - 8)
@@ -133,7 +133,7 @@ def headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random)
 
 
 def truncated(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """The end is missing."""
+    """Remove the end."""
     del data[rng.randrange(64, len(data)) :]
 
 
@@ -164,19 +164,20 @@ def damaged(core: Path, damage: Damage, rng: random.Random, path: Path) -> list[
 
 
 def check(noun: str, path: Path, allowed: tuple[int, ...], *arguments: str) -> None:
-    """One command: an allowed exit status, one JSON document or one line, no traceback, no panic, in bounds."""
+    """Check one command: an allowed exit status, one JSON document or one line, no traceback, no panic, within
+    limits."""
     done = gdbheap(*filter(None, [noun]), str(path), *arguments, "--json", preexec_fn=_limit)
     said = f"gdbheap {noun} {path} {arguments}: status {done.returncode}\n{done.stderr[-3000:]}"
     assert done.returncode in allowed, said
     assert not any(word in done.stderr for word in ("Traceback", "panicked", "a fault of gdbheap")), said
-    # With status 5 the ledger is an answer too: of a target that nothing could look into.
+    # With status 5 the ledger is an answer too: of a target that could not be examined.
     if done.returncode in ((0, 1) if noun else (0, 1, 5)) and done.stdout:
         assert isinstance(json.loads(done.stdout), dict), said
     else:
         assert len(done.stderr.splitlines()) == 1, said
 
 
-# The instance's own type is as it should be; the one that it inherits from says that its instances take terabytes.
+# The instance's own type is intact; its base class claims that instances take terabytes.
 ENDLESS_TYPE = """
 import _thread
 class Own(_thread._local): pass
@@ -191,7 +192,7 @@ for one in own:
     second = word(word(id(one) + 24).value + 65 * 8).value
     word(second + 65 * 8).value = second
 """
-# Of each the third block leads back to the second, and none is the last.
+# In each chain the third block leads back to the second, and none is the last.
 LOOPED_CHAINS = """
 import collections
 own = [collections.deque(range(1000)) for _ in range(20)]
@@ -205,7 +206,7 @@ ODD = "import ctypes, os\nword = ctypes.c_size_t.from_address\n%s\nos.read(0, 1)
 
 
 def test_files_without_data(tmp_path: Path) -> None:
-    """Holes of a file that a program maps as the first image are zeros, and cost nothing."""
+    """Check that holes of a file that a program maps as the first image are zeros, and cost nothing."""
     command = c_program("sparse_image", tmp_path / "image", 42)
     with running(command, tmp_path) as target:
         for noun in ("", "check", "owners", "unreachable"):
@@ -214,7 +215,7 @@ def test_files_without_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [ENDLESS_TYPE, LOOPED_DEQUE], ids=["type", "deque"])
 def test_odd_objects(damage: str, tmp_path: Path) -> None:
-    """What an object says of sizes and of what follows is believed no further than its blocks, and once."""
+    """Check that the sizes and links that an object claims are accepted only within its blocks, and once."""
     with running([interpreter_of("stripped"), "-I", "-c", ODD % damage], tmp_path) as target:
         core = target.kernel_core()
     for noun in (*PLAIN, *GRAPHS):
@@ -222,7 +223,7 @@ def test_odd_objects(damage: str, tmp_path: Path) -> None:
 
 
 def test_looped_chains_elsewhere(tmp_path: Path) -> None:
-    """Nor is a chain in memory that nobody walks followed round and round: the blocks are counted, each once."""
+    """Check that a loop in memory outside of all walks is not followed for ever: each block is counted once."""
     preload = {"LD_PRELOAD": library("tcmalloc")}
     with running([interpreter_of("stripped"), "-I", "-c", ODD % LOOPED_CHAINS], tmp_path, preload) as target:
         core = target.kernel_core()
@@ -233,11 +234,11 @@ def test_looped_chains_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1 << 46, (1 << 63) + (1 << 20)], ids=["terabytes", "everything"])
 def test_endless_stack(size: int, cores: dict[str, Path], tmp_path: Path) -> None:
-    """A program header may say anything of the addresses that a mapping takes: only what the core holds is read."""
+    """Check that only the bytes in the core are read, whatever addresses a program header claims for a mapping."""
     path, data = tmp_path / "core", bytearray(cores["stripped"].read_bytes())
     headers, width, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
     loads = [at for at in range(headers, headers + count * width, width) if data[at] == 1]
-    # The highest addresses of a process are the kernel's, vsyscall; those below them the stack's.
+    # The highest addresses of a process are the kernel's vsyscall page; the stack is below it.
     places = sorted(loads, key=lambda at: struct.unpack_from("<Q", data, at + 16)[0])
     stack = next(at for at in reversed(places) if struct.unpack_from("<Q", data, at + 16)[0] < 1 << 47)
     struct.pack_into("<Q", data, stack + 40, size)
@@ -249,7 +250,7 @@ def test_endless_stack(size: int, cores: dict[str, Path], tmp_path: Path) -> Non
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:
-    """The address up to which an arena was carved is damaged, in the highest one or another."""
+    """Check a damaged end of the carved part of an arena, in the highest arena or another."""
     if name not in cores:
         pytest.skip(f"no {name} CPython 3.11 found")
     for highest in (True, False):
@@ -273,12 +274,12 @@ def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: r
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", ["c", *KINDS])
 def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:
-    """Every command on one damaged core: answered, partial, or not supported."""
+    """Check every command on one damaged core: answered, partial, or not supported."""
     if name not in cores:
         pytest.skip(f"no {name} CPython 3.11 found")
     path = tmp_path / "core"
     segments = damaged(cores[name], damage, rng, path)
-    # A file whose headers are damaged may no longer be a core.
+    # A file with damaged headers may no longer be a core.
     allowed = (0, 1, 5, 4) if damage in (headers, truncated) else (0, 1, 5)
     for noun in (*PLAIN, *GRAPHS):
         check(noun, path, allowed)
@@ -288,20 +289,21 @@ def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: ra
 
 @pytest.mark.parametrize(("kind", "size", "count"), [("tree", 65_520, 400), ("items", 2 << 20, 100_000)])
 def test_a_false_program_in_rust(kind: str, size: int, count: int, tmp_path: Path) -> None:
-    """A tree with very many possible layouts, or a block with very many possible vectors, costs no more time and memory
-    than the target's size says: they took hours and gigabytes."""
+    """Check that a tree with very many possible layouts, or a block with very many possible vectors, takes time and
+    memory in proportion to the target's size: it once took hours and gigabytes."""
     with running(c_program("false_rust", kind, size, count), tmp_path) as target:
         done = gdbheap("owners", str(target.pid), preexec_fn=_limit)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# Bytes of address space that gdbheap may take for each byte of such a target, beside what it takes for any. Observed:
+# Bytes of address space that gdbheap may take for each byte of such a target, beside those for any target. Observed:
 # 5.6 bytes of memory; without a budget 17.5.
 TAKEN_FOR_EACH = 8
 
 
 def test_words_that_look_like_very_many_containers(tmp_path: Path) -> None:
-    """What is kept of them is bounded by the memory in which they are, and the answer says that it leaves some out."""
+    """Check that the kept containers are bounded by the memory that they are in, and that the answer says that some
+    are left out."""
     count = 8_000_000
     most = TAKEN_FOR_EACH * 16 * count + (256 << 20)
 

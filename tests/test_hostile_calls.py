@@ -1,5 +1,5 @@
-"""Targets that run a set-uid program while gdbheap calls into them or follows them: that program gets neither registers
-nor bytes of the old one, whatever the old one prepared. As root the targets are another user's."""
+"""Targets that run a set-uid program while gdbheap calls into them or follows them: that program gets neither
+registers nor bytes of the old one. As root, the targets belong to another user."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def shared(program: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def hostile(name: str, *words: str, place: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a target, another user's if we are root, that rests. ``place``: the address of its section ".left"."""
+    """Yield a target that waits, another user's if the tests run as root.
+
+    ``place``: the address of its section ".left".
+    """
     built = programs.build(name, *PLACES, "-Wl,-Ttext-segment=0x20000000", f"-Wl,--section-start=.left={place:#x}")
     user = {"user": USER, "group": USER, "extra_groups": []} if os.getuid() == 0 else {}
     with shared(built) as path:
@@ -66,7 +69,7 @@ def hostile(name: str, *words: str, place: int) -> Iterator[subprocess.Popen[byt
 
 
 def wait_until(target: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
-    """Wait for what a target comes to."""
+    """Wait until the target is in that state."""
     deadline = time.monotonic() + programs.PATIENCE
     while not holds():
         assert target.poll() is None and time.monotonic() < deadline
@@ -74,7 +77,7 @@ def wait_until(target: subprocess.Popen[bytes], holds: Callable[[], bool]) -> No
 
 
 def prove_untouched(target: subprocess.Popen[bytes]) -> None:
-    """Check that the chosen program runs, with its owner's rights, and that its data and its code are as they were."""
+    """Check that the chosen program runs with its owner's rights, and that its data and code are unchanged."""
     assert target.stdin is not None and target.stdout is not None
     assert target.stdout.readline() == b"%d\n" % os.getuid()
     with open(f"/proc/{target.pid}/mem", "rb", buffering=0) as memory:
@@ -88,7 +91,7 @@ def prove_untouched(target: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("how", ["self", "thread"])
 @pytest.mark.parametrize("function", ["malloc_stats", "malloc_trim", "__errno_location"])
 def test_a_call_that_runs_another_program(chosen: Path, function: str, how: str) -> None:
-    """A function of the target runs a set-uid program: nothing of the call is put back there."""
+    """Check that nothing of the call is restored if the called function runs a set-uid program."""
     command = ["trim", "--yes"] if function == "malloc_trim" else ["stats"]
     with hostile("turns", str(chosen), function, how, place=0x2F00_0000) as target:
         found = gdbheap(*command, str(target.pid), "--max-stop=1")
@@ -98,17 +101,17 @@ def test_a_call_that_runs_another_program(chosen: Path, function: str, how: str)
 
 
 def test_forged_left_patches(chosen: Path) -> None:
-    """A target has the header of a stub that nobody left there, and becomes a set-uid program when it is traced."""
+    """Check a target with a forged header of a stub, which becomes a set-uid program when it is traced."""
     with hostile("leaves", str(chosen), place=CODE + PAGE) as target:
         gdbheap("growth", str(target.pid), "--duration=0.2")
-        # If it was not traced for that: by anybody.
+        # The process may no longer be traced for this purpose.
         with contextlib.suppress(OSError, TimeoutError):
             _native.Stop(target.pid).release()
         prove_untouched(target)
 
 
 def test_left_patches_of_another_program(chosen: Path) -> None:
-    """What is taken out is written where it was found: the program that the process runs by then is left alone."""
+    """Check that a patch is removed only where it was found: a program that the process runs by then is left alone."""
     with hostile("leaves", str(chosen), place=CODE + PAGE) as target:
         folder = ProcessFolder(target.pid)
         memory = folder.memory()
@@ -119,7 +122,7 @@ def test_left_patches_of_another_program(chosen: Path) -> None:
 
 
 def test_a_file_named_like_the_vdso(tmp_path: Path) -> None:
-    """The copy's system call is made in the kernel's own vDSO, whatever a mapped file is called."""
+    """Check that the copy's system call is made in the kernel's own vDSO, whatever a mapped file is called."""
     script = """
 import mmap, signal, sys
 with open(sys.argv[1], "wb+") as file:

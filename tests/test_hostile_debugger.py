@@ -1,4 +1,4 @@
-"""``watch --core``: what a target, or another user, does while gdb writes a core of it."""
+"""``watch --core``: actions of a target, or of another user, while gdb writes a core of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def writing(pipe: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a program that waits for a reader of a new pipe, and ends when there is one."""
+    """Yield a program that waits for a reader of a new pipe, and ends once there is one."""
     os.mkfifo(pipe)
     with subprocess.Popen(["sh", "-c", 'exec echo > "$0"', str(pipe)], stderr=subprocess.DEVNULL) as process:
         try:
@@ -51,12 +51,12 @@ def writing(pipe: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def acting(folder: Path, most: float | None = 60.0) -> actions.Actions:
-    """Return what is to be done: a core in ``folder``, in at most ``most`` seconds."""
+    """Return the actions: a core in ``folder``, in at most ``most`` seconds."""
     return actions.Actions(str(folder), False, False, False, True, (), 1.0, most, lambda heap: "")  # type: ignore[arg-type, return-value]
 
 
 def link_to_symbols(built: Path, program: Path) -> None:
-    """Copy an executable; the copy says that its symbols are in a file misnamed.debug beside it."""
+    """Copy an executable; the copy names a file misnamed.debug beside it for its symbols."""
     if shutil.which("objcopy") is None:
         pytest.skip("there is no objcopy")
     link = program.with_suffix(".link")
@@ -68,7 +68,8 @@ def link_to_symbols(built: Path, program: Path) -> None:
 
 @needs_gdb
 def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
-    """gdb opens neither libraries of the link map, absolute, relative or of the "target", nor files of symbols."""
+    """Check that gdb opens neither libraries of the link map, absolute, relative or of the "target", nor files of
+    symbols."""
     program, folder = tmp_path / "misnamed", tmp_path / "out"
     link_to_symbols(build("misnamed", "-g0", "-Wl,--no-as-needed", "-lm"), program)
     folder.mkdir()
@@ -84,7 +85,7 @@ def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
 
 
 def test_memory_of_the_debugger_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a target has gdb read, gdb gets at most half of the memory that is left."""
+    """Check that gdb gets at most half of the free memory, whatever a target makes it read."""
     script = f"grep 'Max address space' /proc/self/limits > {tmp_path}/limits"
     monkeypatch.setattr(actions, "GDB", ("sh", "-c", script))
     with started([str(build("misnamed"))]) as target:
@@ -103,7 +104,8 @@ def plant(folder: Path, stems: list[str]) -> None:
 
 
 def test_files_get_names_that_nobody_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a sticky folder another user makes files of the names that ours could have, also of those that ours show."""
+    """Check that gdbheap's files get free names in a sticky folder in which another user has made files with all
+    names that can be guessed."""
     if os.getuid() != 0:
         pytest.skip("needs root to make files of another user")
     folder = tmp_path / "sticky"
@@ -124,7 +126,7 @@ def test_files_get_names_that_nobody_plants(tmp_path: Path, monkeypatch: pytest.
     wanted = actions.Actions(str(folder), True, False, True, False, (), 1.0, 60.0, lambda heap: ("{}", None))  # type: ignore[arg-type, return-value]
     began = time.time()
     with started([str(build("misnamed"))]) as target:
-        done = actions.act(wanted, ProcessFolder(target.pid), "misnamed", Cause("rss", 2, 1))
+        done = actions.save(wanted, actions.Request(ProcessFolder(target.pid), "misnamed", Cause("rss", 2, 1)))
     assert done.errors == [] and set(done.files) == {"heap", "snapshot"}
     assert all(Path(path).stat().st_size and Path(path).parent == folder for path in done.files.values())
 
@@ -141,7 +143,7 @@ def ended_by_itself(gdb: subprocess.Popen[bytes], commands: str, deadline: float
 
 
 def ended_by_time(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
-    """Find that the time is up, while gdb holds the process."""
+    """Reach the deadline while gdb holds the process."""
     del commands, deadline
     raise subprocess.TimeoutExpired(gdb.args, 0)
 
@@ -151,7 +153,7 @@ def ended_by_time(gdb: subprocess.Popen[bytes], commands: str, deadline: float |
 def test_who_is_stopped_meanwhile_stays_stopped(
     end: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody stops the process while gdb holds it: whatever ends gdb, that stop counts."""
+    """Check that a stop by another process while gdb holds the target lasts, however gdb ends."""
 
     def stopping(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
         assert tracer(target.pid) == gdb.pid
@@ -168,7 +170,7 @@ def test_who_is_stopped_meanwhile_stays_stopped(
 @needs_gdb
 @pytest.mark.parametrize("end", [ended_by_itself, ended_by_time])
 def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else stops the process: whatever ends gdb, it runs on."""
+    """Check that a process that nobody else stops runs on, however gdb ends."""
     monkeypatch.setattr(actions, "_tell", end)
     with started([str(build("misnamed"))]) as target:
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
@@ -176,7 +178,7 @@ def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, mon
 
 
 def status_of(pid: int, *names: str) -> list[str]:
-    """Return what the kernel says of a process under these names."""
+    """Return the kernel's values of a process under these names."""
     status = ProcessFolder(pid).status()
     return [status[name] for name in names]
 
@@ -194,8 +196,8 @@ def segments_of(core: str) -> dict[int, tuple[int, bytes]]:
 
 @needs_gdb
 def test_no_memory_is_brought_into_the_process(tmp_path: Path, rng: random.Random) -> None:
-    """Of shared memory that the process has in part nothing is read or written, of reserved memory neither; what it
-    has of its own is in the core."""
+    """Check that no part of partly resident shared memory is read or written, nor of reserved memory; the core has
+    the process's own memory."""
     mib = rng.randrange(300, 900)
     with started([str(build("reserving")), str(mib)]) as target:
         assert target.stdout is not None
@@ -204,7 +206,7 @@ def test_no_memory_is_brought_into_the_process(tmp_path: Path, rng: random.Rando
         done = actions.Done()
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
         shared, tables, resident = status_of(target.pid, "RssShmem", "VmPTE", "VmRSS")
-        # To read one of them would take a page of tables for each 2 MiB.
+        # Reading one of them would take a page of page tables for each 2 MiB.
         assert shared == before[0] and int(tables.split()[0]) < int(before[1].split()[0]) + 2 * mib
     assert done.errors == []
     core = done.files["core"]
@@ -212,13 +214,13 @@ def test_no_memory_is_brought_into_the_process(tmp_path: Path, rng: random.Rando
     assert found[sparse] == (mib << 20, b"")
     assert found[whole][1] == b"w" * (64 << 10)
     assert any(found[start][1][own - start :][:1] == b"o" for start in found if start <= own)
-    # Notes, and mappings of files of which some pages are resident, are written whole.
+    # Notes, and mappings of files with some resident pages, are written whole.
     assert os.stat(core).st_blocks * 512 < (int(resident.split()[0]) << 10) + (8 << 20) < mib << 20
     assert all(not any(found[place][1]) for place in (untouched, space) if place in found)
 
 
 def test_a_disk_without_room_is_found_before_gdb_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a core takes at most is the memory that gdb may read, with its notes."""
+    """Check that the required room is the memory that gdb may read, with its notes."""
     monkeypatch.setattr(actions, "_written_by_gdb", lambda *arguments: pytest.fail("gdb was started"))
     with started([str(build("reserving")), "64"]) as target:
         needed = actions.CORE_NOTES_BYTES + actions.find_contents(ProcessFolder(target.pid)).bytes
@@ -230,11 +232,11 @@ def test_a_disk_without_room_is_found_before_gdb_starts(tmp_path: Path, monkeypa
 
 
 def test_page_tables_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is short, gdb is not started for much memory of which the process has little."""
+    """Check that gdb is not started for a large and mostly untouched memory if memory is short."""
     monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
     monkeypatch.setattr(core_contents, "memory_left", lambda pid: 8 << 20)
     monkeypatch.setattr(actions, "_check_room", lambda contents, folder: contents)
-    # 8 bytes of tables for each page of 4 KiB: more than half of what is left.
+    # 8 bytes of page tables for each page of 4 KiB: more than half of the free memory.
     with started([str(build("reserving")), "64", str((4 << 10) // 8 * 5)]) as target:
         done = actions.Done()
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
@@ -242,7 +244,7 @@ def test_page_tables_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_files_of_the_debugger_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever our own umask is, gdb lets nobody else read what it writes."""
+    """Check that nobody else may read the files that gdb writes, whatever the umask is."""
     monkeypatch.setattr(actions, "GDB", ("sh", "-c", f"umask > {tmp_path}/umask"))
     before = os.umask(0)
     try:
@@ -254,7 +256,8 @@ def test_files_of_the_debugger_are_private(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_debugger_that_hears_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gdb waits in the kernel while it holds the process: it is killed at once, and the process runs on."""
+    """Check that a gdb that waits in the kernel while it holds the process is killed at once, and that the process
+    runs on."""
     sent: list[int] = []
     kill = os.killpg
 

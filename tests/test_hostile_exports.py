@@ -1,5 +1,5 @@
-"""``gdbheap sql`` on folders that somebody else changed to harm who asks: nothing is made beside what was exported, no
-query of another's runs, no link is followed, and each answer or refusal is one that ends."""
+"""``gdbheap sql`` on folders that another user changed maliciously: nothing is written beside the export, no planted
+query runs, no link is followed, and each answer or refusal ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def exported(folder: Path, form: str = SQLITE, rows: int = 3, name: str = "str")
 
 
 def source_of(folder: Path) -> Source:
-    """Return what is asked for the tables in a folder."""
+    """Return the source for the tables in a folder."""
 
     def gather(*_: object) -> Gathered:
         raise AssertionError("a folder is not gathered")
@@ -67,7 +67,8 @@ def seen(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def test_nothing_beside(tmp_path: Path) -> None:
-    """A database with a log of another user's is read, and no file comes beside it, not even for a moment."""
+    """Check that a database with a log of another user is read, and that no file appears beside it, not even for a
+    moment."""
     database = exported(tmp_path / "tables")
     changed(database, "PRAGMA journal_mode = WAL")
     if os.geteuid() == 0:
@@ -81,7 +82,7 @@ def test_nothing_beside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["-journal", "-wal", "-shm"])
 def test_planted_beside(end: str, tmp_path: Path) -> None:
-    """A pipe in the place of a journal is not waited for."""
+    """Check that a pipe in the place of a journal is not waited for."""
     database = exported(tmp_path / "tables")
     if end != "-journal":
         changed(database, "PRAGMA journal_mode = WAL")
@@ -119,7 +120,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_not_ours(kind: str, tmp_path: Path) -> None:
-    """What no export wrote is refused in one line, before any of it runs."""
+    """Check that a database that no export wrote is refused in one line before any of it runs."""
     database = exported(tmp_path / "tables")
     try:
         changed(database, *HOSTILE[kind])
@@ -136,7 +137,7 @@ def test_not_ours(kind: str, tmp_path: Path) -> None:
 
 
 def test_damaged_texts(tmp_path: Path) -> None:
-    """A text in no encoding, and one that is longer than any, are refused in one line."""
+    """Check that an invalid text, and one of impossible length, are refused in one line."""
     database = exported(tmp_path / "tables")
     for value in ("CAST(x'ff' AS TEXT)", "printf('%.*c', 2000000, 'x')"):
         changed(database, f"UPDATE types SET type = {value}")
@@ -146,7 +147,7 @@ def test_damaged_texts(tmp_path: Path) -> None:
 
 
 def _circling(database: Path, levels: int) -> None:
-    """Have each page of a table's tree lead to the next one many times, so that its rows come again and again."""
+    """Let each page of a table's tree lead to the next one many times, so that its rows repeat."""
     changed(database, f"PRAGMA page_size = {PAGE}", "PRAGMA journal_mode = DELETE", "VACUUM")
     with closing(sqlite3.connect(database)) as opened:
         (root,) = opened.execute("SELECT rootpage FROM sqlite_master").fetchone()
@@ -170,7 +171,7 @@ def _circling(database: Path, levels: int) -> None:
 
 
 def test_circles(tmp_path: Path) -> None:
-    """A tree of pages that has no end is refused, once it has more than fits into the file."""
+    """Check that a tree of pages without an end is refused once it has more pages than fit into the file."""
     database = exported(tmp_path / "tables", rows=400)
     _circling(database, 12)
     done = gdbheap("sql", str(database.parent), SUM)
@@ -179,7 +180,7 @@ def test_circles(tmp_path: Path) -> None:
 
 
 def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says so, and nothing is left."""
+    """Check that one line reports the missing room, and that nothing is left."""
     database = exported(tmp_path / "tables")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("gdbheap.export.stored.disk_left", lambda _descriptor: 10)
@@ -189,7 +190,8 @@ def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a gigabyte that takes no room takes none as a copy, and one that is no database is not copied."""
+    """Check that a sparse file of a gigabyte takes no room as a copy, and that a file that is no database is not
+    copied."""
     database = exported(tmp_path / "tables")
     os.truncate(database, 1 << 30)
     taken: list[int] = []
@@ -210,7 +212,7 @@ def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("link", ["types", "types/pid=1", "types/pid=1/data.parquet"])
 def test_links(link: str, tmp_path: Path) -> None:
-    """Whatever of a partition is a link leads nowhere."""
+    """Check that no link in a partition is followed."""
     elsewhere = exported(tmp_path / "elsewhere", PARQUET)
     path = tmp_path / "tables" / link
     path.parent.mkdir(parents=True)
@@ -220,7 +222,7 @@ def test_links(link: str, tmp_path: Path) -> None:
 
 
 def test_large_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small file may have rows that no memory holds: the rows that are kept and DuckDB's own memory have a limit."""
+    """Check a small file whose rows exceed all memory: the kept rows and DuckDB's own memory have a limit."""
     folder = exported(tmp_path / "tables", PARQUET, 100_000, "x" * 1000).parent
     monkeypatch.setattr("gdbheap.export.query.room_for_copy", lambda: 0)
     assert query(source_of(folder), SUM).rows == [[100_000, 700_000]]
@@ -231,7 +233,7 @@ def test_large_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def number_of(value: int) -> bytes:
-    """Return a number as Thrift's compact protocol has it, without a sign."""
+    """Return a number without a sign in Thrift's compact protocol."""
     return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + number_of(value >> 7)
 
 
@@ -257,8 +259,8 @@ INT32, INT64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
 
 
 def claiming(pages: int, groups: int = 1, each: int = 2**31 - 1) -> bytes:
-    """Return a Parquet file with one column "bytes" of ones, each page of which claims very many rows in some bytes;
-    ``groups`` of rows have the same pages."""
+    """Return a Parquet file with one column "bytes" of ones, each page of which claims very many rows in a few
+    bytes; ``groups`` of rows have the same pages."""
     values = b"\x01" + number_of(each << 1) + b"\0"
     size = (2, INT32, signed(len(values))), (3, INT32, signed(len(values)))
     header = structure((1, INT32, signed(2)), (2, INT32, signed(8)), (3, INT32, signed(8)),
@@ -292,15 +294,15 @@ CLAIMS = {
 @pytest.mark.parametrize("place", ["types.parquet", "types/pid=1/data.parquet"])
 @pytest.mark.parametrize("kind", CLAIMS)
 def test_rows_that_no_bytes_hold(kind: str, place: str, tmp_path: Path) -> None:
-    """A few bytes that claim very many equal rows are refused before any is read; a hole in the file counts for none of
-    them."""
+    """Check that a few bytes that claim very many equal rows are refused before any is read; a hole in the file does
+    not count."""
     path, asked = tmp_path / place, "SELECT count(bytes), sum(bytes) FROM types"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(claiming(3, 2, 10))
     assert query(source_of(tmp_path), asked).rows == [[60, 60]]
     path.write_bytes(CLAIMS[kind])
     if kind == "hole":
-        # Behind a terabyte of nothing, as offsets are counted from the beginning.
+        # After a terabyte of zeros, since offsets count from the beginning.
         end = path.stat().st_size
         footer = struct.unpack("<I", CLAIMS[kind][-8:-4])[0] + 8
         with path.open("r+b") as file:
@@ -315,7 +317,8 @@ def test_rows_that_no_bytes_hold(kind: str, place: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["list", "struct", "brotli"])
 def test_columns_that_no_export_has(kind: str, tmp_path: Path) -> None:
-    """A row of a list may be billions of values, and some ways to pack make a byte millions."""
+    """Check that columns of lists and expanding encodings are refused: a row may be billions of values, and a byte
+    millions."""
     kinds = {"list": "[7, 8]", "struct": "{'a': 7}", "brotli": "7"}
     more = ", COMPRESSION brotli" if kind == "brotli" else ""
     path = tmp_path / "types.parquet"
@@ -326,7 +329,7 @@ def test_columns_that_no_export_has(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [table.name for table in TABLES])
 def test_the_densest_export_is_read(name: str, tmp_path: Path) -> None:
-    """Rows that are all the same take the fewest bytes."""
+    """Check that equal rows, which take the fewest bytes, are read."""
     table = table_of(name)
     batch = Batch(AT_ONCE, [Constant("x" if column.kind == TEXT else 1) for column in table.columns])
     write(str(tmp_path), PARQUET, [(name, lambda: iter([batch] * 4))])
@@ -335,7 +338,7 @@ def test_the_densest_export_is_read(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finding a table takes a bounded number of steps, and Ctrl-C meanwhile is heard."""
+    """Check that the search for a table takes a bounded number of steps, and that Ctrl-C ends it."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -353,7 +356,8 @@ def test_endless_list(is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("form", ["list", "coded", "constant"])
 def test_texts_without_an_encoding(form: str, tmp_path: Path) -> None:
-    """A name that UTF-8 cannot have is written as far as it can, however a column has it, and so is the rest."""
+    """Check that a name that is no valid UTF-8 is written as far as possible in each kind of column, and so is the
+    rest."""
     table, name = table_of("blocks"), "evil\ud800"
     texts: Cells = [name, name]
     if form != "list":
@@ -366,17 +370,17 @@ def test_texts_without_an_encoding(form: str, tmp_path: Path) -> None:
 
 
 def plant_pipe(path: Path) -> None:
-    """Make a pipe that nobody writes to."""
+    """Make a pipe without a writer."""
     os.mkfifo(path)
 
 
 def plant_kernels(path: Path) -> None:
-    """Make a link to a file of the kernel's own."""
+    """Make a link to a file of the kernel."""
     path.symlink_to("/proc/version")
 
 
 def plant_secret(path: Path) -> None:
-    """Make a link to a file that whoever planted it may not read."""
+    """Make a link to a file that its maker may not read."""
     path.symlink_to("/etc/shadow")
 
 
@@ -388,7 +392,7 @@ FORMS = [CSV, PARQUET, SQLITE]
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_planted_instead(form: str, plant: Callable[[Path], None], tmp_path: Path) -> None:
-    """A table's name that is a pipe or a link is refused, and not opened."""
+    """Check that a pipe or a link in the place of a table is refused and not opened."""
     path = exported(tmp_path / "tables", form)
     path.unlink()
     plant(path)
@@ -402,7 +406,7 @@ def test_planted_instead(form: str, plant: Callable[[Path], None], tmp_path: Pat
 def test_swapped_names(
     place: str, plant: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was checked is what DuckDB reads, whatever has its name when it does."""
+    """Check that DuckDB reads the file that was checked, even if its name is replaced in between."""
     file = exported(tmp_path / "written", place.rpartition(".")[2])
     path = tmp_path / "tables" / place
     path.parent.mkdir(parents=True)
@@ -424,7 +428,7 @@ def test_swapped_names(
 
 
 def test_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More files of partitions than may usually be open, and what lies beside them."""
+    """Check more files of partitions than may usually be open, and the files beside them."""
     file, tables = exported(tmp_path / "written", PARQUET), tmp_path / "tables" / "types"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))

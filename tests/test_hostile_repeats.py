@@ -1,4 +1,4 @@
-"""Structures of a target that lead to the same place again and again: what each asks is bounded, and what all ask."""
+"""Structures of a target that lead to the same place again and again: the work for each, and for all, is bounded."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ WORD = X86_64.word
 
 
 class _Release(dict[str, Any]):
-    """Offsets, made up."""
+    """Made-up offsets of a release."""
 
     def at(self, name: object) -> int:
-        """Return a place."""
+        """Return a made-up offset."""
         return name if isinstance(name, int) else 0
 
 
 def frames_of(parts: dict[int, list[int]], asked: Counter[int]) -> DataFrames:
-    """Return a reader of arrays that are made of others; one without parts is numpy's."""
+    """Return a reader of arrays that consist of others; an array without parts is numpy's."""
 
     def kinds_of(address: int) -> frozenset[str]:
         asked[address] += 1
@@ -51,7 +51,7 @@ def frames_of(parts: dict[int, list[int]], asked: Counter[int]) -> DataFrames:
 
 
 def test_arrays_that_have_the_same_parts() -> None:
-    """Two arrays a level, each made of both of the next level, are read once each."""
+    """Check that two arrays at each level, each made of both of the next level, are read once each."""
     asked: Counter[int] = Counter()
     parts = {number: [number - number % 2 + 2, number - number % 2 + 3] for number in range(26)}
     assert frames_of(parts, asked).values(0).length == 1
@@ -60,14 +60,14 @@ def test_arrays_that_have_the_same_parts() -> None:
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_arrays_without_an_end(step: int) -> None:
-    """An array that is a part of itself, and parts that are deeper than pandas has them, are not believed."""
+    """Check that an array that contains itself, and parts deeper than pandas has, are rejected."""
     parts = {number: [number + step] for number in range(5000)}
     with pytest.raises(NotBelieved):
         frames_of(parts, Counter()).values(0)
 
 
 def test_a_type_that_is_both_of_a_dictionary() -> None:
-    """Dictionaries whose indices and values are one dictionary."""
+    """Check dictionaries whose indices and values are one dictionary."""
     asked: Counter[int] = Counter()
 
     def name(address: int) -> str:
@@ -87,7 +87,7 @@ def test_a_type_that_is_both_of_a_dictionary() -> None:
 
 
 def test_names_of_files_that_overlap(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Tracebacks whose files are each a long text of its own: all together have one budget."""
+    """Check tracebacks whose file names are each a long text of their own: all together have one budget."""
     monkeypatch.setattr(traces, "LOOKED_AT", 1 << 14)
     read: Counter[str] = Counter()
 
@@ -107,7 +107,7 @@ def test_names_of_files_that_overlap(monkeypatch: pytest.MonkeyPatch, rng: rando
 
 
 def test_an_exception_item_that_leads_to_itself(rng: random.Random) -> None:
-    """The items of all threads are one that comes before itself."""
+    """Check threads whose exception items are one item that precedes itself."""
     asked: Counter[int] = Counter()
     item, count = 1 << 20, rng.randrange(100, 200)
 
@@ -123,7 +123,7 @@ def test_an_exception_item_that_leads_to_itself(rng: random.Random) -> None:
 
 
 def test_callbacks_of_all_interpreters(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Interpreters each of which says that it has four billion callbacks."""
+    """Check interpreters that each claim four billion callbacks."""
     monkeypatch.setattr(registered, "ALL_CALLBACKS", 100, raising=False)
     space: Any = SimpleNamespace(word=lambda _address: (1 << 40) - 1, machine=X86_64)
     release: Any = _Release(interp_codecs=0, interp_atexit=8)
@@ -132,7 +132,7 @@ def test_callbacks_of_all_interpreters(monkeypatch: pytest.MonkeyPatch, rng: ran
 
 
 def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Each word of each interpreter leads to a dict of its own, with many keys: none has the modules."""
+    """Check interpreters in which each word leads to another dict with many keys, none with the modules."""
     monkeypatch.setattr(threads, "ALL_KEYS", 1000, raising=False)
     monkeypatch.setattr(threads, "MAX_MODULES", 128)
     monkeypatch.setattr(threads, "read_name", lambda *_arguments: "x")
@@ -159,7 +159,7 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
 
 
 def test_a_long_list_behind_an_object() -> None:
-    """Samples of blocks of a list: not the whole list for each of them."""
+    """Check that samples of the blocks of a list do not read the whole list for each sample."""
     read: Counter[str] = Counter()
     blocks, seed, kind = 40_000, 0, 77
 
@@ -179,7 +179,7 @@ def test_a_long_list_behind_an_object() -> None:
 
 
 def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Blocks whose words all lead to one place: it is asked once."""
+    """Check that blocks whose words all lead to one place cause one reading of it."""
     read: Counter[int] = Counter()
     place = 16 * rng.randrange(1 << 10, 1 << 20)
 
@@ -199,7 +199,7 @@ def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: ra
 
 
 class _File:
-    """An ELF file with a large table of DT_RELR, all of whose bits are set."""
+    """An ELF file with a large table of DT_RELR with all bits set."""
 
     build_id = None
     segments = (
@@ -211,7 +211,7 @@ class _File:
         self.read: Counter[int] = Counter()
 
     def bytes_at(self, address: int, size: int) -> bytes:
-        """Return what is there, and count it."""
+        """Return the bytes there, and count them."""
         self.read[address] += size
         if address == 1 << 32:
             return struct.pack("<6Q", agreement.DT_RELR, 1 << 33, agreement.DT_RELRSZ, 1 << 16, 0, 0)
@@ -220,8 +220,8 @@ class _File:
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_names_of_one_large_file(is_there: bool, rng: random.Random) -> None:
-    """A core that names a file again and again: its relocations are read only where the memory has what they change,
-    and only so often."""
+    """Check a core that names one file again and again: its relocations are read only if the memory has the places
+    that they change, and only a limited number of times."""
     elf: Any = _File()
     space: Any = SimpleNamespace(
         read_available=lambda address, size: bytes(size) if is_there and address == 1 << 20 else b"", read=_absent
@@ -231,7 +231,7 @@ def test_names_of_one_large_file(is_there: bool, rng: random.Random) -> None:
     for _ in range(rng.randrange(20, 40)):
         assert not agreement.agreement(X86_64, space, loaded, elf, left).holds
     assert elf.read[1 << 33] == 0 if not is_there else 0 < elf.read[1 << 33] <= 2 << 16
-    # The places behind the first bits are there again and again: each is taken once.
+    # The places after the first bits repeat: each is taken once.
     places = range(1 << 20, (1 << 20) + 64 * WORD, WORD)
     packed = struct.pack("<2Q", 1 << 30, (1 << 64) - 1) * 100 + struct.pack("<2Q", 1 << 20, (1 << 64) - 1)
     assert list(agreement._unpacked(X86_64, packed, places)) == list(places)
@@ -242,7 +242,7 @@ def _absent(address: int, _size: int) -> bytes:
 
 
 def test_greenlets_that_lead_to_many_words(rng: random.Random) -> None:
-    """Greenlets whose fields lead to words that are no frames."""
+    """Check greenlets whose fields lead to words that are no frames."""
     asked: Counter[str] = Counter()
 
     def is_frame(_address: int) -> bool:

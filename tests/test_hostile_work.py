@@ -1,29 +1,33 @@
-"""Targets and files that would cost work, or memory, out of proportion to their size: loops inside loops over what an
-attacker counts, and reads of the sizes that he writes."""
+"""Targets and files that would cost work or memory out of proportion to their size: nested loops over numbers that
+an attacker chooses, and reads of sizes that he writes."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
+import platform
 import random
 import resource
 import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.busy import wait_for
+from support.gdb_side import compiled
 from support.programs import ask, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space, SymbolTable
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.answers.threads import threads as answers_of_threads
+from gdbheap.commands.growth import drawn_stacks
 from gdbheap.contents.cxx import kinds
 from gdbheap.contents.postgresql import contexts as postgresql
 from gdbheap.contents.python.names import type_names
@@ -48,12 +52,14 @@ from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
 from gdbheap.report.text.style import Style
 from gdbheap.report.words import growth as words_of_growth
+from gdbheap.stacks import Captured, Stacks
 from gdbheap.targets import core as core_module
-from gdbheap.targets import elf, unwind_tables
+from gdbheap.targets import elf, frames, unwind_tables
 from gdbheap.targets.core import Core, SegmentRow
 from gdbheap.targets.cores import notes
 from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects, placed_object
 from gdbheap.targets.ended_stacks import find_ended
+from gdbheap.targets.frames import EFFORT
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.stack_mappings import Stack, find_stacks
 from gdbheap.targets.target import Target, Thread
@@ -62,8 +68,8 @@ from gdbheap.tracing import replay
 PAGE, WORD = X86_64.page, X86_64.word
 BASE = 0x20000000
 ADDRESS_SPACE = 2 << 30
-# What is four times as large takes four times the work where that is in proportion, and sixteen times where each of the
-# one is compared with each of the other: the bound lies between.
+# Four times the size takes four times the work if it is in proportion, and sixteen times if all pairs are compared: the
+# bound is between.
 TIMES, MOST = 4, 8
 
 
@@ -81,13 +87,13 @@ def page(place: int, perms: str = "rw-p", path: str = "", offset: int = 0) -> Ma
 
 
 def load(start: int, size: int, memory: int | None = None) -> image.Segment:
-    """Return a writable segment as far into the file as into memory."""
+    """Return a writable segment with as many bytes in the file as in memory."""
     memory = size if memory is None else memory
     return image.Segment(image.PT_LOAD, image.PF_R | image.PF_W, start, start, size, memory, PAGE)
 
 
 def space_of(path: Path, contents: bytes, base: int = BASE) -> Space:
-    """Return an address space that has these bytes."""
+    """Return an address space with these bytes."""
     path.write_bytes(contents)
     return Space.for_core(X86_64, [SegmentRow(base, base + len(contents), 0, 0)], [str(path)])
 
@@ -108,7 +114,7 @@ def elf_file(path: Path, parts: list[image.Segment], size: int) -> Path:
 
 
 def test_chains_of_bases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many types as a target likes, each with thousands of bases: all chains together have a budget."""
+    """Check many types with thousands of bases each: all chains together have a budget."""
     asked = 0
 
     def word(place: int) -> int:
@@ -129,7 +135,7 @@ def test_chains_of_bases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_over_on_the_stack_of_a_frame() -> None:
-    """A word that leads nowhere ends the iterators of loops, and not the frames of the thread."""
+    """Check that a word that leads nowhere ends the iterators of loops, and not the frames of the thread."""
 
     def word(place: int) -> int:
         if place >= 1 << 40:
@@ -143,7 +149,7 @@ def test_what_is_left_over_on_the_stack_of_a_frame() -> None:
 
 
 def test_a_core_that_claims_the_whole_address_space() -> None:
-    """Heaps of threads' arenas are looked for where something is, also where an arena leads astray."""
+    """Check that heaps of threads' arenas are searched for only where memory exists, also if an arena misleads."""
     span, there = 64 << 20, [5 << 26, (9 << 26) + 8, 1 << 40]
     one: Any = object.__new__(Glibc)
     backed = [*there, 0]
@@ -156,8 +162,19 @@ def test_a_core_that_claims_the_whole_address_space() -> None:
     assert list(one._backed_places(span)) == [5 << 26, 1 << 40]
 
 
+def test_a_segment_at_the_end_of_all_addresses(tmp_path: Path) -> None:
+    """Check that a segment that ends at 2^64 is damage: no process has the last page, whose addresses are errors."""
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 4, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    note = struct.pack("<IIQQQQQQ", 4, 0, 176, 0, 0, 0, 0, 4)
+    load = struct.pack("<IIQQQQQQ", 1, 6, 4096, (1 << 64) - 4096, 0, 4096, 4096, 4096)
+    path = tmp_path / "core"
+    path.write_bytes((header + note + load).ljust(4096, b"\0") + bytes(4096))
+    core = Core(str(path))
+    assert [one.what for one in core.damage] == ["segment"] and not len(core.mappings)
+
+
 def test_one_piece_of_data_many_times(tmp_path: Path, rng: random.Random) -> None:
-    """A process whose file says two hundred times that the same 64 MiB of holes are its data."""
+    """Check a process whose file claims the same 64 MiB of holes as its data two hundred times."""
     command = c_program("overlapping", tmp_path / "evil.so", rng.randrange(180, 220))
     with running(command, tmp_path) as target:
         done = gdbheap("owners", str(target.pid), preexec_fn=_limit)
@@ -169,7 +186,7 @@ def _limit() -> None:
 
 
 def test_data_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """All writable segments together have one budget, whether or not they overlap."""
+    """Check that all writable segments together have one budget, whether they overlap or not."""
     monkeypatch.setattr(elf, "DATA_LIMIT", 1 << 20)
     parts = [load(PAGE * rng.randrange(4), 1 << 20) for _ in range(50)]
     found = ElfFile(str(elf_file(tmp_path / "evil.so", parts, 2 << 20))).initial_data()
@@ -177,7 +194,7 @@ def test_data_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: ra
 
 
 def test_notes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand segments with the same thousands of empty notes: in the file, and in memory."""
+    """Check a thousand segments with the same thousands of empty notes, in the file and in memory."""
     found: list[object] = []
     monkeypatch.setattr(image, "Note", lambda *fields: found.append(fields) or SimpleNamespace(owner=b"", type=0))
     part = image.Segment(image.PT_NOTE, image.PF_R, 1 << 16, 1 << 16, 1 << 16, 1 << 16, 4)
@@ -189,7 +206,7 @@ def test_notes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
-    """A table of symbols that are all thread-local: more than a thread has room for are not kept."""
+    """Check a table of symbols that are all thread-local: symbols beyond a thread's room are not kept."""
     count = rng.randrange(60_000, 90_000)
     symbols = struct.pack("<IBBHQQ", 1, 6, 0, 1, 1 << 40, 1 << 41) * count
     table = SymbolTable([(symbols, b"\0name\0")], False)
@@ -198,7 +215,8 @@ def test_thread_local_symbols(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_copies_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """A file that is mapped a hundred times costs its symbols as often as namespaces can have it."""
+    """Check that the symbols of a file that is mapped a hundred times are read only once for each possible
+    namespace."""
     note = image.Segment(image.PT_NOTE, image.PF_R, 0x800, 0x800, 36, 36, 4)
     path = elf_file(tmp_path / "evil.so", [note, load(0, PAGE)], PAGE)
     with path.open("r+b") as stream:
@@ -222,7 +240,7 @@ def of_file(place: int, offset: int) -> Mapping:
 
 
 def test_segments_and_mappings(tmp_path: Path) -> None:
-    """An object with as many segments as mappings, each with some .bss."""
+    """Check an object with as many segments as mappings, each with some .bss."""
 
     def make(count: int) -> Callable[[], object]:
         rows = [one for at in range(count) for one in (of_file(2 * at, 2 * at), page(2 * at + 1))]
@@ -238,14 +256,14 @@ def test_segments_and_mappings(tmp_path: Path) -> None:
 
 
 def test_bss_that_overlaps() -> None:
-    """Segments that all claim all memory claim it once."""
+    """Check that segments that all claim all memory count it once."""
     rows = [of_file(0, 0), *(page(1 + at) for at in range(200))]
     segments = [load(0, PAGE, 201 * PAGE)] * 500
     assert peak(lambda: placed_object(X86_64, Mappings(rows), 0, segments)) < 1 << 20
 
 
 def test_what_an_address_belongs_to() -> None:
-    """An object of many mappings, and many objects, asked for many addresses."""
+    """Check the search for the objects of many addresses, with one object of many mappings and with many objects."""
 
     def of_one(count: int) -> Callable[[], object]:
         rows = [of_file(2 * at, 2 * at) for at in range(count)]
@@ -262,7 +280,7 @@ def test_what_an_address_belongs_to() -> None:
 
 
 def test_mapped_memory_in_a_chain(rng: random.Random) -> None:
-    """Memory that fits because the next one does, and that because of the next, a thousand times."""
+    """Check a chain of a thousand memory ranges, each valid only because the next one is."""
 
     def make(count: int) -> Callable[[], object]:
         size = 64 << 10
@@ -279,7 +297,7 @@ def test_mapped_memory_in_a_chain(rng: random.Random) -> None:
 
 
 class _File:
-    """An ELF file as far as roots ask for it."""
+    """The parts of an ELF file that roots read."""
 
     def __init__(self, count: int) -> None:
         self.sections = [(f".s{at}", at * 16, 8) for at in range(count)]
@@ -288,12 +306,12 @@ class _File:
         self.static, self.dynamic = SymbolTable([(symbols, names)], False), SymbolTable([], False)
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """None of these."""
+        """Return no initial data."""
         return []
 
 
 def test_sections_and_symbols(tmp_path: Path) -> None:
-    """An object with a section, and a symbol, for every other word of its data."""
+    """Check an object with a section and a symbol for every other word of its data."""
 
     def make(count: int) -> Callable[[], object]:
         size = 16 * count
@@ -315,7 +333,7 @@ def test_sections_and_symbols(tmp_path: Path) -> None:
 
 
 def test_names_of_many_objects() -> None:
-    """Each object's name is looked for once, and not among all others."""
+    """Check that each object's name is searched for once, and not among all others."""
 
     def make(count: int) -> Callable[[], object]:
         rows = [of_file(2 * at, 0) for at in range(count)]
@@ -330,7 +348,7 @@ def test_names_of_many_objects() -> None:
 
 
 def test_records_of_stacks(tmp_path: Path) -> None:
-    """Threads with one descriptor, full of records of one stack of as many mappings."""
+    """Check threads with one descriptor, full of records of one stack of as many mappings."""
 
     def make(count: int) -> Callable[[], object]:
         rows = [page(at, rng_perms) for at, rng_perms in zip(range(count), ["rw-p", "r--p"] * count)]
@@ -346,7 +364,7 @@ def test_records_of_stacks(tmp_path: Path) -> None:
 
 
 def test_stacks_without_a_record(tmp_path: Path) -> None:
-    """Threads on one stretch of memory that is made of many mappings."""
+    """Check threads on one range of memory that consists of many mappings."""
 
     def make(count: int) -> Callable[[], object]:
         rows = [page(0, "---p"), *(page(1 + at) for at in range(count))]
@@ -363,7 +381,7 @@ def test_stacks_without_a_record(tmp_path: Path) -> None:
 
 
 def test_stacks_of_ended_threads(tmp_path: Path) -> None:
-    """Pages that look like stacks of ended threads, and as many threads whose number is nowhere."""
+    """Check pages that look like stacks of ended threads, and as many threads whose number is nowhere."""
 
     def make(count: int) -> Callable[[], object]:
         places = range(BASE + PAGE, BASE + count * PAGE, PAGE)
@@ -382,7 +400,7 @@ def test_stacks_of_ended_threads(tmp_path: Path) -> None:
 
 
 def test_stacks_and_threads(tmp_path: Path) -> None:
-    """As many stacks as threads become roots."""
+    """Check as many stacks as threads, which all become roots."""
 
     def make(count: int) -> Callable[[], object]:
         rows = [page(2 * at) for at in range(count)]
@@ -399,10 +417,10 @@ def test_stacks_and_threads(tmp_path: Path) -> None:
 
 
 class _Release(dict[str, Any]):
-    """Where the fields of an interpreter are, made up."""
+    """Made-up offsets of the fields of an interpreter."""
 
     def at(self, name: object) -> int:
-        """Return a place."""
+        """Return a made-up offset."""
         return 8 * len(str(name))
 
 
@@ -410,7 +428,7 @@ FIELDS = {"interp_tstates": 0, "thread_id": 0, "ts_interp": 8, "ts_next": 16, "t
 
 
 def module_of(size: int) -> LoadedObject:
-    """Return a module whose data has that many bytes."""
+    """Return a module with so many bytes of data."""
     whole = Mapping(BASE, BASE + size, "rw-p", 0, "fe:00", 7, "/evil.so")
     return LoadedObject("/evil.so", BASE, BASE, None, [whole], [])
 
@@ -428,10 +446,10 @@ def _tables(space: Space, module: LoadedObject) -> object:
 def test_large_static_data(
     look: Callable[[Space, LoadedObject], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
 ) -> None:
-    """Data full of words that are all different are searched a piece at a time: more pieces cost nothing more."""
+    """Check that data full of different words is searched piece by piece: more pieces need no more memory."""
     for searching in (debug_offsets, threads, traces):
         monkeypatch.setattr(searching, "WINDOW", 16 << 10, raising=False)
-    assert threads.FEW < 8  # What few pieces have is kept.
+    assert threads.FEW < 8  # few pieces are kept
     first = rng.randrange(1 << 40, 1 << 41) & -8
     sizes = [128 << 10, 512 << 10]
     peaks = []
@@ -442,7 +460,7 @@ def test_large_static_data(
 
 
 def test_tables_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Words that lead to what is shaped like a table with an endless number of empty buckets."""
+    """Check words that lead to a false table with an endless number of empty buckets."""
     asked: Counter[str] = Counter()
     find = traces._native.find_pointer
 
@@ -461,9 +479,9 @@ def test_tables_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng:
 
 
 def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Thread states that all say that the same frames run: each frame is read once."""
+    """Check thread states that all claim the same running frames: each frame is read once."""
     states, frames = rng.randrange(20, 50), rng.randrange(20, 50)
-    frame = threads.Frame(0, 0, "f", "f.py", 1, [], [], True)
+    frame = threads.PythonFrame(0, 0, "f", "f.py", 1, [], [], True)
     monkeypatch.setattr(threads.Threads, "read", lambda _threads, _address, _is_object: frame)
     interpreter, first, chain = BASE + PAGE, BASE + 2 * PAGE, BASE + 8 * PAGE
     rows = [(7, interpreter, first + 32 * (at + 1) if at + 1 < states else 0, chain) for at in range(states)]
@@ -481,8 +499,8 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
-    """What variables retain is asked of the graph for all threads at once, however many there are said to be; and about
-    an object that many frames have once."""
+    """Check that the graph is asked once for the variables of all claimed threads together, and once about an object
+    in many frames."""
     asked = Counter[str]()
 
     class Graph:
@@ -502,7 +520,7 @@ def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
         return "str"
 
     counts = [rng.randrange(4) for _ in range(rng.randrange(50, 100))]
-    frame = threads.Frame(0, 0, "f", "f.py", 1, [threads.Local("name", 0, 5)], [], True)
+    frame = threads.PythonFrame(0, 0, "f", "f.py", 1, [threads.Local("name", 0, 5)], [], True)
     states = [SimpleNamespace(thread=None, frames=[frame] * count) for count in counts]
     references = SimpleNamespace(
         graph=Graph(), roots=[], first_root=0, find=lambda _address: None, objects=SimpleNamespace(type_at=type_at)
@@ -519,14 +537,14 @@ BYTES, PAIRS, ENTRIES = {}, {"co_linetable": 1}, {"co_linetable": 1, "linetable_
 
 @pytest.mark.parametrize("number", [b"\x7f" * 20_000 + b"\1", b"\x7f" * 5 + b"\x3e"])
 def test_large_numbers_of_lines(number: bytes) -> None:
-    """A line of 120,000 bits, and one of 36: neither is a number of C's, and Python does not print the first."""
+    """Check line numbers of 120,000 and of 36 bits: neither is a number of C's, and Python does not print the first."""
     table = bytes([0x80 | lines.LONG_FORM << 3]) + number + bytes(3)
     with pytest.raises(IndexError):
         lines.line_of(_Release(ENTRIES), table, 1, 0)  # type: ignore[arg-type]
 
 
 def test_long_numbers_of_lines() -> None:
-    """Numbers of any length cost what six bytes do."""
+    """Check that line numbers of any length cost as much as six bytes."""
 
     def work() -> None:
         with pytest.raises(IndexError):
@@ -540,7 +558,7 @@ def test_long_numbers_of_lines() -> None:
 
 @pytest.mark.parametrize("release", [BYTES, PAIRS, ENTRIES])
 def test_lines_of_any_bytes(release: dict[str, int], rng: random.Random) -> None:
-    """Whatever the table is, a line is a number of C's, or none."""
+    """Check that a line is a number of C's or None, whatever the table has."""
     for _ in range(500):
         table, first = rng.randbytes(rng.randrange(200)), rng.choice([0, 1, 1 << 31, (1 << 32) - 1])
         try:
@@ -568,7 +586,7 @@ print(most() - before)
 
 @pytest.mark.parametrize("name", ["find_trees", "find_span_maps"])
 def test_static_data_of_allocators(name: str, tmp_path: Path, rng: random.Random) -> None:
-    """Data full of words that lead nowhere are not kept while an allocator's root is looked for in them."""
+    """Check that words that lead nowhere are not kept while an allocator's root is searched for among them."""
     size = 32 << 20
     (tmp_path / "memory").write_bytes(bytes([rng.randrange(1, 256)]) * size)
     command = [sys.executable, "-c", LOOK, str(tmp_path / "memory"), str(size), name]
@@ -580,7 +598,7 @@ def test_static_data_of_allocators(name: str, tmp_path: Path, rng: random.Random
 
 
 def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
-    """A core with many holes whose segments all have the same bytes."""
+    """Check a core with many holes whose segments all have the same bytes."""
 
     def make(count: int) -> Callable[[], object]:
         parts = [
@@ -599,7 +617,7 @@ def test_segments_of_one_part_of_a_core(tmp_path: Path) -> None:
 
 
 def test_memory_of_one_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
-    """Segments that have bytes of the file in common: each byte is one segment's, and the last one is whole."""
+    """Check segments that share bytes of the file: each byte belongs to one segment, and the last one is complete."""
     size, count = 64 * PAGE, 200
     offsets = [PAGE * rng.randrange(16, 60) for _ in range(count)]
     parts = [
@@ -623,7 +641,7 @@ def _note(kind: int, data: bytes) -> bytes:
 
 
 def test_notes_of_a_core(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """A core that names more threads and files than there is memory for."""
+    """Check a core that names more threads and files than there is memory for."""
     count, room = rng.randrange(2000, 3000), 1 << 20
     monkeypatch.setattr(notes, "room_for_copy", lambda: room, raising=False)
     pages = b"".join(struct.pack("<QQQ", BASE + at * PAGE, BASE + (at + 1) * PAGE, 0) for at in range(count))
@@ -635,13 +653,13 @@ def test_notes_of_a_core(monkeypatch: pytest.MonkeyPatch, rng: random.Random) ->
 
 
 def test_auxiliary_vector_of_a_core(rng: random.Random) -> None:
-    """One of a mebibyte, without an end."""
+    """Check an auxiliary vector of a mebibyte without an end."""
     data = _note(notes.NT_AUXV, struct.pack("<131072Q", *range(1 << 32, (1 << 32) + 131072)))
     assert peak(lambda: notes.read_notes(X86_64, data)) < 2 * len(data)
 
 
 def test_program_headers_of_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """More of them than there is memory for."""
+    """Check more program headers than there is memory for."""
     monkeypatch.setattr(core_module, "room_for_copy", lambda: 1 << 20, raising=False)
     count = rng.randrange(1000, 2000)
     path = elf_file(tmp_path / "core", [load(2 * at * PAGE + BASE, 0, PAGE) for at in range(count)], 1 << 20)
@@ -654,7 +672,7 @@ def test_program_headers_of_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("turn", [0, 1, 2])
 def test_parents_that_repeat(turn: int) -> None:
-    """A log that says of each process that it was forked from itself, or from one that was forked from it."""
+    """Check a log that names each process as its own parent, or as the parent of its parent."""
     count = 50
     who = [SimpleNamespace(pid=at, began=1, parent=(max(at - 1, 0) if at > turn else turn - at, 1, 1))
            for at in range(count)]  # fmt: skip
@@ -666,7 +684,7 @@ def test_parents_that_repeat(turn: int) -> None:
 
 
 def test_mounts_of_a_namespace(rng: random.Random) -> None:
-    """Thousands of tmpfs mounts, of which only the first few are looked at; none behind a server's."""
+    """Check thousands of tmpfs mounts: only the first few are examined, and none behind a server."""
 
     def make(count: int) -> Callable[[], object]:
         mounts = [Mount(at, f"/{kind}/{at}", "tmpfs", "") for at in range(count) for kind in ("nfs", "local")]
@@ -681,7 +699,7 @@ def test_mounts_of_a_namespace(rng: random.Random) -> None:
 
 
 class _Empty:
-    """Memory that is backed, is read, and has nothing."""
+    """Memory that is backed and read but has no contents."""
 
     machine = X86_64
 
@@ -693,13 +711,13 @@ class _Empty:
         return address
 
     def read_available(self, _address: int, size: int) -> bytes:
-        """Count it."""
+        """Count the read."""
         self.asked += size
         return b""
 
 
 def test_texts_in_a_file_of_holes() -> None:
-    """A program that maps a file of a tebibyte is not searched to its end for the names of libraries."""
+    """Check that a mapped file of a tebibyte is not searched to its end for the names of libraries."""
     whole = Mapping(BASE, BASE + (1 << 40), "r--p", 0, "fe:00", 7, "/evil.so")
     space: Any = _Empty()
     target = Target("process", space=space, objects=[LoadedObject("/evil.so", BASE, BASE, None, [whole], [])])
@@ -708,12 +726,12 @@ def test_texts_in_a_file_of_holes() -> None:
 
 
 def test_instructions_for_each_frame(tmp_path: Path) -> None:
-    """Two hundred calls of a function whose entry for unwinding has 2.5 MB of instructions: all together take no more
-    than 256 MB of them."""
+    """Check two hundred calls of a function whose unwind entry has 2.5 MB of instructions: all together read at most
+    64 MB."""
     with running(c_program("many_rules", 200), tmp_path) as target:
         (thread,) = ask("threads", str(target.pid), "--c-frames")["rows"]
     called = [frame["function"] for frame in thread["running"]]
-    assert called.count("deep") == (256 << 20) // (20_000 * 64 * 2 + 1024)
+    assert called.count("deep") == (64 << 20) // (20_000 * 64 * 2 + 1024)
 
 
 # Dicts of Python.
@@ -724,8 +742,10 @@ TABLE_OF_ONE = 40 + 8
 
 
 def of_one_table(path: Path, count: int, entries: int) -> tuple[Space, list[int], int]:
-    """Write objects whose dicts have one table of that many keys, all the string "x". Returns the memory, the objects,
-    and their type."""
+    """Write objects whose dicts have one table of that many keys, all the string "x".
+
+    Return the memory, the objects, and their type.
+    """
     kind, key = BASE, BASE + 512
     first = BASE + PAGE
     table_at = first + count * (OBJECT + DICT)
@@ -744,8 +764,7 @@ def of_one_table(path: Path, count: int, entries: int) -> tuple[Space, list[int]
 
 
 def test_dicts_of_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Many types, or many objects, whose dicts have one table: all together no more than so many of its keys are
-    read."""
+    """Check that only a limited number of keys is read for many types or many objects whose dicts have one table."""
     monkeypatch.setattr(contents, "FIRST_ENTRIES", 300, raising=False)
 
     def of_types(count: int) -> Callable[[], object]:
@@ -775,7 +794,7 @@ def test_dicts_of_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng
 
 
 def test_an_attribute_of_many_dicts(tmp_path: Path, rng: random.Random) -> None:
-    """What the caller allows is read, and nothing is said of what lies beyond."""
+    """Check that the keys within the caller's limit are read, and that nothing is claimed about the others."""
     count = rng.randrange(10, 20)
     space, objects, kind = of_one_table(tmp_path / "memory", count, 100)
     whole = rng.randrange(1, count)
@@ -795,9 +814,11 @@ CONTEXT = 1024
 def contexts_of(
     path: Path, count: int, chunks: int, *, inside: bool = False, apart: bool = False, loops: bool = False
 ) -> postgresql._Reader:
-    """Return a reader of a tree of contexts whose free lists all lead to the same chunks. ``inside``: all have a block
-    with the chunks in it; ``apart``: each has methods of its own, so that no layout is known before; ``loops``: blocks
-    lead to themselves."""
+    """Return a reader of a tree of contexts whose free lists all lead to the same chunks.
+
+    ``inside``: all have a block with the chunks in it; ``apart``: each has its own methods, so that no layout is known
+    before; ``loops``: blocks lead to themselves.
+    """
     name = BASE + count * CONTEXT
     first = name + PAGE
     end = first + 16 * chunks
@@ -830,8 +851,8 @@ def contexts_of(
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("apart", [False, True])
 def test_contexts_with_the_same_chunks(inside: bool, apart: bool, tmp_path: Path, rng: random.Random) -> None:
-    """Free lists of all contexts lead to one chain: outside of their blocks each context is told, and that its lists
-    are damaged; with blocks that overlap they are no contexts."""
+    """Check free lists of all contexts that lead to one chain: outside of their blocks each context is reported with
+    damaged lists; contexts with overlapping blocks are rejected."""
     size = rng.randrange(20, 30)
 
     def make(count: int) -> Callable[[], object]:
@@ -855,7 +876,7 @@ def test_contexts_with_the_same_chunks(inside: bool, apart: bool, tmp_path: Path
 
 
 def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
-    """A block is met once."""
+    """Check that a block that leads to itself is read once."""
     reader = contexts_of(tmp_path / "memory", 2, 1, loops=True)
     found: list[str] = []
 
@@ -869,8 +890,73 @@ def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
 # Calls that are followed.
 
 
+# The function that waits says where its caller's frame is by an expression, with a loop of 31 rounds or without one.
+WAITS = """
+#include <stdio.h>
+#include <unistd.h>
+void waits(void);
+__asm__(".text\\n.globl waits\\nwaits: .cfi_startproc\\n"
+        ".cfi_escape 0x0f,%s\\n"
+        "sub $8,%%rsp\\n call pause@PLT\\n add $8,%%rsp\\n ret\\n .cfi_endproc\\n");
+int main(void) { puts(""); fflush(stdout); waits(); puts(""); return 0; }
+"""
+EXPRESSIONS = {
+    "plain": "0x02,0x77,0x10",
+    "loop": "0x0b,0x4f,0x31,0x1c,0x12,0x28,0xfa,0xff,0x13,0x77,0x10,0x96",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the expressions are for x86-64")
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+def test_loops_in_unwind_tables(kind: str, tmp_path: Path) -> None:
+    """Check that no loop in the expressions of unwind tables is followed: compilers write none, and their steps would
+    take long without a limit that all frames share."""
+    with compiled(WAITS % EXPRESSIONS[kind], tmp_path) as program, running([str(program)], tmp_path) as target:
+        call, pause = Path(f"/proc/{target.pid}/syscall"), "34 "
+        wait_for(lambda: call.read_text().startswith(pause), "it does not wait")
+        (thread,) = ask("threads", str(target.pid), "--c-frames")["rows"]
+    functions = [frame["function"] for frame in thread["running"]]
+    assert ("main" in functions) == (kind == "plain"), functions
+
+
+class _Pairs(list[tuple[int, int, int]]):
+    """Saved registers, of which each reading is counted."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Count each."""
+        for one in super().__iter__():
+            self.read += 1
+            yield one
+
+
+def test_frames_of_a_deep_stack(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that the saved registers of all frames are read once, not once for each frame, and that all threads share
+    one limit."""
+    count = rng.randrange(2000, 4000)
+    saved = _Pairs((place, register, 8 * place + register) for place in range(count) for register in range(3, 6))
+    asked: list[int] = []
+
+    def unwound(_space: Any, _modules: Any, _room: int, effort: int, _threads: Any) -> list[Any]:
+        asked.append(effort)
+        counters, pointers = list(range(count)), list(range(0, 8 * count + 8, 8))
+        return [SimpleNamespace(counters=counters, pointers=pointers, saved=saved, taken=min(effort, EFFORT // 3))]
+
+    monkeypatch.setattr(frames._native, "unwind_stacks", unwound)
+    monkeypatch.setattr(frames, "modules_of", lambda *_: [])
+    target: Any = SimpleNamespace(machine=X86_64, space=None, object_of=lambda _address: None)
+    stacks = frames.ThreadFrames(target)
+    threads: list[Any] = [SimpleNamespace(tid=tid, registers=[0] * 27, sp=0, pc=0) for tid in range(5)]
+    found = [stacks.of(thread) for thread in threads]
+    assert [len(row) for row in found] == [count] * 5
+    assert found[0][7].saved == {8 * 7 + register: register for register in range(3, 6)}
+    assert saved.read == 5 * len(saved) and stacks.of(threads[0]) is found[0]
+    assert asked[0] == EFFORT and asked[1] < asked[0] and asked[-1] < EFFORT // 3
+
+
 def memory_calls(count: int, rng: random.Random) -> list[Any]:
-    """Return threads that map a page of any size, and unmap it."""
+    """Return threads that map and unmap a page of any size."""
     names = {name: number for number, name in X86_64.system_calls.of_memory.items()}
     found = []
     for _ in range(count // 2):
@@ -881,29 +967,48 @@ def memory_calls(count: int, rng: random.Random) -> list[Any]:
 
 
 class _Stacks:
-    """Stacks of which each is another one."""
+    """Stacks that all differ."""
 
     taken = 0
     unread: list[str] = []
 
-    def capture_registers(self, *_: object) -> tuple[int, bytes]:
-        """Take one."""
-        self.taken += 1
-        return self.taken, bytes(100)
+    def __init__(self, frames: int = 1) -> None:
+        self.frames = frames
 
-    def name(self, captured: tuple[int, bytes]) -> tuple[int]:
-        """Name one."""
-        return (captured[0],)
+    def capture_registers(self, *_: object) -> Captured:
+        """Return a new stack, no place of which was met before."""
+        first = BASE + self.taken * self.frames
+        self.taken += 1
+        return Captured(tuple((None, at, at + 1) for at in range(first, first + self.frames)), "", None)
+
+    def name(self, captured: Captured) -> tuple[tuple[object, int, int], ...]:
+        """Return the name of a stack."""
+        return captured.places
+
+
+def made_up_following() -> tuple[Any, Any]:
+    """Return a process and its follower, of which nothing is real."""
+    follower = SimpleNamespace(maps=[b"", b""], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
+    live = SimpleNamespace(machine=X86_64, pid=1, folder=None, unread=[])
+    return live, SimpleNamespace(follower=follower, what=[], refused=[])
+
+
+def registers_of_mmap() -> list[int]:
+    """Return the registers after a call that maps 4,096 bytes of private memory."""
+    known, registers = X86_64.system_calls, [0] * 32
+    for place, word in zip(known.arguments, (0, 4096, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)):
+        registers[place] = word
+    registers[known.result] = BASE
+    return registers
 
 
 def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Ten times as many calls, each from another stack, take no more memory, and none is missing in the sums."""
+    """Check that ten times as many calls, each from another stack, take no more memory, and that none is missing in
+    the sums."""
     monkeypatch.setattr(following_growth, "MAX_STACKS", 10, raising=False)
     stacks = _Stacks()
     monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
-    live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None, unread=[])
-    follower = SimpleNamespace(maps=[b"", b""], hits=0, stood=0.0, held=0.0, finish="", status=None, lost=0)
-    following: Any = SimpleNamespace(follower=follower, what=[], refused=[])
+    live, following = made_up_following()
     known = X86_64.system_calls
 
     def follow(count: int) -> tuple[int, Any]:
@@ -927,10 +1032,106 @@ def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Ra
     assert found.other_stacks.bytes + sum(stack.bytes for stack in found.sites) == found.mmap.bytes
 
 
+def test_deep_stacks_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that the frames of all stacks that are kept have one limit, that they take no more memory than assumed, and
+    that no call is missing in the sums."""
+    most = rng.randrange(20_000, 40_000)
+    depth, count = most // rng.randrange(3, 9), rng.randrange(20, 40)
+    monkeypatch.setattr(following_growth, "MAX_FRAMES", most, raising=False)
+    stacks = _Stacks(depth)
+    monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
+    live, following = made_up_following()
+    sums = following_growth._Sums(live, True, following, False)
+    registers = registers_of_mmap()
+    hit: Any = SimpleNamespace(pid=1, registers=registers, stack=b"", doubtful=True)
+
+    def add() -> None:
+        for _ in range(count):
+            sums.add(hit, 9)
+
+    # One more stack is captured, and not kept.
+    taken = peak(add)
+    found = sums.growth(following, 1.0, False)
+    assert [len(stack.frames) for stack in found.sites] == [depth] * (most // depth)
+    assert sum(weight for _frames, weight, _calls in drawn_stacks(found)) == found.mmap.bytes
+    assert taken < following_growth.FRAME_BYTES * (most + 2 * depth)
+    assert found.other_stacks is not None
+    assert found.other_stacks.calls + sum(stack.calls for stack in found.sites) == found.mmap.calls == count
+    assert found.other_stacks.bytes + sum(stack.bytes for stack in found.sites) == found.mmap.bytes
+
+
+def test_places_of_a_recursion_are_shared(rng: random.Random) -> None:
+    """Check that a deep stack of a few functions has a few places, in the right order."""
+    counters = [BASE + PAGE * rng.randrange(2, 6) for _ in range(rng.randrange(1000, 2000))]
+    starts = [counter - counter % (2 * PAGE) for counter in counters]
+    found = SimpleNamespace(counters=counters, starts=starts, cut="")
+    stacks: Any = object.__new__(Stacks)
+    stacks._running = SimpleNamespace(unwind=lambda *_: found, code_object=lambda _at: None)
+    places, _cut = stacks._places([0], None)
+    assert len(set(map(id, places))) <= 1 + len(set(counters))
+    exact = [counter - bool(place) for place, counter in enumerate(counters)]
+    assert list(places) == [(None, max(at, start), start) for at, start in zip(exact, starts)]
+
+
+def test_stacks_that_take_long(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that the stacks of a process with very many mappings are read for a small part of the time, because others
+    wait meanwhile, and that the stacks of another process are all read."""
+    clock = SimpleNamespace(now=0.0, spent=0.0)
+
+    class Slow(_Stacks):
+        def capture_registers(self, *_: object) -> Captured:
+            each = rng.uniform(0.1, 0.5)
+            clock.now, clock.spent = clock.now + each, clock.spent + each
+            return super().capture_registers()
+
+    for name in ("monotonic", "thread_time"):
+        monkeypatch.setattr(following_growth.time, name, lambda: clock.now)
+    monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda _sums, pid: _Stacks() if pid == 1 else Slow())
+    live, following = made_up_following()
+    sums = following_growth._Sums(live, True, following, False)
+    registers = registers_of_mmap()
+    count = rng.randrange(5000, 9000)
+    for number in range(count):
+        clock.now += 0.01
+        sums.add(SimpleNamespace(pid=number % 2 + 1, registers=registers, stack=b"", doubtful=True), 9)  # type: ignore
+    assert 0 < clock.spent <= following_growth.STACK_SHARE * clock.now + 0.5
+    found = sums.growth(following, 1.0, False)
+    assert found.other_stacks is not None and found.mmap.calls == count
+    assert count // 2 > found.other_stacks.calls > count // 4
+
+
+def test_stacks_of_calls_that_are_left(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that stacks of the calls that are read after the end are read for a limited time, and that no call is
+    missing in the sums."""
+    count, each, clock = rng.randrange(200, 400), rng.uniform(0.1, 0.5), SimpleNamespace(now=0.0)
+    stacks = _Stacks()
+
+    def read(*_: object) -> tuple[int, bytes]:
+        clock.now += each
+        return _Stacks.capture_registers(stacks)
+
+    monkeypatch.setattr(following_growth.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(stacks, "capture_registers", read, raising=False)
+    monkeypatch.setattr(following_growth._Sums, "_stacks_of", lambda *_: stacks)
+    live, following = made_up_following()
+    registers = registers_of_mmap()
+    hits = [SimpleNamespace(pid=1, registers=registers, stack=b"", doubtful=True) for _ in range(count)]
+    following.follower.next = lambda _timeout: hits.pop() if hits else None
+    following.place = lambda _hit: 9
+    sums = following_growth._Sums(live, True, following, False)
+    sums.add_rest(following)
+    found = sums.growth(following, 1.0, False)
+    assert clock.now <= following_growth.REST_SECONDS + each
+    assert found.mmap.calls == count and found.other_stacks is not None
+    assert found.other_stacks.calls + sum(stack.calls for stack in found.sites) == count
+
+
 @pytest.mark.parametrize("access", [3, 0])
 def test_ranges_that_are_never_unmapped(access: int, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Ranges that calls unmap that are not seen are forgotten once no process can have so many; the answer says so, and
-    nothing of what came past the calls."""
+    """Check ranges that are unmapped by unseen calls: they are forgotten beyond the number that a process can have.
+
+    The answer mentions this, and reports nothing about memory that came without a call.
+    """
     most, page = rng.randrange(20, 100), X86_64.page
     monkeypatch.setattr(growth, "mappings_limit", lambda: most, raising=False)
     live: Any = SimpleNamespace(machine=X86_64, pid=1, folder=None, unread=[])
@@ -958,7 +1159,8 @@ def test_ranges_that_are_never_unmapped(access: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("rule", [cycles, lost_blocks, lost_references])
 def test_causes_are_read_once(rule: Any, rng: random.Random) -> None:
-    """Each look at them makes all of them anew, and a target may have as many as it has lost blocks."""
+    """Check that the list of causes is made once: each access to it makes all causes, and a target may have as many
+    as lost blocks."""
     count, looks = rng.randrange(2, 50), []
 
     class Unreachable:
@@ -977,7 +1179,7 @@ def test_causes_are_read_once(rule: Any, rng: random.Random) -> None:
 
 
 def test_unwind_tables_end_where_the_file_does() -> None:
-    """The memory behind it (.bss) has no table, however large an object says that it is."""
+    """Check that the memory after the file's part (.bss) has no unwind table, however large an object claims to be."""
     segments = [
         image.Segment(image.PT_LOAD, 4, 0, 0, 0x1000, 1 << 40, PAGE),
         image.Segment(unwind_tables.PT_GNU_EH_FRAME, 4, 0x800, 0x800, 0x100, 0x100, 4),

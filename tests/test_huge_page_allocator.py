@@ -1,4 +1,4 @@
-"""jemalloc's huge page allocator (``hpa:true``): its pages are in the books, as it counts them itself (``mallctl``)."""
+"""jemalloc's huge page allocator (``hpa:true``): its pages are accounted for, by its own count (``mallctl``)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CACHING = {"cached": "hpa:true", "uncached": "hpa:true,hpa_sec_nshards:0"}
 @pytest.mark.parametrize("caching", CACHING)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("5.1", "5.2", "/"))])
 def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks are as ever, live and in a core; active and dirty pages are as many as it counts, all stretches are
-    accounted for, and nothing of them is other memory."""
+    """Check that blocks are the same, live and in a core, that active and dirty pages are as many as jemalloc
+    counts, and that all its stretches are accounted for without a rest."""
     environment = {"LD_PRELOAD": library(name), "MALLOC_CONF": CACHING[caching]}
     with running(program(4, 20_000, rng, tmp_path), tmp_path, environment) as target:
         target.go_on("drop")
@@ -50,17 +50,17 @@ def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> N
         assert check_held(heap, rows) == used and not heap.allocator(JemallocLibraries).damage
     pages = {key: sum(said.get(key, Counter()).values()) for key in ("pactive", "pdirty", "pmuzzy")}
     assert sum(row.active for row in arenas) == pages["pactive"] * PAGE
-    # Extents that it keeps for the next request are active pages of its stretches, and free here. From 5.3.1 on what is
-    # dirty in stretches is among all dirty pages.
+    # Extents that jemalloc keeps for the next request are active pages of its stretches, and free here. From 5.3.1 on,
+    # dirty pages of stretches are among all dirty pages.
     counted = pages["pdirty"] + (0 if name.startswith("5.3.1") else sums["ndirty"])
     kept = sum(row.dirty for row in arenas) // PAGE - counted
     assert kept >= 0 if caching == "cached" else kept == 0, (kept, sums, pages)
     retained = sum(row.retained for row in arenas) - said["retained"][-1, 0]
-    # What was never touched or given back of its stretches, and what it has not cut yet.
+    # The pages of its stretches that were never touched or were given back, and the part that is not cut yet.
     untouched = sums["npageslabs"] * HUGE - (sums["nactive"] + sums["ndirty"]) * PAGE
     assert retained >= untouched and (retained - untouched) % HUGE == 0
     lines = {line["id"]: line for line in answer["ledger"]}
     written = sum(requested for _pointer, _usable, requested in rows)
     assert lines["jemalloc.used"]["resident"] >= written
-    # The program's own table and its threads' storage are all that is left.
+    # Only the program's own table and its threads' storage are left.
     assert lines["other"]["resident"] < HUGE

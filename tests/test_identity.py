@@ -1,6 +1,7 @@
-"""A process that has ended, and whose id another one has: that other one is neither looked at nor changed.
+"""A process that ended and whose id another process got: that other process is neither read nor changed.
 
-Each test takes the id away at the worst moment, and then asks the other process what it has noticed."""
+Each test gives the id to another process at the worst moment, and then asks that process what it noticed.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ TGKILL = 234
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Swapped]:
-    """Return a program whose id is taken away by ``swap``."""
+    """Return a program that loses its id when ``swap`` is called."""
     with swapped(tmp_path) as found:
         yield found
         found.swap()
@@ -60,7 +61,7 @@ def target(tmp_path: Path) -> Iterator[Swapped]:
 
 @pytest.fixture
 def at_the_stop(target: Swapped, monkeypatch: pytest.MonkeyPatch) -> Swapped:
-    """Return a program whose id is taken away when all is prepared, and it is about to be stopped or copied."""
+    """Return a program that loses its id when everything is prepared, just before it is stopped or copied."""
     undisturbed = stopping.undisturbed
 
     @contextmanager
@@ -74,7 +75,7 @@ def at_the_stop(target: Swapped, monkeypatch: pytest.MonkeyPatch) -> Swapped:
 
 
 def test_between_preparation_and_stop(target: Swapped) -> None:
-    """A preparation says which process is meant: who has its number by the stop is another one."""
+    """Check that the process of a preparation is identified: another process with its id at the stop is rejected."""
     preparation = Preparation(target.pid)
     preparation.load_files()
     target.swap()
@@ -84,13 +85,13 @@ def test_between_preparation_and_stop(target: Swapped) -> None:
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_stop(at_the_stop: Swapped, copies: bool) -> None:
-    """A single command's stop."""
+    """Check that a command does not stop another process that has the id by then."""
     with pytest.raises(NoTarget, match=ANOTHER), stopped(at_the_stop.pid, None, copies):
         pass
 
 
 def test_clone(at_the_stop: Swapped) -> None:
-    """A copy."""
+    """Check that no copy is made if another process has the id."""
     if own_machine() is not X86_64:
         pytest.skip("copies are made on x86-64 only")
     with pytest.raises(NoTarget, match=ANOTHER), cloned(at_the_stop.pid):
@@ -99,7 +100,7 @@ def test_clone(at_the_stop: Swapped) -> None:
 
 @pytest.mark.parametrize("words", [["stats"], ["trim", "--yes"], ["holes"], ["heap", "--clone"], [""]])
 def test_command(at_the_stop: Swapped, words: list[str]) -> None:
-    """Commands that look, call into a process, or copy it."""
+    """Check commands that read a process, call into it, or copy it."""
     noun, *options = words
     noun = "" if noun == "heap" else noun
     with pytest.raises(NoTarget, match=ANOTHER):
@@ -107,7 +108,7 @@ def test_command(at_the_stop: Swapped, words: list[str]) -> None:
 
 
 def test_tracer_itself(target: Swapped) -> None:
-    """The native half asks the folder that it is given, not the number."""
+    """Check that the native part uses the given folder of the process, not its id."""
     folder = ProcessFolder(target.pid)
     target.swap()
     for take in (_native.Stop, _native.Frozen):
@@ -127,7 +128,7 @@ def _released(stop: _native.Stop) -> Iterator[_native.Stop]:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_bytes(target: Swapped, shared: bool) -> None:
-    """Without a stop the bytes of another process are not taken for its own."""
+    """Check that without a stop, bytes of another process are not taken for those of the target."""
     folder = ProcessFolder(target.pid)
     row = MappingRow(4096, (1 << 47) - 4096, FROM_PROCESS, -1, 0)
     own = _native.Space.for_process(X86_64, folder, [row], None, [], shared)
@@ -139,7 +140,7 @@ def test_bytes(target: Swapped, shared: bool) -> None:
 
 
 def test_process_that_nobody_holds(target: Swapped) -> None:
-    """Files of its folder are its own, and paths of them lead nowhere else."""
+    """Check that files of the process's folder are its own, and that its paths lead to no other process."""
     preparation = Preparation(target.pid)
     folder = preparation.folder
     assert folder.is_there() and folder.is_running() and os.readlink(folder.path("exe")) == preparation.exe
@@ -153,7 +154,7 @@ def test_process_that_nobody_holds(target: Swapped) -> None:
 
 @pytest.mark.parametrize("refused", [None, OSError(38, "no such call"), PermissionError(1, "a filter")])
 def test_signal(target: Swapped, refused: OSError | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal goes to the process that was meant, or to nobody, also where there are no descriptors of processes."""
+    """Check that a signal goes to the intended process or to none, also where there are no process descriptors."""
     folder = ProcessFolder(target.pid)
     if refused is not None:
         monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=refused))
@@ -164,7 +165,7 @@ def test_signal(target: Swapped, refused: OSError | None, monkeypatch: pytest.Mo
 
 
 def test_follower(target: Swapped) -> None:
-    """No code is patched in another process."""
+    """Check that no code is patched in another process."""
     if own_machine() is not X86_64:
         pytest.skip("code is patched on x86-64 only")
     live = LocalProcess(target.pid)
@@ -177,7 +178,7 @@ def test_follower(target: Swapped) -> None:
 
 
 def test_family(target: Swapped) -> None:
-    """Of several processes the one that has ended is said to have."""
+    """Check that an ended process among several is reported as ended."""
     held = Programs([target.pid, os.getpid()])
     assert target.pid in held.now()
     target.swap()
@@ -187,7 +188,7 @@ def test_family(target: Swapped) -> None:
 
 
 def test_found_by_name(target: Swapped) -> None:
-    """What was found by its name is told by when it started."""
+    """Check that a process that was found by its name is identified by its start time."""
     programs = Programs(name=re.compile(r"^(idle|reborn)"))
     assert target.pid in programs.now()
     target.swap()
@@ -196,11 +197,11 @@ def test_found_by_name(target: Swapped) -> None:
     assert target.pid in programs.now() and programs.folder(target.pid).is_there()
 
 
-# Commands that go on for long.
+# Commands that run for a long time.
 
 
 def swap_behind(target: Swapped, command: int) -> None:
-    """Take the id away while the command does not look."""
+    """Swap the process id while the command does not read the process."""
     os.kill(command, signal.SIGSTOP)
     wait_for(lambda: Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it runs on")
     try:
@@ -210,7 +211,7 @@ def swap_behind(target: Swapped, command: int) -> None:
 
 
 def watched(target: Swapped, folder: Path, *words: str) -> list[dict[str, Any]]:
-    """Return all events of a watch from whose process the id is taken away, until it ends by itself."""
+    """Return all events of a watch whose process loses its id, until the watch ends by itself."""
     with watching(str(target.pid), *words, f"--output={folder}") as watch:
         watch.event("began")
         swap_behind(target, watch.process.pid)
@@ -220,7 +221,7 @@ def watched(target: Swapped, folder: Path, *words: str) -> list[dict[str, Any]]:
 
 
 def test_watch(tmp_path: Path, rng: random.Random) -> None:
-    """The one that has the id of a process which was watched is not: it has more than --rss at once."""
+    """Check that the new process with the id of a watched one is not watched, although it exceeds --rss at once."""
     folder = tmp_path / "kept"
     folder.mkdir()
     with swapped(tmp_path, rng.randrange(48, 64)) as target:
@@ -231,14 +232,14 @@ def test_watch(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_no_core_is_written(target: Swapped, tmp_path: Path) -> None:
-    """gdb takes a number: whose it is, is found out before gdb is told to write."""
+    """Check that the owner of the id, which is all that gdb takes, is verified before gdb is told to write."""
     if shutil.which("gdb") is None:
         pytest.skip("there is no gdb")
     folder, path, done = ProcessFolder(target.pid), tmp_path / "the.core", actions.Done()
     target.swap()
     reason = actions._written_by_gdb(folder, str(path), 60.0, False)
     assert reason is not None and ANOTHER in reason and not path.exists()
-    # Also where it ends between two looks at it.
+    # The same holds if the process ends between two checks.
     actions._core(_acting(tmp_path), folder, str(path), done)
     assert not done.files and len(done.errors) == 1 and not path.exists()
 
@@ -248,7 +249,7 @@ def _acting(folder: Path) -> actions.Actions:
 
 
 def test_core_of_the_right_one(target: Swapped, tmp_path: Path) -> None:
-    """A process that is still there is written, and runs on."""
+    """Check that a process that still exists is written, and runs on."""
     if shutil.which("gdb") is None:
         pytest.skip("there is no gdb")
     target.swap()
@@ -258,7 +259,8 @@ def test_core_of_the_right_one(target: Swapped, tmp_path: Path) -> None:
 
 
 def test_who_stands_is_left_standing(tmp_path: Path) -> None:
-    """SIGCONT, for a process that a debugger left standing, does not reach another one that somebody stopped."""
+    """Check that SIGCONT, for a process that a debugger left stopped, does not reach another process that was
+    stopped on purpose."""
     with swapped(tmp_path) as target:
         folder = ProcessFolder(target.pid)
         target.swap()
@@ -270,7 +272,7 @@ def test_who_stands_is_left_standing(tmp_path: Path) -> None:
 
 
 def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gdb is ended in the middle of attaching; its SIGSTOP stays behind."""
+    """Check that the process runs on if gdb is ended while it attaches, although its SIGSTOP remains."""
 
     def ended(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
         os.kill(folder.pid, signal.SIGSTOP)
@@ -295,7 +297,7 @@ def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypat
         assert not actions._is_about_to_stop(folder) and not actions._is_stopped(folder)
 
 
-# As gdb -p PID: attaches when it is told to, and never lets go.
+# A tracer like gdb -p PID: it attaches on request and never detaches.
 TRACER = f"""
 import ctypes, sys, time
 sys.stdin.readline()
@@ -306,7 +308,7 @@ time.sleep(600)
 
 
 def test_who_has_the_number_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number goes to another process before gdb attaches, and gdb is ended before it lets that go."""
+    """Check that a process that gets the id before gdb attaches runs on, although gdb is ended before it detaches."""
     is_attached = actions._is_attached
 
     def ended(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
@@ -327,7 +329,7 @@ def test_who_has_the_number_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("words", [("--every=20ms",), ("--every=20ms", "--stop")])
 def test_record(target: Swapped, words: tuple[str, ...]) -> None:
-    """A recording ends with its process."""
+    """Check that a recording ends with its process."""
     command = [str(GDBHEAP), "record", str(target.pid), "-o", "-", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -340,7 +342,7 @@ def test_record(target: Swapped, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--clone",)])
 def test_session(target: Swapped, words: tuple[str, ...]) -> None:
-    """A session that has lasted: what is asked anew finds nobody, what was kept is still told of."""
+    """Check a session whose process ended: new questions find no process, cached answers are still given."""
     command = [str(GDBHEAP), "shell", str(target.pid), "--verbose", *words]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -352,12 +354,12 @@ def test_session(target: Swapped, words: tuple[str, ...]) -> None:
     assert (f"/proc/{target.pid}" in out) is not bool(words)
 
 
-# Whose processes a name means.
+# The users of the processes that a name selects.
 
 
 @contextmanager
 def named(name: str, folder: Path, users: list[int]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Yield a program of that name for each user."""
+    """Yield programs with that name, one for each user."""
     path = shutil.which("sleep")
     assert path is not None
     started = []
@@ -377,7 +379,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="starting another user
 
 @needs_root
 def test_user(tmp_path: Path, rng: random.Random) -> None:
-    """--user leaves of a name what that user started; a name of somebody else's process counts for nothing."""
+    """Check that --user selects by name only processes that the user started; a name in another user's process does
+    not count."""
     name = f"service-{rng.randrange(1 << 32)}"
     with named(name, tmp_path, [0, UNNAMED, 0]) as (ours, theirs, again):
         pattern = re.compile(name)
@@ -396,7 +399,7 @@ def test_user(tmp_path: Path, rng: random.Random) -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Return a folder that other users may enter."""
+    """Yield a folder that other users may enter."""
     with tempfile.TemporaryDirectory() as path:
         os.chmod(path, 0o755)
         yield Path(path)
@@ -404,7 +407,7 @@ def folder() -> Iterator[Path]:
 
 @needs_root
 def test_real_user_counts(folder: Path, rng: random.Random) -> None:
-    """Another user who runs a program of root's (setuid) does not come to be root for --user."""
+    """Check that another user who runs a setuid program of root is not root for --user."""
     program = folder / f"setuid-{rng.randrange(1 << 32)}"
     shutil.copy(shutil.which("sleep") or "", program)
     program.chmod(0o4755)
@@ -422,7 +425,8 @@ def test_real_user_counts(folder: Path, rng: random.Random) -> None:
 
 @needs_root
 def test_watch_warns_of_users(tmp_path: Path, rng: random.Random) -> None:
-    """One line says that a name means processes of several users; none does where the user is given."""
+    """Check that one line warns if a name selects processes of several users, and that none does if the user is
+    given."""
     name = f"service-{rng.randrange(1 << 32)}"
     with named(name, tmp_path, [0, UNNAMED]):
         for words, expected in (([], 1), (["--user=root"], 0)):
@@ -436,13 +440,13 @@ def test_watch_warns_of_users(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_count_is_each_users() -> None:
-    """Who starts processes of the same name uses up nobody else's --count."""
+    """Check that another user's processes of the same name do not use up --count."""
     bounds = Bounds(1, 0.0)
     assert bounds.allow(1, 0, 1000) and not bounds.allow(2, 1, 1000)
     assert bounds.is_used_up({1000}) and not bounds.is_used_up({1000, 0})
     assert bounds.allow(3, 2, 0) and not bounds.allow(3, 3, 0) and bounds.is_used_up({1000, 0})
     again = Bounds(None, 10.0)
     assert again.allow(1, 0, 0) and not again.allow(1, 1, 0)
-    # Its id may be another's by now.
+    # The id may belong to another process by now.
     again.forget(1)
     assert again.allow(1, 2, 0) and again.acted == 2

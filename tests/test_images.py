@@ -1,6 +1,6 @@
-"""Every glibc since 2.17, most of which cannot be run here: heaps laid out by the tests, and the answers to them.
+"""Every glibc since 2.17, most of which cannot run here: heaps laid out by the tests, and the answers to them.
 
-The truth is the builder's own table (tests/images): what each chunk is, what each arena holds, who waits in which
+The truth is the builder's own table (tests/images): the kind of each chunk, the contents of each arena and of each
 thread's cache. Answers must equal it to the byte.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cases(20)
 
 
 def expected_arena(arena: Arena) -> dict[str, object]:
-    """Return what malloc_stats and the states of its chunks say of an arena."""
+    """Return the figures of malloc_stats and the states of the chunks of an arena."""
     kinds = (("fast", "fast"), ("tcache", "tcache"), ("bins", "free"))
     bins = [{"kind": kind, "chunks": arena.count(state), "bytes": arena.bytes(state)} for kind, state in kinds]
     sizes = {name: arena.bytes(name) for name in ("free", "fast", "tcache", "top")}
@@ -35,13 +35,13 @@ def expected_arena(arena: Arena) -> dict[str, object]:
 
 
 def arena_rows(answer: dict[str, Any]) -> list[dict[str, object]]:
-    """Return the rows of `heap arenas` without what only numbers or lists heaps."""
+    """Return the rows of `heap arenas` without the fields that only number or list heaps."""
     keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_count", "free_count", "bins")
     return [{key: row[key] for key in keys} for row in answer["rows"]]
 
 
 def compare(heap: Heap, image: Image) -> None:
-    """Every block, every list, every number of the heap equals the builder's table."""
+    """Check every block, every list and every number of the heap against the builder's table."""
     truth = image.chunks
     found = chunks_at(heap, [chunk.address + 16 for chunk in truth])
     wrong = [
@@ -79,7 +79,7 @@ def compare(heap: Heap, image: Image) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_every_chunk(glibc: Glibc, shape: str, rng: random.Random, tmp_path: Path) -> None:
-    """State and size of every block, every mmapped chunk, every list of every thread's cache."""
+    """Check state and size of every block, every mmapped chunk, and every list of every thread's cache."""
     image = Image(glibc, rng, shape)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
@@ -87,7 +87,7 @@ def test_every_chunk(glibc: Glibc, shape: str, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """What the commands print: arenas, mmapped chunks, totals, holes, and that nothing is damaged."""
+    """Check the output of the commands: arenas, mmapped chunks, totals, holes, and no damage."""
     image = Image(glibc, rng, rng.choice(SHAPES))
     core = str(image.save(tmp_path / "core"))
     answer = ask("arenas", core)
@@ -103,7 +103,8 @@ def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("glibc", [glibc for glibc in GLIBCS if glibc.par.hp_pagesize], ids=lambda glibc: glibc.name)
 def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """glibc.malloc.hugetlb=2: heaps, extents and mmapped chunks of 2 MiB pages; thread heaps lie at each 8 MiB."""
+    """Check glibc.malloc.hugetlb=2: heaps, extents and mmapped chunks of 2 MiB pages; heaps of threads start at
+    multiples of 8 MiB."""
     image = Image(glibc, rng, "no sbrk", threads=2, arenas=2, huge=2 << 20)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
@@ -111,7 +112,7 @@ def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("glibc", [g for g in GLIBCS if g.cache and g.cache.remaining], ids=lambda glibc: glibc.name)
 def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """glibc.malloc.tcache_max: chunks up to 4 MiB wait in caches, since 2.43 mmapped ones among them."""
+    """Check glibc.malloc.tcache_max: caches have chunks up to 4 MiB, since 2.43 also mmapped ones."""
     image = Image(glibc, rng, rng.choice(SHAPES), large_caches=True)
     waiting = {entry for cache in image.caches for entries in cache.lists.values() for entry in entries}
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
@@ -123,7 +124,7 @@ def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """A program that has not called malloc yet: an arena that holds nothing."""
+    """Check a program that has not called malloc yet: one empty arena."""
     image = Image(glibc, rng, "unused", threads=1, arenas=1)
     core = str(image.save(tmp_path / "core"))
     assert arena_rows(ask("arenas", core)) == [expected_arena(image.arenas[0])]
@@ -132,14 +133,14 @@ def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """Heaps that ended with a top of 48 bytes: fenceposts of 32 bytes and of size 0."""
+    """Check heaps that ended with a top of 48 bytes: fenceposts of 32 bytes and of size 0."""
     image = Image(glibc, rng, arenas=2, lone_fenceposts=True)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
 
 
 def test_program_without_malloc(tmp_path: Path) -> None:
-    """A real one, on the glibc of this machine."""
+    """Check a real program, with the glibc of this machine."""
     with running(c_program("idle"), tmp_path) as target:
         answer = ask("arenas", str(target.pid))
         assert [(row["system"], row["used_count"]) for row in answer["rows"]] == [(0, 0)]
@@ -149,7 +150,7 @@ def test_program_without_malloc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_books_of_mmapped_chunks_half_changed(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """A thread that maps or unmaps a chunk counts it first and its bytes later: mp_ is found all the same."""
+    """Check that mp_ is found although a thread has counted a mapped or unmapped chunk but not yet its bytes."""
     image = Image(glibc, rng, rng.choice(SHAPES))
     with heap_of(str(image.save(tmp_path / "whole"))) as heap:
         par = heap.allocator(GlibcAllocator).malloc.par

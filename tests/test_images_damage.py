@@ -1,4 +1,4 @@
-"""One damaged word in a heap laid out by the tests: it is reported, near to where it is, and no byte is lost for it."""
+"""One damaged word in a heap laid out by the tests: it is reported close to its place, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cases(20)
 
 HEADERS = ("used", "free", "tcache", "fast")
 IMAGES_EACH = 5
-# Where damage may be reported: [low, high).
+# The addresses at which damage may be reported: [low, high).
 Near = tuple[int, int]
 
 
@@ -33,7 +33,7 @@ def flip(image: Image, address: int, bit: int) -> int:
 
 
 def around(stretch: list[Chunk], chunk: Chunk, size: int) -> Near:
-    """Return where damage is met when a chunk has a wrong size: at its header, or inside the block it leads into."""
+    """Return where a wrong size of a chunk is found: at its header, or inside the block that it leads into."""
     landing = chunk.address + size
     if size < 32 or size % 16 or landing > stretch[-1].end:
         return chunk.address, chunk.end
@@ -47,7 +47,7 @@ def stretches(image: Image) -> list[list[Chunk]]:
 
 
 def sizes(image: Image, rng: random.Random) -> Near:
-    """The size of a chunk; where it leads to another chunk's start the heap is another one, but a sound one."""
+    """Damage the size of a chunk; a size that leads to another chunk's start gives a different but sound heap."""
     stretch = rng.choice(stretches(image))
     starts = [chunk.address for chunk in stretch]
     chunk = rng.choice([chunk for chunk in stretch if chunk.state in HEADERS])
@@ -56,14 +56,14 @@ def sizes(image: Image, rng: random.Random) -> Near:
 
 
 def previous_sizes(image: Image, rng: random.Random) -> Near:
-    """The prev_size behind a free chunk."""
+    """Damage the prev_size after a free chunk."""
     chunk = rng.choice([chunk for chunk in image.chunks if chunk.state == "free"])
     flip(image, chunk.end, rng.randrange(64))
     return chunk.address, chunk.end + 16
 
 
 def previous_in_use(image: Image, rng: random.Random) -> Near:
-    """PREV_INUSE cleared behind a chunk that is in use, or looks so."""
+    """Clear PREV_INUSE after a chunk that is in use or looks so."""
     pairs = [pair for stretch in stretches(image) for pair in zip(stretch, stretch[1:]) if pair[1].state != "foreign"]
     chunk, following = rng.choice([pair for pair in pairs if pair[0].state in ("used", "tcache", "fast")])
     assert flip(image, following.address + 8, 0) & 1 == 0
@@ -71,14 +71,14 @@ def previous_in_use(image: Image, rng: random.Random) -> Near:
 
 
 def previous_free(image: Image, rng: random.Random) -> Near:
-    """PREV_INUSE set behind a free chunk."""
+    """Set PREV_INUSE after a free chunk."""
     chunk = rng.choice([chunk for chunk in image.chunks if chunk.state == "free"])
     assert flip(image, chunk.end + 8, 0) & 1 == 1
     return chunk.address, chunk.end + 16
 
 
 def bin_links(image: Image, rng: random.Random) -> Near:
-    """fd or bk of a free chunk, to anywhere."""
+    """Damage fd or bk of a free chunk, to any value."""
     lists = [(address, number) for address, bins in image.bins.items() for number in bins if bins[number]]
     address, number = rng.choice(lists)
     chunk = rng.choice(image.bins[address][number])
@@ -87,7 +87,7 @@ def bin_links(image: Image, rng: random.Random) -> Near:
 
 
 def tops(image: Image, rng: random.Random) -> Near:
-    """The size of a top chunk; one that leads to another page of the same mapping may be an extent's."""
+    """Damage the size of a top chunk; a size that leads to another page of the same mapping may be an extent's."""
     top = rng.choice([chunk for chunk in image.chunks if chunk.state == "top"])
     bits = range(3, 64) if image.shape == "sbrk" else [*range(3, 12), *range(28, 64)]
     flip(image, top.address + 8, rng.choice(bits))
@@ -95,19 +95,19 @@ def tops(image: Image, rng: random.Random) -> Near:
 
 
 def cache_links(image: Image, rng: random.Random) -> Near | None:
-    """A link in a list of a thread's cache that leads to no chunk."""
+    """Damage a link in a list of a thread's cache so that it leads to no chunk."""
     lists = [entries for cache in image.caches for entries in cache.lists.values() if len(entries) > 1]
     return links(image, rng, lists, 0) if lists else None
 
 
 def fast_links(image: Image, rng: random.Random) -> Near | None:
-    """A link of a fast bin that leads to no chunk."""
+    """Damage a link of a fast bin so that it leads to no chunk."""
     lists = [chunks for lists in image.fast.values() for chunks in lists.values()]
     return links(image, rng, lists, 16) if lists else None
 
 
 def links(image: Image, rng: random.Random, lists: list[list[int]], offset: int) -> Near | None:
-    """A link of one of the lists, but not to another chunk: that may be a sound list again."""
+    """Damage a link of one of the lists, but not to another chunk: that may be a sound list again."""
     entries = rng.choice(lists)
     place = rng.randrange(len(entries) - (0 if offset else 1))
     target = [*entries, 0][place + 1]
@@ -118,7 +118,7 @@ def links(image: Image, rng: random.Random, lists: list[list[int]], offset: int)
 
 
 def cache_entries(image: Image, rng: random.Random) -> Near | None:
-    """First entries in a cache that lead nowhere, in several of its lists."""
+    """Damage the first entries of several lists of a cache so that they lead nowhere."""
     caches = [cache for cache in image.caches if len(cache.lists) > 2]
     if not caches or image.glibc.cache is None:
         return None
@@ -142,7 +142,7 @@ DAMAGES: tuple[Callable[[Image, random.Random], Near | None], ...] = (
 
 
 def assert_complete(heap: Heap, image: Image) -> None:
-    """Each region's blocks add up to it, and the regions are those of the undamaged heap."""
+    """Check that each region's blocks add up to it, and that the regions are those of the undamaged heap."""
     regions = sorted((region.start, region.end) for region in heap.allocator(GlibcAllocator).chunks.totals())
     assert regions == sorted((stretch[0].address, stretch[-1].end) for stretch in stretches(image))
     for region in heap.allocator(GlibcAllocator).chunks.totals():
@@ -150,7 +150,7 @@ def assert_complete(heap: Heap, image: Image) -> None:
 
 
 def assert_local(heap: Heap, image: Image, near: Near) -> None:
-    """All chunks but those near the damage are where they were; a last one may take its fenceposts with it."""
+    """Check that all chunks except those near the damage are unchanged; a last chunk may include its fenceposts."""
     far = (chunk for chunk in image.chunks if chunk.end <= near[0] or chunk.address >= near[1])
     others = [chunk for chunk in far if chunk.state != "fencepost"]
     found = chunks_at(heap, [chunk.address + 16 for chunk in others])
@@ -163,7 +163,7 @@ def assert_local(heap: Heap, image: Image, near: Near) -> None:
 def test_one_damaged_word(
     damage: Callable[[Image, random.Random], Near | None], number: int, rng: random.Random, tmp_path: Path
 ) -> None:
-    """Found, near to it, and everything else as before."""
+    """Check that the damage is reported close to its place, and that everything else is unchanged."""
     near = None
     while near is None:
         shape = rng.choice(("sbrk", "no sbrk", "threads only"))
@@ -173,11 +173,11 @@ def test_one_damaged_word(
 
 
 def assert_found(image: Image, near: Near, folder: Path, with_command: bool = False) -> None:
-    """The damage is reported, near to where it is, and all else is as it was."""
+    """Check that the damage is reported close to its place, and that everything else is unchanged."""
     core = str(image.save(folder / "core"))
     with heap_of(core) as heap:
         assert not check(heap).ok, (image.glibc.name, [hex(address) for address in near])
-        # A chunk that looks used although it is in a bin is named by the links that lead to it.
+        # A chunk in a bin that looks used is reported at the links that lead to it.
         places = [found.address for found in heap.damage]
         places += [int(found.found, 16) for found in heap.damage if found.what in ("fd in a bin", "bk in a bin")]
         assert any(near[0] <= place < near[1] for place in places), (near, heap.damage)
@@ -188,7 +188,7 @@ def assert_found(image: Image, near: Near, folder: Path, with_command: bool = Fa
 
 
 def test_links_to_what_looks_used(rng: random.Random, tmp_path: Path) -> None:
-    """Both links that lead to a free chunk that looks used are told at their own words."""
+    """Check that both links to a free chunk that looks used are reported at their own words."""
     image = Image(rng.choice(GLIBCS), rng, "sbrk", plain_contents=True, most_heaps=1)
     chunk = rng.choice([chunk for bins in image.bins.values() for chunks in bins.values() for chunk in chunks])
     links = {image.memory.word(chunk.address + 24) + 16, image.memory.word(chunk.address + 16) + 24}
@@ -200,7 +200,7 @@ def test_links_to_what_looks_used(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_damage_near_the_end_of_a_full_heap(rng: random.Random, tmp_path: Path) -> None:
-    """The chunks between a damaged size and the fenceposts of a thread's heap are found again."""
+    """Check that the chunks between a damaged size and the fenceposts of a thread's heap are found."""
     image = Image(GLIBCS[-1], rng, plain_contents=True, most_heaps=3)
     while not any(len(arena.stretches) > 1 for arena in image.arenas[1:]):
         image = Image(GLIBCS[-1], rng, plain_contents=True, most_heaps=3)
@@ -211,7 +211,7 @@ def test_damage_near_the_end_of_a_full_heap(rng: random.Random, tmp_path: Path) 
 
 @pytest.mark.xfail(strict=True, reason="behind foreign bytes only chunks with 64 sound ones behind them are taken up")
 def test_damage_soon_behind_foreign_bytes(rng: random.Random, tmp_path: Path) -> None:
-    """The chunks between the bytes of a foreign sbrk and a damaged size are no foreign bytes."""
+    """Check that the chunks between the bytes of a foreign sbrk and a damaged size are not taken as foreign bytes."""
     image = Image(GLIBCS[-1], rng, "foreign sbrk", plain_contents=True, most_heaps=1)
     stretch = image.arenas[0].stretches[0]
     last = max(place for place, chunk in enumerate(stretch) if chunk.state == "foreign")

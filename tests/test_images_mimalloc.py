@@ -1,4 +1,4 @@
-"""mimalloc laid out by the tests, sound and damaged: each block's state is the builder's, and damage is named."""
+"""mimalloc laid out by the tests, sound and damaged: each block has the builder's state, and damage is named."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ kinds = pytest.mark.parametrize("kind", STRIDES)
 
 
 def read(image: Image, folder: Path) -> tuple[Core, Mimalloc]:
-    """Return the core of an image and what was found in it."""
+    """Return the core of an image and the mimalloc that was found in it."""
     core = Core(str(image.save(folder / "core")))
     return core, Mimalloc(core, Facts())
 
 
 def compare(core: Core, found: Mimalloc, pages: list[Page], rng: random.Random) -> None:
-    """Ask for blocks of every page, and for what lies around them."""
+    """Compare blocks of every page, and the addresses around them."""
     for page in pages:
         for number in rng.sample(range(page.capacity), min(page.capacity, 15)):
             inside = page.block(number) + rng.randrange(page.size)
@@ -43,7 +43,7 @@ def compare(core: Core, found: Mimalloc, pages: list[Page], rng: random.Random) 
 
 @kinds
 def test_every_block(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Segments, block sizes, heaps, holes, and the state and list of blocks."""
+    """Check segments, block sizes, heaps, holes, and the state and list of blocks."""
     for _ in range(2):
         image = Image(kind, rng)
         core, found = read(image, tmp_path)
@@ -66,7 +66,7 @@ def test_every_block(kind: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def holes_by_byte(image: Image, page: Page) -> int:
-    """Return the longest run of free blocks of a page, one by one."""
+    """Return the longest run of free blocks of a page, found block by block."""
     longest = run = 0
     for number in range(page.reserved):
         run = 0 if number in page.used else run + page.size
@@ -76,7 +76,7 @@ def holes_by_byte(image: Image, page: Page) -> int:
 
 @kinds
 def test_holes(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """No hole holds a used block, and none is shorter than the longest run of its page."""
+    """Check that no hole contains a used block, and that none is shorter than the longest run of its page."""
     image = Image(kind, rng)
     _core, found = read(image, tmp_path)
     holes = [(hole.start, hole.end) for hole in found.blocks.holes(1)]
@@ -91,7 +91,7 @@ def test_holes(kind: str, rng: random.Random, tmp_path: Path) -> None:
 
 @kinds
 def test_damage(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """One damaged word: it is named, near to where it is, and every other page is as it was."""
+    """Check that a damaged word is named close to its place, and that every other page is unchanged."""
     for what in rng.sample(("slice_count", "capacity", "used", "free", "loop", "cookie"), 3):
         image = Image(kind, rng)
         fit = [page for page in image.pages if 2 <= len(page.lists[0]) and page.size < 1 << 15]
@@ -117,7 +117,7 @@ def spoil(image: Image, page: Page, what: str, segment: int) -> None:
     memory = image.memory
     first, second = (page.block(number) for number in page.lists[0][:2])
     if what == "slice_count":
-        # What is tiled no longer is found where another segment tells that mimalloc is there.
+        # Damage to the tiling hides this segment only if another one shows that mimalloc is there.
         memory.write(page.entry, bytes(8))
     elif what == "capacity":
         memory.write(page.entry + 10, b"\xff\xff")
@@ -132,7 +132,7 @@ def spoil(image: Image, page: Page, what: str, segment: int) -> None:
 
 
 def test_nothing_there(rng: random.Random, tmp_path: Path) -> None:
-    """Memory at multiples of 32 MiB that is no segment: random words, and a header without a table."""
+    """Check memory at multiples of 32 MiB that is no segment: random words, and a header without a table."""
     image = Image("free-threaded", rng)
     for segment in image.segments:
         image.memory.write(segment, rng.randbytes(4096) if rng.random() < 0.5 else bytes(64 << 10))

@@ -1,7 +1,7 @@
-"""Pages of 4, 16 and 64 KiB: heaps laid out in them, residency by the core's holes, and what every answer says of both.
+"""Pages of 4, 16 and 64 KiB: heaps laid out in them, residency by the core's holes, and every answer about both.
 
-The cores are of x86-64 or aarch64, and claim such pages (AT_PAGESZ); what is laid out is made of them. The truth is the
-builder's: its chunks, and which of its pages are not all zeros.
+The cores are of x86-64 or aarch64, and claim such pages (AT_PAGESZ); the heaps consist of them. The truth is the
+builder's: its chunks, and its pages that are not all zeros.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
 def sparse_image(rng: random.Random, shape: str, page: int) -> Image:
-    """Return an image of some glibc on some machine, whose pages of zeros were never there."""
+    """Return an image of a random glibc and machine whose pages of zeros were never resident."""
     machine = rng.choice((X86_64, AARCH64))
     image = Image(rng.choice(GLIBCS), rng, shape, threads=THREADS, page=page, machine=machine)
     image.memory.sparse = True
@@ -47,7 +47,8 @@ def sparse_image(rng: random.Random, shape: str, page: int) -> Image:
 @shapes
 @pages
 def test_every_chunk(page: int, shape: str, rng: random.Random, tmp_path: Path) -> None:
-    """State and size of every block, every mmapped chunk, every list; what the commands say of arenas and holes."""
+    """Check state and size of every block, every mmapped chunk and every list, and the output about arenas and
+    holes."""
     image = sparse_image(rng, shape, page)
     core = str(image.save(tmp_path / "core"))
     with heap_of(core) as heap:
@@ -60,12 +61,12 @@ def test_every_chunk(page: int, shape: str, rng: random.Random, tmp_path: Path) 
 
 
 def touched(chunks: Iterable[Chunk], page: int) -> set[int]:
-    """Return the numbers of the pages in which any byte of the chunks lies."""
+    """Return the numbers of the pages that contain any byte of the chunks."""
     return {number for chunk in chunks for number in range(chunk.address // page, (chunk.end - 1) // page + 1)}
 
 
 def free_pages(chunks: Iterable[Chunk], page: int) -> set[int]:
-    """Return the numbers of the pages in which all bytes are those of the chunks."""
+    """Return the numbers of the pages with all bytes inside the chunks."""
     found: set[int] = set()
     for start, end in runs(chunks):
         found |= set(range(-(-start // page), end // page))
@@ -73,7 +74,7 @@ def free_pages(chunks: Iterable[Chunk], page: int) -> set[int]:
 
 
 def runs(chunks: Iterable[Chunk]) -> list[list[int]]:
-    """Return [start, end] of neighbours."""
+    """Return [start, end] of each run of adjacent chunks."""
     found: list[list[int]] = []
     for chunk in chunks:
         if found and found[-1][1] == chunk.address:
@@ -84,14 +85,15 @@ def runs(chunks: Iterable[Chunk]) -> list[list[int]]:
 
 
 def there(image: Image, numbers: Iterable[int]) -> int:
-    """Return the bytes of those pages that are there."""
+    """Return the resident bytes of these pages."""
     return sum(image.memory.resident(number * image.page, (number + 1) * image.page) for number in numbers)
 
 
 @shapes
 @pages
 def test_ledger(page: int, shape: str, rng: random.Random, tmp_path: Path) -> None:
-    """Chunks in use, free ones, tops and mmapped ones: bytes, resident bytes, whole pages, whole resident pages."""
+    """Check chunks in use, free ones, tops and mmapped ones: bytes, resident bytes, whole pages, whole resident
+    pages."""
     image = sparse_image(rng, shape, page)
     lines = {line["id"]: line for line in ask("heap", str(image.save(tmp_path / "core")))["ledger"]}
     groups = {"glibc.used": ("used",), "glibc.free": FREE_STATES, "glibc.top": ("top",)}
@@ -117,14 +119,14 @@ def test_ledger(page: int, shape: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def released(chunks: Iterable[Chunk], gone: set[int], page: int) -> set[int]:
-    """Return the numbers of the pages that malloc_trim() would release if those chunks were free too: of each run of
-    free ones the whole pages, less the first 48 bytes. What waits in a cache is no free chunk."""
+    """Return the numbers of the pages that malloc_trim() would release if these chunks were free too: the whole
+    pages of each run of free chunks, less the first 48 bytes. A cached chunk is not free."""
     free = (chunk for chunk in chunks if chunk.state in ("free", "fast") or chunk.address in gone)
     return {number for start, end in runs(free) for number in range(-(-(start + HEAD) // page), end // page)}
 
 
 def joins_top(stretch: list[Chunk], gone: set[int]) -> bool:
-    """Return whether a run of free chunks would reach the top, which malloc_trim() treats in another way."""
+    """Return whether a run of free chunks would reach the top, which malloc_trim() treats differently."""
     last = stretch[-1]
     before = [chunk for chunk in stretch if chunk.end == last.address]
     is_free = bool(before) and (before[0].state in ("free", "fast") or before[0].address in gone)
@@ -133,7 +135,7 @@ def joins_top(stretch: list[Chunk], gone: set[int]) -> bool:
 
 @pages
 def test_trim(page: int, rng: random.Random, tmp_path: Path) -> None:
-    """What malloc_trim() would release of each arena without its top, and how much of that is there."""
+    """Check the pages of each arena that malloc_trim() would release without the top, and their resident bytes."""
     image = sparse_image(rng, rng.choice(SHAPES), page)
     answer = ask("trim", str(image.save(tmp_path / "core")), "--pad=1T")
     found = {row["address"]: (row["pages"], row["predicted"]) for row in answer["rows"]}
@@ -151,7 +153,7 @@ def stretches_of(image: Image) -> Iterator[list[Chunk]]:
 
 @pages
 def test_pins(page: int, rng: random.Random, tmp_path: Path) -> None:
-    """What each group would free is what the free runs around it gain, and no page is gained without all of it."""
+    """Check that freeing a group gains exactly the pages of the free runs around it, and only if all of it is freed."""
     compared = 0
     for place in range(4):
         image = sparse_image(rng, rng.choice(SHAPES), page)
@@ -164,7 +166,7 @@ def test_pins(page: int, rng: random.Random, tmp_path: Path) -> None:
 
 
 def check_pin(image: Image, stretch: list[Chunk], pin: dict[str, Any]) -> bool:
-    """Compare a group of pins with the model, unless its going reaches the top."""
+    """Compare a group of pins with the model, unless freeing it reaches the top."""
     gone = {member["address"] - 16 for member in pin["members"]}
     if len(gone) < pin["blocks"] or joins_top(stretch, gone):
         return False
@@ -177,7 +179,7 @@ def check_pin(image: Image, stretch: list[Chunk], pin: dict[str, Any]) -> bool:
 
 @pages
 def test_holes(page: int, rng: random.Random, tmp_path: Path) -> None:
-    """Every run of free chunks, and the whole pages of it that are there."""
+    """Check every run of free chunks, and its whole resident pages."""
     image = sparse_image(rng, rng.choice(SHAPES), page)
     answer = ask("holes", str(image.save(tmp_path / "core")), "--min=1", "--top=1000000")
     found = [(hole["address"], hole["size"], hole["resident"]) for hole in answer["rows"]]
@@ -194,7 +196,7 @@ def range_of_pages(page: int, start: int, end: int) -> range:
 
 @pages
 def test_map(page: int, rng: random.Random, tmp_path: Path) -> None:
-    """Cells are whole pages, and what is there of each is what the builder has there."""
+    """Check that cells are whole pages, with the builder's resident bytes."""
     image = sparse_image(rng, rng.choice(SHAPES), page)
     core = str(image.save(tmp_path / "core"))
     for options in ((), ("--cell=5000",)):
@@ -210,7 +212,7 @@ def test_map(page: int, rng: random.Random, tmp_path: Path) -> None:
 @pages
 @pytest.mark.parametrize("kind", mimalloc.STRIDES)
 def test_mimalloc(kind: str, page: int, rng: random.Random, tmp_path: Path) -> None:
-    """Its segments and pages are as large as ever, whatever the kernel's pages are."""
+    """Check that mimalloc's segments and pages have their usual sizes, whatever the kernel's page size is."""
     image = mimalloc.Image(kind, rng, page)
     image.memory.sparse = True
     core = Core(str(image.save(tmp_path / "core")))
@@ -223,7 +225,7 @@ def test_mimalloc(kind: str, page: int, rng: random.Random, tmp_path: Path) -> N
 
 
 def claiming(path: Path, size: int) -> str:
-    """Have the core of an image with pages of 4 KiB claim others."""
+    """Change the core of an image with pages of 4 KiB so that it claims another page size."""
     data = path.read_bytes()
     before, after = (struct.pack("<QQ", AT_PAGESZ, page) for page in (4096, size))
     assert data.count(before) == 1
@@ -233,7 +235,7 @@ def claiming(path: Path, size: int) -> str:
 
 @pytest.mark.parametrize("size", [0, 1, 2048, 12345, 3 << 12, 1 << 17, 1 << 63, (1 << 64) - 1])
 def test_no_such_pages(size: int, rng: random.Random, tmp_path: Path) -> None:
-    """A core that claims pages which no machine has is read with the usual ones."""
+    """Check that a core with an impossible page size is read with the usual one."""
     image = Image(rng.choice(GLIBCS), rng, rng.choice(SHAPES))
     with heap_of(claiming(image.save(tmp_path / "core"), size)) as heap:
         assert heap.target.machine.page == 4096
@@ -241,7 +243,7 @@ def test_no_such_pages(size: int, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_pages_that_do_not_fit(rng: random.Random, tmp_path: Path) -> None:
-    """Nor is it believed where its own segments are no whole pages of that size; that is damage."""
+    """Check that the page size is rejected as damage if the core's own segments are not multiples of it."""
     image = Image(rng.choice(GLIBCS), rng, "sbrk")
     core = claiming(image.save(tmp_path / "core"), 65536)
     answer = ask("arenas", core, status=1)

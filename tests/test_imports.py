@@ -1,6 +1,6 @@
-"""The import directions of docs/architecture.md, kept by reading the imports: nothing is run or needs to be built.
+"""The import directions of docs/architecture.md, checked by reading the imports: nothing is run or needs to be built.
 
-The native half's rules are kept the same way, by the paths that its sources name.
+The rules of the native part are checked the same way, by the paths that its sources name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ rooms = script("rooms")
 ORDER, imports, modules, room_of = rooms.ORDER, rooms.imports, rooms.modules, rooms.room_of
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE_HEAP = ORDER[: ORDER.index("heap")]
-# What the package names for type checkers, of which it imports nothing before it is used.
+# Modules that the package names for type checkers, and from which it imports nothing before first use.
 NAMED_BY_PACKAGE = ("api", "errors")
-# The only folder that knows that gdb exists, and what gdb runs at its start.
+# The only folder that uses gdb's module, and the file that gdb runs at its start.
 KNOWS_GDB = ("commands.gdb.", "loader.start")
-# Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
-# a part of its own: it imports them, and they know nothing of it.
+# What each folder in commands/ may import besides itself; "command" is a folder of one file. The list of all commands
+# stands apart: it imports them, and they do not import it.
 WITHIN = {
     "inferior_calls": {"inferior_calls"},
     "surface": {"surface", "inferior_calls"},
@@ -34,33 +34,34 @@ WITHIN = {
 
 
 def wrong_directions(name: str, text: str) -> list[str]:
-    """Return what gdbheap.`name` imports from its right."""
+    """Return the imports of gdbheap.`name` from modules to its right."""
     part = room_of(f"gdbheap.{name}")
     allowed = {None, "__init__", *(ORDER[: ORDER.index(part) + 1] if part in ORDER else NAMED_BY_PACKAGE)}
     return [dotted for dotted in imports(name, text) if room_of(dotted) not in allowed]
 
 
 def test_imports_point_left() -> None:
-    """No module imports a part that stands to the right of its own."""
+    """Check that no module imports a part to the right of its own."""
     found = {name: wrong_directions(name, path.read_text(encoding="utf-8")) for name, path in modules().items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_the_rooms_are_on_the_page() -> None:
-    """docs/architecture.md has them as the code does (scripts/rooms.py --write)."""
+    """Check that docs/architecture.md lists the parts as the code does (scripts/rooms.py --write)."""
     text = rooms.PAGE.read_text(encoding="utf-8")
     assert rooms.BEGIN in text and rooms.page(text) == text
 
 
 def test_no_program_takes_the_place_of_a_standard_module() -> None:
-    """A program that imports a standard module does not get one of ours: a web framework did, by ``secrets``."""
+    """Check that no program has the name of a standard module, as ``secrets`` once had: a web framework imported it
+    instead."""
     names = {path.stem for path in (ROOT / "tests" / "programs").glob("*.py")}
     standard = {path.stem for path in Path(sysconfig.get_path("stdlib")).iterdir()}
     assert "secrets" in standard and names & standard == set()
 
 
 def test_one_folder_imports_gdb() -> None:
-    """Nothing outside commands/gdb/ and what gdb itself runs knows that gdb exists."""
+    """Check that gdb's module is imported only in commands/gdb/ and the file that gdb itself runs."""
     others = {name: path for name, path in modules().items() if not name.startswith(KNOWS_GDB)}
     found = {name: set(imports(name, path.read_text(encoding="utf-8"))) for name, path in others.items()}
     assert [name for name, dotted in found.items() if any(one.partition(".")[0] == "gdb" for one in dotted)] == []
@@ -75,7 +76,7 @@ def within(dotted: str) -> str:
 
 
 def test_imports_within_commands() -> None:
-    """No command knows another one, and neither place where they are typed knows the other."""
+    """Check that no command imports another, and that neither of shell and gdb imports the other."""
     wrong = []
     for name, path in modules().items():
         if name.startswith("commands."):
@@ -86,7 +87,7 @@ def test_imports_within_commands() -> None:
 
 
 def test_every_part_is_there() -> None:
-    """The order names what exists, so that a renamed folder cannot escape the rule."""
+    """Check that the order lists every existing part, so that a renamed folder cannot escape the rule."""
     parts = {name.split(".")[0] for name in modules()}
     assert parts - {"__init__"} == set(ORDER) - {"_native"}
 
@@ -103,12 +104,12 @@ def test_every_part_is_there() -> None:
     ],
 )
 def test_the_rule_itself(name: str, text: str, wrong: list[str]) -> None:
-    """The check finds each form of an import that points right, and lets the others be."""
+    """Check that every form of an import to the right is found, and that the others pass."""
     assert wrong_directions(name, text) == wrong
 
 
 def module_of(dotted: str, known: set[str]) -> str | None:
-    """Return the module that the absolute name of something is of; None for other people's."""
+    """Return the module that defines an absolute name; None for a name of other packages."""
     first, *parts = dotted.split(".")
     for end in range(len(parts), 0, -1) if first == "gdbheap" else ():
         for name in (".".join(parts[:end]), ".".join([*parts[:end], "__init__"])):
@@ -118,7 +119,7 @@ def module_of(dotted: str, known: set[str]) -> str | None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Arrows between files never lead back, those of imports inside of functions included."""
+    """Check that imports between files have no cycles, including imports inside functions."""
     known = modules()
     arrows = {
         name: {
@@ -132,7 +133,7 @@ def test_no_modules_import_each_other() -> None:
     assert circles(arrows) == []
 
 
-# Beside the class of an allocator whose place another one takes, which this says of itself.
+# Besides the class of an allocator that another one replaces; the replacing one declares this itself.
 REPLACED = {
     ("mimalloc", "pymalloc.allocator.PymallocAllocator"),
     ("mallocng", "glibc.allocator.GlibcAllocator"),
@@ -143,7 +144,7 @@ REPLACED = {
 
 
 def test_no_allocator_imports_from_another_ones_room() -> None:
-    """What several have in common stands beside their folders."""
+    """Check that no allocator imports from another's folder; common code is beside their folders."""
     own = {name.split(".")[1] for name in modules() if name.startswith("allocators.") and name.count(".") == 2}
     found = set()
     for name, path in modules().items():
@@ -158,7 +159,7 @@ def test_no_allocator_imports_from_another_ones_room() -> None:
 ACCESS = ROOT / "native" / "access" / "src"
 CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
-# Crates, and which of ours each may name.
+# The crates, and the crates of gdbheap that each may use.
 STANDS_ON: dict[str, set[str]] = {
     "calls": set(),
     "plan": set(),
@@ -168,7 +169,8 @@ STANDS_ON: dict[str, set[str]] = {
     "recorder": {"calls"},
     "replayer": {"plan"},
 }
-# Parts of a crate; each may name itself and those before it, but for its neighbours in a line that is not the first.
+# Parts of a crate; each may use itself and those before it. Neighbours in one line, except the first, may not use each
+# other.
 PARTS = {
     "access": [
         ["error", "bytes", "machine", "signals", "folder", "stat", "tables", "patient", "child"],
@@ -187,19 +189,19 @@ PARTS = {
         ["history", "events"],
     ],
 }
-# Folders of `access`, one for each processor; `arch` is that of the one which is built for. They stand beside the
-# others, file by file.
+# The folders of `access` for each processor; `arch` is the one that is built. They take the place of each other, file
+# by file.
 PROCESSORS = {"x86_64", "aarch64"}
-# Parts of `access` where system calls are made.
+# The parts of `access` that make system calls.
 UNSAFE = {"child", "signals", "folder", "memory", "process", *PROCESSORS}
-# A path from a `use`, up to its semicolon, or in an expression.
+# A path of a `use`, up to its semicolon, or in an expression.
 USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
 PATH = re.compile(r"\bcrate(?:::\w+)+")
 CHILD = re.compile(r"^(?:pub(?:\([a-z]+\))? )?mod (\w+);", re.MULTILINE)
 
 
 def rust_modules(root: Path) -> dict[str, str]:
-    """Return {path of the module, joined with ::: its text}; the crate's own is ""."""
+    """Return {path of the module, joined with ::: its text}; the crate's own path is ""."""
     found = {}
     for path in root.rglob("*.rs"):
         parts = path.relative_to(root).with_suffix("").parts
@@ -223,7 +225,7 @@ def paths(tree: str) -> Iterator[str]:
 
 
 def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
-    """Return the modules of the crate that the module `name` names, without itself and its own ``mod`` lines."""
+    """Return the modules of the crate that the module `name` uses, without itself and its own ``mod`` lines."""
     code = re.sub(r"//.*", "", text)
     children = set(CHILD.findall(code))
     wanted = set(PATH.findall(code))
@@ -231,7 +233,7 @@ def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
         for path in paths(tree):
             first, _, rest = path.partition("::")
             if first == "super":
-                # Inside of a module that stands in the file itself, `super` is the file.
+                # Inside an inline module, `super` is the file.
                 above = name if indent else name.rpartition("::")[0]
                 wanted.add("::".join(part for part in ("crate", above, rest) if part))
             elif first == "self" or first in children:
@@ -250,7 +252,7 @@ def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
 
 
 def circles(arrows: dict[str, set[str]]) -> list[str]:
-    """Return the names from which arrows lead back to where they began."""
+    """Return the names that are on a cycle."""
 
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
@@ -265,7 +267,7 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
 
 
 def rust_arrows(root: Path) -> dict[str, set[str]]:
-    """Return {module: modules that it names}."""
+    """Return {module: modules that it uses}."""
     known = rust_modules(root)
     return {name: rust_imports(name, text, set(known)) for name, text in known.items()}
 
@@ -275,13 +277,13 @@ CRATES = sorted(path.parent.name for path in (ROOT / "native").glob("*/Cargo.tom
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_no_rust_modules_import_each_other(crate: str) -> None:
-    """Arrows between the modules of a crate never lead back."""
+    """Check that the modules of a crate have no cycles."""
     assert circles(rust_arrows(ROOT / "native" / crate / "src")) == []
 
 
 @pytest.mark.parametrize("crate", PARTS)
 def test_parts_of_a_crate_point_left(crate: str) -> None:
-    """No part names one to its right, nor a neighbour in its line but in the first."""
+    """Check that no part uses one to its right, nor a neighbour in its line except in the first line."""
     rank = {part: place for place, line in enumerate(PARTS[crate]) for part in line}
     wrong = []
     for name, targets in rust_arrows(ROOT / "native" / crate / "src").items():
@@ -297,13 +299,13 @@ def test_parts_of_a_crate_point_left(crate: str) -> None:
 
 @pytest.mark.parametrize("crate", PARTS)
 def test_every_part_of_a_crate_has_a_place(crate: str) -> None:
-    """The order names what exists, so that a renamed folder cannot escape the rule."""
+    """Check that the order lists every existing part, so that a renamed folder cannot escape the rule."""
     parts = {name.split("::")[0] for name in rust_modules(ROOT / "native" / crate / "src")} - {""}
     assert parts - PROCESSORS == {part for line in PARTS[crate] for part in line}
 
 
 def test_crates_point_left() -> None:
-    """A crate names no other one of ours than those it stands on, neither in its manifest nor in its sources."""
+    """Check that a crate uses only the crates below it, in its manifest and in its sources."""
     assert set(STANDS_ON) == set(CRATES)
     for crate, allowed in STANDS_ON.items():
         folder = ROOT / "native" / crate
@@ -314,7 +316,7 @@ def test_crates_point_left() -> None:
 
 
 def test_the_crates_are_on_the_page() -> None:
-    """docs/architecture.md has them, with what each stands on."""
+    """Check that docs/architecture.md lists the crates, each with the crates below it."""
     page = rooms.PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z`/, ]+) \|[^|]*\|([^|]*)\|[^|]*\|$", page, re.MULTILINE)
     said = {crate: set(re.findall(r"\w+", on)) for names, on in rows for crate in re.findall(r"(\w+)/", names)}
@@ -323,7 +325,7 @@ def test_the_crates_are_on_the_page() -> None:
 
 @pytest.mark.parametrize("crate", PARTS)
 def test_only_the_binding_knows_pyo3(crate: str) -> None:
-    """Neither a source of these crates nor their manifests name it."""
+    """Check that neither the sources of these crates nor their manifests name pyo3."""
     files = [*(ROOT / "native" / crate).rglob("*.rs"), ROOT / "native" / crate / "Cargo.toml"]
     assert [str(path) for path in files if "pyo3" in path.read_text(encoding="utf-8")] == []
 
@@ -333,8 +335,8 @@ UNSAFE_CODE = re.compile(r"\bunsafe\s*(\{|fn|impl|extern)")
 
 
 def test_only_access_is_unsafe() -> None:
-    """Of the crates that read a target one alone may be: the others forbid it, but for the binding, which tells the
-    interpreter of Ctrl-C."""
+    """Check that only one of the crates that read a target may use unsafe code: the others forbid it, except the
+    binding, which reports Ctrl-C to the interpreter."""
     for crate in ("core", "calls", "plan"):
         assert FORBIDS in rust_modules(ROOT / "native" / crate / "src")[""], crate
     unsafe = {name: UNSAFE_CODE.findall(text) for name, text in rust_modules(BINDING).items()}
@@ -343,7 +345,7 @@ def test_only_access_is_unsafe() -> None:
 
 
 def test_only_system_calls_are_unsafe() -> None:
-    """Each part of `access` but those that make system calls forbids it to itself and to all below."""
+    """Check that each part of `access` without system calls forbids unsafe code to itself and its parts."""
     found = rust_modules(ACCESS)
     forbidden = {name for name, text in found.items() if FORBIDS in text}
     tops = {name.split("::")[0] for name in found} - {""}
@@ -354,7 +356,7 @@ def test_only_system_calls_are_unsafe() -> None:
 
 
 def of_arch(text: str) -> set[str]:
-    """Return {module::name} of all that a source names of the processor's folder."""
+    """Return {module::name} of all names that a source uses from the processor's folder."""
     code = re.sub(r"//.*", "", text)
     found = set(re.findall(r"\bcrate::arch::(\w+::\w+)", code))
     for _indent, tree in USE.findall(code):
@@ -370,7 +372,7 @@ def of_arch(text: str) -> set[str]:
 
 @pytest.mark.parametrize("processor", sorted(PROCESSORS))
 def test_each_processor_has_what_is_asked(processor: str) -> None:
-    """The folder of each has all that others name of `arch`, declared as x86-64's is."""
+    """Check that each processor's folder has all names that are used from `arch`, declared as for x86-64."""
     found = rust_modules(ACCESS)
     others = [text for module, text in found.items() if module.split("::")[0] not in PROCESSORS]
     asked = {name for text in others for name in of_arch(text)}
@@ -379,7 +381,7 @@ def test_each_processor_has_what_is_asked(processor: str) -> None:
 
 
 def test_what_differs_between_processors_is_found() -> None:
-    """Each form of a name is seen, and another type is another declaration."""
+    """Check that each form of a name is found, and that another type counts as another declaration."""
     text = "use crate::arch::{a, b::{self, C}};\nfn f() { a::g(); b::h(); crate::arch::d::k() }"
     assert of_arch(text) == {"a::g", "b::h", "b::C", "d::k"}
     found = {
@@ -392,7 +394,7 @@ def test_what_differs_between_processors_is_found() -> None:
 
 
 def signature(found: dict[str, str], processor: str, dotted: str) -> str:
-    """Return how a folder declares something that others name, without values and the names of arguments."""
+    """Return the declaration in a folder of a name that others use, without values and argument names."""
     module, _, name = dotted.partition("::")
     text = found.get(f"{processor}::{module}", "")
     declared = re.search(rf"^pub(?:\(crate\))? (?:const )?(?:const|fn) {name}\b[^;{{=]*", text, re.MULTILINE)
@@ -411,10 +413,10 @@ def signature(found: dict[str, str], processor: str, dotted: str) -> str:
     ],
 )
 def test_the_rust_rule_itself(name: str, text: str, named: set[str]) -> None:
-    """The check finds each form in which one module names another."""
+    """Check each form in which one module uses another."""
     assert rust_imports(name, text, {"", "a", "a::b", "a::c", "d"}) == named
 
 
 def test_a_circle_is_found() -> None:
-    """What leads back is named, what only leads there is not."""
+    """Check that modules on a cycle are named, and that modules that only lead to it are not."""
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]

@@ -1,4 +1,4 @@
-"""A program that looks at itself: without tracing, without rights, and without noticing."""
+"""A program that takes a snapshot of itself: without tracing, without rights, and without side effects."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WORDS = [b"/bin/true"]
 
 @pytest.fixture(scope="module")
 def packages() -> Iterator[str]:
-    """Return a folder with gdbheap and what it needs, which all may read."""
+    """Yield a folder with gdbheap and its dependencies, which everybody may read."""
     with tempfile.TemporaryDirectory() as folder:
         copy_packages(Path(folder))
         yield folder
 
 
 def told(stderr: str) -> dict[str, Any]:
-    """Return what the program says of its look at itself."""
+    """Return the program's report about its own snapshot."""
     found: dict[str, Any] = json.loads(stderr.strip().rpartition("\n")[2])
     return found
 
@@ -50,7 +50,7 @@ def command(python: str, packages: str, path: Path, *how: str) -> list[str]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_snapshot_from_inside(release: str, packages: str, tmp_path: Path) -> None:
-    """From a handler while a lock is held: the file is of this program, and has what a look from outside has."""
+    """Check a snapshot from a handler while a lock is held: the file is of this program and equals one from outside."""
     python = next((one.executable for one in interpreters(release)), None)
     if python is None:
         pytest.skip(f"no CPython {release}")
@@ -73,7 +73,7 @@ def test_snapshot_from_inside(release: str, packages: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("how", [(), ("undumpable",), ("filtered",), ("undumpable", "filtered", "report")])
 def test_without_rights(how: tuple[str, ...], packages: str, tmp_path: Path) -> None:
-    """An unprivileged user's program that is not dumpable and may not trace can look at itself."""
+    """Check that an unprivileged program that is not dumpable and may not trace can take a snapshot of itself."""
     if os.getuid() != 0:
         pytest.skip("needs root to become another user")
     with tempfile.TemporaryDirectory() as folder:
@@ -96,14 +96,14 @@ def test_without_rights(how: tuple[str, ...], packages: str, tmp_path: Path) -> 
 
 
 def become_nobody() -> None:
-    """Have no rights from now on."""
+    """Drop all rights."""
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
 def own_copies() -> list[int]:
-    """Return our children, zombies and copies that nobody else collects included."""
+    """Return the child processes, including zombies and copies that are collected by nobody else."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # a thread may end meanwhile
@@ -112,7 +112,7 @@ def own_copies() -> list[int]:
 
 
 def test_hundreds_of_copies_under_load() -> None:
-    """With threads that allocate, hold locks and start children: no deadlock, no lost signal, no zombie."""
+    """Check threads that allocate, hold locks and start children: no deadlock, no lost signal, no zombie."""
     before, over = own_copies(), threading.Event()
     heard, wanted, started = [0], [0], [0]
     signal.signal(signal.SIGUSR2, lambda number, frame: heard.__setitem__(0, heard[0] + 1))
@@ -151,7 +151,8 @@ def test_hundreds_of_copies_under_load() -> None:
 
 
 def test_what_the_program_gets() -> None:
-    """Its words and its environment, three descriptors and the memory of the copy; no signal is ignored or blocked."""
+    """Check that the reader gets its arguments and environment, three descriptors and the copy's memory, and that no
+    signal is ignored or blocked."""
     code = (
         "import os, sys, signal; memory = os.pread(3, 5, int(sys.argv[1]));"
         "default = signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL;"
@@ -168,7 +169,7 @@ def test_what_the_program_gets() -> None:
     finally:
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     assert ended is not None and ended[0] == 0, ended
-    # The last descriptor is the folder that is listed.
+    # The last descriptor belongs to the listing of the folder.
     wanted = f"{secret!r} ['0', '1', '2', '3', '4'] b True set() True 1000"
     assert ended[1].decode().split("\n")[0] == wanted
 
@@ -177,14 +178,15 @@ def test_what_the_program_gets() -> None:
     "words", [[b"/nonexistent"], [b"/bin/sh", b"-c", b"kill -9 $$"], [b"/bin/sh", b"-c", b"exit 7"]]
 )
 def test_ends_that_are_told(words: list[bytes]) -> None:
-    """A program that cannot be started, is killed, or fails."""
+    """Check readers that cannot be started, are killed, or fail."""
     ended = OwnCopy(words, []).wait(PATIENCE)
     assert ended is not None and ended[0] in (122, 128 + 9, 7)
     assert own_copies() == [pid for pid in own_copies() if Path(f"/proc/{pid}").exists()]
 
 
 def test_time_is_up(tmp_path: Path) -> None:
-    """A copy that is not read in time is ended, with its reader, and collected; a second wait says nothing."""
+    """Check that a copy that is not read in time is ended with its reader and collected, and that a second wait
+    reports nothing."""
     before, copy = own_copies(), OwnCopy([b"/bin/sleep", b"1000"], [])
     assert copy.wait(0.05) is None and copy.wait(0.05) is None
     assert own_copies() == before
@@ -197,7 +199,8 @@ def test_time_is_up(tmp_path: Path) -> None:
 
 
 def test_ends_with_its_program(rng: random.Random, tmp_path: Path) -> None:
-    """Killed at any moment, a program leaves neither a copy nor a reader, and nobody writes its file later."""
+    """Check that a program that is killed at any moment leaves neither a copy nor a reader, and that its file is not
+    written later."""
     code = (
         "import sys; sys.path.append(sys.argv[1]); import gdbheap; kept = [[n] for n in range(1_000_000)];"
         "print('begun', flush=True); gdbheap.snapshot(sys.argv[2], owners=True); print('written', flush=True)"
@@ -220,8 +223,10 @@ def test_ends_with_its_program(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_reader_ends_with_its_copy(rng: random.Random) -> None:
-    """Killed at any moment, a program leaves no reader that asked to end with it: root's, which gains capabilities when
-    it starts, would go on."""
+    """Check that a killed program leaves no reader that asked to end with it.
+
+    Root's reader, which gains capabilities at its start, would otherwise continue.
+    """
     reader = (
         "import os, sys, time; sys.path.append(sys.argv[1]); from gdbheap._native import end_with_parent;"
         "end_with_parent(int(sys.argv[-1]), 9) and time.sleep(int(sys.argv[2]))"
@@ -247,7 +252,7 @@ def test_a_reader_ends_with_its_copy(rng: random.Random) -> None:
 
 
 def _with_word(word: str) -> list[int]:
-    """Return the processes that have this in their command line: copies have the program's."""
+    """Return the processes with this word in their command line: copies have the program's."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -257,7 +262,7 @@ def _with_word(word: str) -> list[int]:
 
 
 def test_closed_streams(tmp_path: Path) -> None:
-    """A program without standard streams saves itself, too."""
+    """Check that a program without standard streams can take a snapshot too."""
     file = tmp_path / "x.heap"
     code = (
         "import os, sys; sys.path.append(sys.argv[1]); import gdbheap\n"
@@ -268,7 +273,7 @@ def test_closed_streams(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line and the next step: a wrong file, no interpreter, no room, a copy that is read already."""
+    """Check one line with the next step for a wrong file, no interpreter, no room, and a copy that is already read."""
     file = tmp_path / "x.heap"
     with pytest.raises(library.UsageError):
         library.snapshot(tmp_path / "no" / "x.heap")
@@ -290,7 +295,8 @@ def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_little_address_space(tmp_path: Path) -> None:
-    """Where the reader's memory is limited to what the program may have, the file is written or one line says why."""
+    """Check that the file is written, or one line says why not, if the reader has only the program's limit of
+    memory."""
     code = (
         "import sys, resource; sys.path.append(sys.argv[1]); import gdbheap; from gdbheap import snapshot\n"
         "resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]) << 20,) * 2)\n"
@@ -304,7 +310,7 @@ def test_little_address_space(tmp_path: Path) -> None:
         assert len(done.stdout.splitlines()) == 1
 
 
-# argv: the packages, a file, bytes. Waits for a line, then looks at itself while it writes to all that it has.
+# argv: the packages, a file, bytes. Waits for a line, then takes a snapshot while it writes to all its memory.
 WRITES = """
 import sys, threading, time
 sys.path.append(sys.argv[1])
@@ -332,8 +338,8 @@ print(kept[-4096], flush=True)
 
 
 def test_where_memory_runs_out(rng: random.Random, tmp_path: Path) -> None:
-    """In a control group that has no room for what the program writes meanwhile, the copy or its reader is killed
-    first: the program runs on, and has the file or one line."""
+    """Check a control group without room for the pages that the program writes meanwhile: the copy or its reader is
+    killed first, and the program runs on with the file or one line."""
     with limited_group(1 << 30, rng) as group:
         words = [sys.executable, "-I", "-S", "-c", WRITES, PACKAGES, str(tmp_path / "x.heap"), str(200 << 20)]
         with subprocess.Popen(

@@ -1,9 +1,9 @@
-"""The other mallocs, stopped anywhere: each pointer that a program that never rests holds is a block in use of
-``malloc_usable_size`` bytes, and each that it has freed is free or cached. What a thread has in its hands is bounded,
-and noted.
+"""The other mallocs, stopped at random instants of a busy program: each held pointer is a block in use of
+``malloc_usable_size`` bytes, and each freed one is free or cached. The number of blocks that a thread is just taking
+or giving back is bounded, and noted.
 
-Of each allocator the builds that are here: the system's, and those that ``scripts/jemallocs.sh`` and its kin have made.
-GDBHEAP_INSTANTS is how many instants of each are looked at.
+Each allocator is tested in the builds that are here: the system's, and those made by ``scripts/jemallocs.sh`` and
+similar scripts. GDBHEAP_INSTANTS is the number of instants for each.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 
-# What a program has in no table: of each thread a vector for thread-local data, and some others.
+# Blocks that are in no table of the program: a vector for thread-local data of each thread, and some others.
 BESIDE, OF_A_THREAD = 8, 3
-# Of fewer instants two that are off are no sign of anything; all of them are.
+# With fewer instants, two that are off mean nothing; only all of them do.
 ENOUGH = 20
 MINUTES = 60
-# A thread has a block that it takes or gives back, and inside realloc two.
+# A thread may be taking or giving back one block, and two inside realloc.
 IN_HAND = 2
 Command = Callable[[int, random.Random, Path], list[str]]
 
 
 def is_block(row: Held, block: Block | None) -> bool:
-    """A block begins at the pointer."""
+    """Return whether a block begins at the pointer."""
     return block is not None and (block.address, block.size, block.state) == (row[0], row[1], "used")
 
 
 def holds(row: Held, block: Block | None) -> bool:
-    """A block holds the pointer, and ends as far behind it; or it was asked for so much."""
+    """Return whether a block contains the pointer and ends after the usable bytes, or after the requested ones."""
     if block is None or block.state != "used" or block.address > row[0]:
         return False
     return (block.end if block.asked is None else block.address + block.asked) - row[0] == row[1] >= row[2]
 
 
 def ends(row: Held, block: Block | None) -> bool:
-    """A block begins at the pointer, and ends as far behind it."""
+    """Return whether a block begins at the pointer and ends after the usable bytes."""
     return block is not None and (block.address, block.state, block.end - row[0]) == (row[0], "used", row[1])
 
 
 @dataclass(frozen=True)
 class Kind:
-    """An allocator: its builds, and how many blocks each thread may have in its hands beyond its own where that is
-    noted; ``off``: how many held ones of each it may still have in its cache."""
+    """An allocator: its builds, and how many blocks beyond its own each thread may be taking or giving back if that
+    is noted; ``off``: how many of each thread's held blocks may still count as cached."""
 
     subject: Subject
     most: int
@@ -67,7 +67,7 @@ class Kind:
 
 
 KINDS = {
-    # A cache is filled with, and gives back, so many at once.
+    # A cache is filled with so many blocks at once, and gives back as many.
     "jemalloc": Kind(Subject(JemallocLibraries, is_block), 100, 100),
     # TCMALLOC_TRANSFER_NUM_OBJ.
     "tcmalloc": Kind(Subject(TcmallocLibraries, is_block), 32),
@@ -88,7 +88,7 @@ BUILDS = [
 
 
 def name_of(build: tuple[str, str, tuple[str, ...]]) -> str:
-    """Name a case."""
+    """Return the name of a case."""
     kind, name, flags = build
     return "-".join([kind, *Path(name).parts[-5:-4], Path(name).name, *flags])
 
@@ -96,7 +96,7 @@ def name_of(build: tuple[str, str, tuple[str, ...]]) -> str:
 def started(
     build: tuple[str, str, tuple[str, ...]], threads: int, rng: random.Random
 ) -> tuple[Callable[[Path], list[str]], dict[str, str]]:
-    """Return the command that never rests, by its folder, and its environment."""
+    """Return the command of the busy program, as a function of its folder, and its environment."""
     kind, name, flags = build
     if kind in PRELOADED:
         library = PRELOADED[kind][1](name)
@@ -111,7 +111,7 @@ def started(
 @pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("build", BUILDS, ids=map(name_of, BUILDS))
 def test_instants(build: tuple[str, str, tuple[str, ...]], threads: int, rng: random.Random, tmp_path: Path) -> None:
-    """In processes, and in their cores."""
+    """Check instants of processes, and of their cores."""
     kind = KINDS[build[0]]
     if threads > 1 and build[0] == "mimalloc":
         test_mimalloc_library.need_threads(build[1])
@@ -125,6 +125,6 @@ def test_instants(build: tuple[str, str, tuple[str, ...]], threads: int, rng: ra
             assert moving <= threads * (kind.most + IN_HAND if instant.noted else IN_HAND), moving
     instants = [instant for program in programs for instant in program.instants]
     assert len(instants) == INSTANTS
-    # What a thread has in its hands is rare, which few instants hardly show.
+    # A block that is just being taken is rare; few instants hardly show one.
     most = len(instants) // 3 if len(instants) >= ENOUGH else len(instants) - 1
     assert sum(bool(instant.off) for instant in instants) <= most

@@ -1,5 +1,5 @@
-"""The interpreter, found by itself: with and without symbols, whatever allocates its objects, against what the program
-says of its own threads and objects."""
+"""The interpreter, found without help: with and without symbols, with any allocator, checked against the program's
+own threads and objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gdbheap.layout.tables import table
 pytestmark = pytest.mark.cases(4)
 
 MODES = ("pymalloc", "malloc")
-# The first release that publishes where its fields are.
+# The first release that publishes the offsets of its fields.
 PUBLISHED = since("3.13")
 OWN = "_Py_DebugOffsets"
 
@@ -63,14 +63,14 @@ def stacks(target: str) -> list[list[list[Any]]]:
 
 
 def check(target: str, folder: Path) -> None:
-    """Compare the class's objects and where each thread stands with what the program says."""
+    """Compare the objects of the class and the place of each thread with the program's output."""
     truth = json.loads((folder / "truth").read_text())
     assert ask("pyobjects", target, "--type=__main__.Held")["total"]["count"] == truth["held"]
     assert stacks(target) == sorted(truth["threads"])
 
 
 def check_facts(target: str, release: str, pid: int | None = None) -> dict[str, dict[str, Any]]:
-    """The version is the release's, the interpreter a loaded object; return the facts."""
+    """Check that the version is the release's and the interpreter a loaded object; return the facts."""
     found = facts(target)
     assert found["python"]["value"].startswith(f"{release}.") or found["python"]["value"] == release
     assert pid is None or found["interpreter"]["value"] in {mapped.path for mapped in maps(pid)}
@@ -82,7 +82,7 @@ def check_facts(target: str, release: str, pid: int | None = None) -> dict[str, 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("release", since("3.6"))
 def test_every_release(release: str, mode: str, kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Release, objects and threads are the program's own with pymalloc and without it, with symbols and stripped."""
+    """Check release, objects and threads with pymalloc and without it, with symbols and stripped."""
     with start(release, rng, tmp_path, mode, without_symbols(release, kind)) as target:
         found = check_facts(str(target.pid), release, target.pid)
         assert found["usedpools"]["source"].endswith("all empty" if mode == "malloc" else "with pools on them")
@@ -94,7 +94,7 @@ def test_every_release(release: str, mode: str, kind: str, rng: random.Random, t
 @by_name
 @pytest.mark.parametrize("release", (RELEASE, "3.13"))
 def test_on_another_malloc(release: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where all objects are in blocks that nobody walks, the interpreter and its threads are the same."""
+    """Check the interpreter and its threads if all objects are in blocks that cannot be walked."""
     with start(release, rng, tmp_path, "malloc", {"LD_PRELOAD": library(name)}) as target:
         check_facts(str(target.pid), release, target.pid)
         check(str(target.pid), tmp_path)
@@ -103,9 +103,9 @@ def test_on_another_malloc(release: str, name: str, rng: random.Random, tmp_path
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("release", since("3.6"))
 def test_without_any_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where no allocator of CPython's is found, as in a build without pymalloc, only the pools are unknown.
+    """Check that only the pools are unknown if no allocator of CPython's is found, as in a build without pymalloc.
 
-    ``usedpools`` is overwritten; with ``PYTHONMALLOC=malloc`` the interpreter does not look there.
+    ``usedpools`` is overwritten; with ``PYTHONMALLOC=malloc`` the interpreter does not read it.
     """
     with start(release, rng, tmp_path, "malloc") as target:
         spoil(target, int(facts(str(target.pid))["usedpools"]["value"], 16), rng)
@@ -121,14 +121,14 @@ def test_without_any_pymalloc(release: str, rng: random.Random, tmp_path: Path) 
 
 
 def spoil(target: Running, usedpools: int, rng: random.Random) -> None:
-    """Leave nothing of the list heads that could be one."""
+    """Overwrite all list heads so that none can be recognised."""
     write(target.pid, usedpools, bytes(rng.randrange(1, 255) for _ in range(64 * 16)))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("release", since("3.6"))
 def test_without_its_file(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core beside which the interpreter's file is missing: no symbol at all, and the same interpreter and threads."""
+    """Check a core without the interpreter's file: no symbol at all, but the same interpreter and threads."""
     command, environment, copy = copied(release, tmp_path)
     with start(release, rng, tmp_path, mode, environment) as target:
         if command[0] != interpreter_of_release(release).executable:
@@ -143,18 +143,18 @@ def test_without_its_file(release: str, mode: str, rng: random.Random, tmp_path:
 
 
 def test_what_is_no_python(rng: random.Random, tmp_path: Path) -> None:
-    """A program that only has python in its name: the reason is that its version is not known, as ever."""
+    """Check a program that only has python in its name: the reason is that its version is unknown."""
     source = tmp_path / "pythonic.c"
     source.write_text("#include <unistd.h>\nint main(void) { for (;;) pause(); }\n")
     compiled(source, "-o", tmp_path / "pythonic")
     with running([str(tmp_path / "pythonic")], tmp_path) as target:
         done = gdbheap("pyobjects", str(target.pid))
-        assert done.returncode == 5 and "which Python this is cannot be told" in done.stderr
+        assert done.returncode == 5 and "the version of Python is unknown" in done.stderr
         assert ask("", str(target.pid))["ledger"]
 
 
 def write(pid: int, address: int, data: bytes) -> None:
-    """Change memory of a process."""
+    """Write into the memory of a process."""
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
         memory.seek(address)
         memory.write(data)
@@ -168,14 +168,14 @@ def read(pid: int, address: int) -> int:
 
 
 def place(base: int, release: str, group: str, field: str) -> int:
-    """Return where the interpreter's own table has a word."""
+    """Return the address of a word of the interpreter's own table."""
     names = [(one, name) for one, fields in table("debug_offsets")["releases"][release].items() for name in fields]
     return base + 24 + 8 * names.index((group, field))
 
 
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_published_equals_shipped(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """All that the interpreter publishes is what debug information said of another build of that release."""
+    """Check that all published offsets equal those of the debug information of another build of the release."""
     with start(release, rng, tmp_path, "pymalloc") as target:
         found = facts(str(target.pid))
     assert found[OWN]["source"] == "the symbol _PyRuntime"
@@ -187,8 +187,8 @@ def test_published_equals_shipped(release: str, rng: random.Random, tmp_path: Pa
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_published_is_believed(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """An interpreter that says otherwise is right: with two offsets exchanged, files have functions' names; a warning
-    and the facts name both."""
+    """Check that the interpreter's own table is preferred: with two offsets exchanged, files have functions' names;
+    a warning and the facts name both."""
     with start(release, rng, tmp_path, "malloc") as target:
         base = int(facts(str(target.pid))[OWN]["value"], 16)
         places = [place(base, release, "code_object", field) for field in ("filename", "name")]
@@ -201,64 +201,64 @@ def test_published_is_believed(release: str, form: str, rng: random.Random, tmp_
     assert {"descend", "main"} <= {frame["file"] for frame in frames}
     assert all(frame["function"].endswith(".py") for frame in frames if frame["file"] == "descend")
     (warning,) = [text for text in answer["warnings"] if OWN in text]
-    assert "co_filename" in warning and "co_name" in warning and "is believed" in warning
+    assert "co_filename" in warning and "co_name" in warning and ", and is used" in warning
     assert found["offset of co_name"]["value"] == str(first)
     assert f"the shipped table has {second}" in found["offset of co_name"]["source"]
 
 
 def another_version(pid: int, base: int, _release: str) -> None:
-    """Say a version that has no such table."""
+    """Write a version without such a table."""
     write(pid, base + 8, (0x030C05F0).to_bytes(8, "little"))
 
 
 def another_patch(pid: int, base: int, _release: str) -> None:
-    """Say another version of the same release."""
+    """Write another version of the same release."""
     write(pid, base + 8, (read(pid, base + 8) ^ 0x0400).to_bytes(8, "little"))
 
 
 def another_cookie(pid: int, base: int, _release: str) -> None:
-    """Begin with other bytes."""
+    """Write another beginning."""
     write(pid, base, b"xdebugpx")
 
 
 def another_build(pid: int, base: int, _release: str) -> None:
-    """Say that it is free-threaded: then an object's type would be elsewhere."""
+    """Mark the build as free-threaded: then an object's type would be elsewhere."""
     write(pid, base + 16, (read(pid, base + 16) ^ 1).to_bytes(8, "little"))
 
 
 def no_flag(pid: int, base: int, _release: str) -> None:
-    """Say neither yes nor no."""
+    """Write a flag that is neither yes nor no."""
     write(pid, base + 16, bytes(range(8)))
 
 
 def outside(pid: int, base: int, release: str) -> None:
-    """Have a field beyond the end of its struct."""
+    """Write an offset beyond the end of its struct."""
     write(pid, place(base, release, "dict_object", "ma_keys"), (1 << 40).to_bytes(8, "little"))
 
 
 def in_the_head(pid: int, base: int, release: str) -> None:
-    """Have a field where an object has its type."""
+    """Write the offset of an object's type for a field."""
     write(pid, place(base, release, "list_object", "ob_item"), (8).to_bytes(8, "little"))
 
 
 def uneven(pid: int, base: int, release: str) -> None:
-    """Have a pointer at an odd place."""
+    """Write an odd offset for a pointer."""
     write(pid, place(base, release, "thread_state", "next"), (9).to_bytes(8, "little"))
 
 
 def twice(pid: int, base: int, release: str) -> None:
-    """Have two fields in one place."""
+    """Write the same offset for two fields."""
     at = read(pid, place(base, release, "thread_state", "next"))
     write(pid, place(base, release, "thread_state", "interp"), at.to_bytes(8, "little"))
 
 
 def huge(pid: int, base: int, release: str) -> None:
-    """Have a struct of a size that none has."""
+    """Write an impossible size for a struct."""
     write(pid, place(base, release, "unicode_object", "size"), (1 << 30).to_bytes(8, "little"))
 
 
 def shifted(pid: int, base: int, release: str) -> None:
-    """Have all words from the types on one place further, as in a release that has one more."""
+    """Shift all words from the types on by one, as in a release with one word more."""
     first, last = (place(base, release, *word) for word in (("pyobject", "size"), ("gc", "collecting")))
     words = [read(pid, at) for at in range(first, last, 8)]
     for index, word in enumerate(words):
@@ -276,7 +276,7 @@ DAMAGE: list[Callable[[int, int, str], None]] = [
 def test_published_is_damaged(
     release: str, damage: Callable[[int, int, str], None], rng: random.Random, tmp_path: Path
 ) -> None:
-    """What cannot be a table of offsets is refused, with a warning; all answers are those of the shipped one."""
+    """Check that a damaged table is refused with a warning, and that all answers are those of the shipped table."""
     with start(release, rng, tmp_path, "pymalloc") as target:
         base = int(facts(str(target.pid))[OWN]["value"], 16)
         damage(target.pid, base, release)
@@ -289,7 +289,7 @@ def test_published_is_damaged(
 
 @pytest.mark.parametrize("release", PUBLISHED)
 def test_published_at_random(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Whatever its words are, each command ends with an answer or one clear line."""
+    """Check that random words in the table let each command end with an answer or one clear line."""
     words = sum(map(len, table("debug_offsets")["releases"][release].values()))
     with start(release, rng, tmp_path, "pymalloc") as target:
         base = int(facts(str(target.pid))[OWN]["value"], 16)

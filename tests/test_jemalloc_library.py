@@ -1,8 +1,8 @@
-"""jemalloc: every block against the program's own table of what it holds and ``malloc_usable_size``, and all that it
-counts itself (``mallctl``).
+"""jemalloc: every block against the program's own table and ``malloc_usable_size``, and all of jemalloc's own counts
+(``mallctl``).
 
-Of the libraries that are here: the system's, those that ``scripts/jemallocs.sh`` has built, and those of Debian's other
-suites (``scripts/suites.sh``).
+The libraries are those that are here: the system's, those built by ``scripts/jemallocs.sh``, and those of Debian's
+other suites (``scripts/suites.sh``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gdbheap.heap import Heap
 BUILT = sorted((Path(__file__).parents[1] / "build" / "jemallocs").glob("libjemalloc-*.so"))
 NAMES = ["the system's", *(path.stem.removeprefix("libjemalloc-") for path in BUILT), *libraries("jemalloc")]
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
+# Blocks that are not in the program's table: a vector for thread-local data of each thread, and some others.
 BESIDE, OF_A_THREAD = 4, 3
 LARGEST_SMALL = 14 << 10
 IN_A_MODULE = {
@@ -60,7 +60,7 @@ Stats = dict[str, Counter[tuple[int, int]]]
 
 
 def library(name: str) -> str:
-    """Return the library of that name; skip the test where there is none."""
+    """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
         pytest.skip("what is installed here is not in the root folder")
     if name != NAMES[0]:
@@ -72,13 +72,13 @@ def library(name: str) -> str:
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
-    """Start held_now.c, which comes to rest, with that library."""
+    """Start held_now.c with that library and wait until it rests."""
     preloaded = library(name)
     return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
 
 
 def stats(target: Running, folder: Path) -> Stats:
-    """Return what jemalloc counts now, by (arena, size) or (arena, 0), and (-1, 0) for all arenas together; zeros where
+    """Return jemalloc's current counts by (arena, size) or (arena, 0), and (-1, 0) for all arenas together; zeros if
     it was built without statistics."""
     target.go_on("stats")
     found: Stats = {}
@@ -90,8 +90,8 @@ def stats(target: Running, folder: Path) -> Stats:
 
 
 def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Every pointer is where a block in use begins, which has as many bytes as the library says; return how many blocks
-    are in use."""
+    """Check that a block in use begins at every pointer, with the bytes that the library reports; return how many
+    blocks are in use."""
     found = heap.allocator(JemallocLibraries)
     for pointer, usable, _requested in rows:
         block = found.find(pointer)
@@ -103,13 +103,13 @@ def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
 
 
 def release_of(name: str) -> str:
-    """Return the release that a library says it is."""
+    """Return the release that a library reports."""
     told = re.search(rb"\0([0-9]+\.[0-9]+\.[0-9]+)-[0-9]+-g", Path(name).read_bytes()) if "/" in name else None
     return told[1].decode() if told else name
 
 
 def check_counted(heap: Heap, said: Stats, version: str) -> None:
-    """All that jemalloc counts by arena and class, in extents and in all."""
+    """Check all counts of jemalloc by arena and class, in extents and in total."""
     store = heap.allocator(JemallocLibraries).store
     classes = {size for _arena, size in said["class"]}
     regions, slabs, large = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
@@ -118,7 +118,7 @@ def check_counted(heap: Heap, said: Stats, version: str) -> None:
         if row.slabs:
             regions[place], slabs[place] = row.used + row.cached, row.slabs
         else:
-            # Any size counts for the class that holds it.
+            # A size counts for the smallest class that can hold it.
             large[row.arena, min(size for size in classes if size >= row.size)] += row.used + row.cached + row.own
     assert +regions == said["curregs"] and slabs == said["curslabs"] and +large == said["curlextents"]
     arenas = store.arena_use()
@@ -129,34 +129,34 @@ def check_counted(heap: Heap, said: Stats, version: str) -> None:
     sums = {key: sum(getattr(row, key) for row in arenas) for key in ("active", "used", "cached", "own", "retained")}
     assert (sums["active"], sums["retained"]) == (said["active"][-1, 0], said["retained"][-1, 0])
     assert sums["used"] + sums["cached"] + sums["own"] == said["allocated"][-1, 0]
-    # Up to 5.2 it adds up bins of another size where large blocks are cached (tcache_stats_merge in its arena.c).
+    # Up to 5.2 jemalloc adds up bins of another size if large blocks are cached (tcache_stats_merge in its arena.c).
     if not version.startswith(("5.1", "5.2")):
         assert sums["cached"] == sum(said["tcache_bytes"].values())
 
 
 def check_ledger(target: Running, said: Stats) -> None:
-    """The ledger is the kernel's, and its lines are what jemalloc counts."""
+    """Check that the ledger is the kernel's, and that its lines equal jemalloc's counts."""
     answer = ask("", str(target.pid), "--detail")
     check_families(answer["ledger"])
     assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
     assert roots(answer["ledger"], "virtual") == virtual_size(target)
     assert "other-allocator" not in [finding["id"] for finding in answer["findings"]]
     pages = {name: sum(said.get(name, Counter()).values()) * PAGE for name in ("pdirty", "pmuzzy")}
-    # Lines without a byte are not there.
+    # Lines without bytes are left out.
     size = Counter({line["id"]: line["virtual"] for line in answer["ledger"]})
     assert [size[name] for name in (DIRTY, MUZZY)] == [pages["pdirty"], pages["pmuzzy"]]
     assert size[RETAINED] == said["retained"][-1, 0]
-    # What its caches keep their lists in is allocated to jemalloc itself, and overhead here; a small block of its own,
-    # which it has up to 5.2, is one of those in use.
+    # The lists of its caches are allocated to jemalloc itself, and overhead here; its own small block, which it has up
+    # to 5.2, is one of those in use.
     internal = sum(value // PAGE * PAGE for value in said["internal"].values())
     assert size["jemalloc.used"] + size[CACHES] + internal == said["allocated"][-1, 0]
-    # Base blocks make up the rest of what is mapped.
+    # Base blocks are the rest of the mapped memory.
     assert size["jemalloc"] == said["mapped"][-1, 0] + said["retained"][-1, 0]
 
 
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Every block, and all that is counted."""
+    """Check every block of a program with one thread, and all of jemalloc's counts."""
     with started(1, name, rng, tmp_path) as target:
         said = stats(target, tmp_path)
         assert any(said["allocated"].values()) or "nostats" in name
@@ -168,7 +168,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             assert not heap.allocator(JemallocLibraries).damage and not heap.warnings
         if any(said["allocated"].values()):
             check_ledger(target, said)
-        # Its table stands where the C library's arenas hold nothing.
+        # Its table is printed instead of the C library's arenas, which are empty.
         answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
         assert answer["serving"] == ["jemalloc"] and {row["allocator"] for row in answer["rows"]} == {
             "glibc",
@@ -182,7 +182,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @every_library
 def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    """Check eight threads that free each other's blocks, four of which have ended, and the same in a core."""
     with started(8, name, rng, tmp_path) as target:
         said = stats(target, tmp_path)
         _visited, rows = held(tmp_path)
@@ -199,13 +199,13 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def newest() -> str:
-    """Return the system's, or the newest that was built."""
+    """Return the system's library, or the newest that was built."""
     return library(NAMES[0] if ctypes.util.find_library("jemalloc") else NAMES[-1])
 
 
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of what it had; nothing of that goes back by itself."""
+    """Yield a program that has freed most of its blocks; no memory of them is returned by itself."""
     settings = {"LD_PRELOAD": newest(), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
         target.go_on("drop")
@@ -213,7 +213,7 @@ def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
 
 
 def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> None:
-    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    """Check the answers about one heap against the table: blocks, sizes, holes, pins, the map, and the graph."""
     _visited, rows = held(tmp_path)
     pid, blocks = str(emptied.pid), {pointer for pointer, *_ in rows}
     for pointer, usable, _requested in rng.sample(rows, 5):
@@ -237,13 +237,14 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "jemalloc" for row in pin["members"]}
     assert members and members <= own
-    # The table is shared memory, from where nobody looks: only what a stack or jemalloc still has is reached.
+    # The table is in shared memory, which is not searched for pointers: only blocks that a stack or jemalloc still has
+    # are reached.
     lost = ask("unreachable", pid, "--top=1")
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(own)
 
 
 def test_given_back(emptied: Running) -> None:
-    """What the finding promises goes when the program does as the advice says."""
+    """Check that the promised bytes are returned when the program follows the advice."""
     (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "jemalloc-unused"]
     before = kernel.rollup(emptied.pid)[0]
     emptied.go_on("collect")
@@ -253,7 +254,7 @@ def test_given_back(emptied: Running) -> None:
 
 
 def other_class(size: int) -> int:
-    """Return the size of the class whose number has another last bit: 8, four to 64, then four to each doubling."""
+    """Return the size of the class whose number differs in the last bit: 8, four to 64, then four for each doubling."""
     sizes = [8, 16, 32, 48, 64]
     while sizes[-1] < LARGEST_SMALL:
         sizes += [sizes[-1] + sizes[-1] // 4 * step for step in (1, 2, 3, 4)]
@@ -261,7 +262,7 @@ def other_class(size: int) -> int:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """The class of a slab, of whose blocks no whole number fits into it: named, where it is."""
+    """Check a damaged class of a slab, which does not divide its size: it is named at its place."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": newest()}) as target:
         with heap_of(str(target.pid)) as heap:
             found = heap.allocator(JemallocLibraries)
@@ -273,14 +274,14 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
             extent = _extent_of(heap, root.address, root.bits, slab.address)
             (word,) = struct.unpack("<Q", heap.target.space.read(extent, 8))
         with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
-            # The class, which 5.3 has from bit 20 on, and earlier releases from 18 on.
+            # The class is at bit 20 in 5.3, and at bit 18 in earlier releases.
             os.pwrite(memory.fileno(), struct.pack("<Q", word ^ (1 << 20)), extent)
         answer = ask("check", str(target.pid), status=1)
         assert any(re.search("slab", row["what"]) and row["address"] == extent for row in answer["damage"])
 
 
 def _extent_of(heap: Heap, root: int, bits: int, address: int) -> int:
-    """Return the address of the extent of a page, by the tree as jemalloc's ``rtree.h`` says."""
+    """Return the address of the extent of a page, by the tree of jemalloc's ``rtree.h``."""
     word = heap.target.space.word
     if bits == 48:
         leaf = word(root + 8 * (address >> 30))
@@ -291,7 +292,8 @@ def _extent_of(heap: Heap, root: int, bits: int, address: int) -> int:
 
 
 def test_python_above(rng: random.Random, tmp_path: Path) -> None:
-    """Python's objects lie in its blocks, as many as the program counts; references lead from one to the other."""
+    """Check that Python's objects are in its blocks, as many as the program counts, and that references connect
+    them."""
     counts = tmp_path / "counts"
     environment = {"LD_PRELOAD": newest(), "PYTHONMALLOC": "malloc"}
     source = (
@@ -317,8 +319,8 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["pyarrow", "polars"])
 def test_in_a_module(module: str, tmp_path: Path) -> None:
-    """Static, stripped and inside a module: each buffer is a used block that begins where the module says, whose
-    jemalloc is the module's; blocks in threads' caches are told from those in use."""
+    """Check a static, stripped jemalloc inside a module: each buffer is a used block at the module's pointer, and
+    blocks in threads' caches are distinguished from those in use."""
     addresses = tmp_path / "addresses"
     command = [sys.executable, "-c", IN_A_MODULE[module], str(addresses)]
     if subprocess.run([sys.executable, "-c", f"import {module}"], check=False, capture_output=True).returncode:

@@ -1,5 +1,4 @@
-"""The form of documents: rows, how many there are and the sums over them; no larger than asked for; files of earlier
-releases."""
+"""The form of documents: rows, their number and their sums, the limit of size, and files of earlier releases."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class Answer:
 
 
 def answered(*words: str) -> dict[str, Any]:
-    """Return the document of a line, which fits its schema."""
+    """Return the document of a command line, after a check against its schema."""
     done = said(*words, "--json")
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == 0 and (len(done.stdout) <= MOST + 1 or "--top=all" in words), (words, len(done.stdout))
@@ -59,18 +58,18 @@ ALL = ("--top=all",)
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python whose memory has holes, and whose map is large."""
+    """Yield a Python process with holes in its memory and a large map."""
     with running(python_program(KINDS[0], "fragmented", 5, 60), tmp_path_factory.mktemp("documents")) as found:
         yield found
 
 
 @pytest.mark.parametrize("noun", [*PLAIN, *GRAPHS], ids=lambda noun: noun or "heap")
 def test_no_larger_than_asked_for(noun: str, target: Running) -> None:
-    """Without --top a document has the rows of the table and no more than 64 KiB; --top=5 has five of them, --top=all
-    has all; the sums are those of all."""
+    """Check that a document has the rows of the table and at most 64 KiB without --top, five rows with --top=5, all
+    rows with --top=all, and always the sums of all rows."""
     words = [*filter(None, [noun]), str(target.pid)]
     for _ in range(5):
-        # The kernel drops pages of files when it likes: all three must be about the same state.
+        # The kernel may drop pages of files at any time: all three must be of the same state.
         before, few, some, every = (answered(*words, *more) for more in ([*ALL], ["--top=5"], [], [*ALL]))
         if before.get("total") == every.get("total"):
             break
@@ -82,12 +81,13 @@ def test_no_larger_than_asked_for(noun: str, target: Running) -> None:
         assert found["count"] - found["more"] == len(found["rows"]) <= (most or whole), noun
         assert found["count"] == every["count"] and found["total"] == every["total"], noun
     assert len(few["rows"]) == min(5, whole) and every["count"] == whole
-    # A row has a key more where a list in it was cut.
+    # A row has an additional key if a list in it was cut.
     assert len({tuple(key for key in row if not key.endswith("_more")) for row in few["rows"]}) == min(1, whole)
 
 
 def test_answers_that_are_lists() -> None:
-    """Each answer has its rows first, or names each of several lists; a name is never a list in two ways."""
+    """Check that each answer has its rows first, or names each of several lists, and that no name stands for two
+    kinds of lists."""
     several = {"heap", "heap diff", "gdbheap calls", "heap growth", "heap check-advice", "heap at", "gdbheap watch"}
     for command in COMMANDS.values():
         for kind in answers_of(command.answer):
@@ -98,7 +98,7 @@ def test_answers_that_are_lists() -> None:
 
 
 def test_lists_are_cut(rng: random.Random) -> None:
-    """Whatever the lists are, the document is small enough, or has one item of each; what is left out is counted."""
+    """Check random lists: the document is small enough, or has one item of each list; the omitted items are counted."""
     for _ in range(12):
         sizes = [rng.choice((0, 1, 20, 600)) for _ in range(3)]
         rows = [
@@ -120,7 +120,7 @@ def test_lists_are_cut(rng: random.Random) -> None:
 
 
 def test_targets() -> None:
-    """What is not known of a target is null; several are a list, and none is null."""
+    """Check that unknown values of a target are null, that several targets are a list, and that none is null."""
     answer = Answer([], 0, 0, 0, [])
     one = document("heap", [{"kind": "core", "core": "/core"}], [], [], answer)
     assert one["target"]["core"] == "/core" and one["target"]["allocator"] is None and "targets" not in one
@@ -130,7 +130,7 @@ def test_targets() -> None:
 
 
 def test_several_targets(target: Running, tmp_path: Path) -> None:
-    """Those of a comparison and of commands about processes; a snapshot says that it is one."""
+    """Check the targets of a comparison and of commands about processes; a snapshot is marked as one."""
     with running(c_program("steps", 3, 0), tmp_path) as other:
         pids = [target.pid, other.pid]
         found = answered("processes", *map(str, pids))
@@ -144,7 +144,7 @@ def test_several_targets(target: Running, tmp_path: Path) -> None:
 
 
 def test_every_allocator_is_a_row(tmp_path: Path) -> None:
-    """Of a program that uses jemalloc the totals are what it holds, and not the nothing of malloc."""
+    """Check that the totals of a program with jemalloc are jemalloc's, and not the empty ones of malloc."""
     library = ctypes.util.find_library("jemalloc")
     if library is None:
         pytest.skip("no library of jemalloc here")
@@ -171,7 +171,7 @@ def test_every_allocator_is_a_row(tmp_path: Path) -> None:
 
 
 def test_file_of_an_earlier_release(target: Running) -> None:
-    """A snapshot of format 1 has in each record what it had, under the names that these have now."""
+    """Check that the records of a snapshot of format 1 have their values under the present names."""
     found = read(str(OLDER)).snapshot
     assert NUMBER > 1 and found.objects is not None and found.holes is not None and found.arenas is not None
     (row,) = [row for row in found.objects.rows if row.type == "__main__.Session"]

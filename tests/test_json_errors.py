@@ -1,4 +1,4 @@
-"""Errors as documents, and sessions for programs: whatever is asked, there is exactly one document."""
+"""Errors as documents, and sessions for programs: there is exactly one document for each question."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import next_steps
 from gdbheap.loader import SCRIPT
 
-# A document that was not asked for has no more, and what is around it.
+# The largest size of a document without --top, and of the text around it.
 MOST = (64 << 10) + 200
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A C process that allocates when it is told to."""
+    """Yield a C process that allocates on request."""
     with running(c_program("steps", 7, 0), tmp_path_factory.mktemp("errors")) as started:
         yield started
 
@@ -71,7 +71,7 @@ def is_error(document: dict[str, Any], status: int) -> bool:
     ],
 )
 def test_error_of_a_command(line: str, status: int, name: str, target: Running) -> None:
-    """One document on standard output, the same status, and the line for people on standard error."""
+    """Check one document on standard output, the same status, and the line for people on standard error."""
     typed = line.format(pid=target.pid)
     done = gdbheap(*typed.split())
     found = json.loads(done.stdout)
@@ -84,14 +84,14 @@ def test_error_of_a_command(line: str, status: int, name: str, target: Running) 
 
 
 def test_other_words_are_not_ours(target: Running) -> None:
-    """--json behind -- is another program's; without it nothing is on standard output."""
+    """Check that --json after -- belongs to the other program; without it standard output is empty."""
     for line in (["growth", "--", "/nowhere/program", "--json"], ["holes", str(target.pid), "--bogus"]):
         assert gdbheap(*line).stdout == ""
 
 
 @pytest.mark.skipif(shutil.which(GDB) is None, reason="no gdb")
 def test_error_in_gdb(target: Running) -> None:
-    """The document is on gdb's standard output, the line on its standard error."""
+    """Check that the document is on gdb's standard output, and the line on its standard error."""
     for line, status, name in (("holes", 4, "heap holes"), ("holes --min=lots", 2, "heap holes"), ("at", 2, "heap at")):
         command = [GDB, "-nx", "-batch", "-x", str(SCRIPT), "-ex", f"heap {line} --json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -101,7 +101,7 @@ def test_error_in_gdb(target: Running) -> None:
 
 
 def test_next_steps() -> None:
-    """Commands that a message quotes, once each; else what stands behind its last colon."""
+    """Check the next steps: the commands that a message quotes, once each; otherwise the text after its last colon."""
     assert next_steps("x: y ('gdbheap holes --help' tells more, 'gdbheap 1' too, 'gdbheap 1')") == [
         "gdbheap holes --help",
         "gdbheap 1",
@@ -112,7 +112,7 @@ def test_next_steps() -> None:
 
 
 def memory_of(pid: int) -> dict[str, bytes]:
-    """Return what lies in the private writable mappings of a process, by their lines."""
+    """Return the contents of the private writable mappings of a process, by their lines."""
     found = {}
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -124,7 +124,7 @@ def memory_of(pid: int) -> dict[str, bytes]:
 
 
 def some_lines(rng: random.Random, count: int, target: Running) -> list[bytes]:
-    """Return lines of which about half are wrong; none runs on, calls into the process or ends the session."""
+    """Return lines of which about half are wrong; none runs without end, calls into the process or ends the session."""
     left_out = {*FOLLOWING, *LIVE_ONLY, *WRITING, "diff", "map"}
     nouns = [noun for noun in words.OFFERED if noun not in left_out]
     stack = next(line for line in Path(f"/proc/{target.pid}/maps").read_text().splitlines() if line.endswith("[stack]"))
@@ -147,8 +147,8 @@ def some_lines(rng: random.Random, count: int, target: Running) -> list[bytes]:
 
 
 def test_many_lines(target: Running, rng: random.Random) -> None:
-    """Of 1,000 lines, half of them wrong, each yields exactly one: never out of step, unbounded or silent, and nothing
-    is written to the target."""
+    """Check that each of 1,000 lines, half of them wrong, yields exactly one document of limited size, and that
+    nothing is written to the target."""
     typed = some_lines(rng, 1000, target)
     before = memory_of(target.pid)
     command = [str(GDBHEAP), "shell", str(target.pid), "--json"]
@@ -168,19 +168,20 @@ def test_many_lines(target: Running, rng: random.Random) -> None:
     after = memory_of(target.pid)
     assert after.keys() == before.keys()
     changed = sum(one != other for line in before for one, other in zip(before[line], after[line]))
-    # The kernel writes there on which processor a thread runs (rseq).
+    # The kernel writes the processor of a thread there (rseq).
     assert changed <= 32
 
 
 def test_quit_and_what_ends_a_session(target: Running) -> None:
-    """quit is answered too; what follows it is not read."""
+    """Check that quit is answered too, and that the following lines are not read."""
     done = gdbheap("shell", str(target.pid), "--json", input="sizes\nquit\nsizes\n")
     assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 2] and done.returncode == 0
     assert gdbheap("shell", str(target.pid), "--json", input="").stdout == ""
 
 
 def test_target_that_ends(tmp_path: Path) -> None:
-    """What was copied is answered, what needs the process is an error in its line; nothing is on standard error."""
+    """Check that questions about copied memory are answered, that others give an error in their line, and that
+    standard error is empty."""
     with running(c_program("steps", 8, 0), tmp_path) as ends, session(ends.pid, "--json") as opened:
         assert opened.process.stdin is not None and opened.process.stdout is not None
 

@@ -1,5 +1,4 @@
-"""The keys of JSON: each with one type, one unit and one meaning over the whole product, and answers as their schemas
-have them."""
+"""The keys of JSON: each has one type, one unit and one meaning in the whole product, and answers fit their schemas."""
 
 from __future__ import annotations
 
@@ -38,14 +37,14 @@ RECORDS = records_below(
 )
 FIELDS = [(name_of(kind), field) for kind in RECORDS for field in fields_of(kind)]
 UNITS = {"", "%", "address", "bytes", "bytes/s", "nanoseconds", "number", "seconds", "share", "ticks"}
-# Keys that mean something else in these records: it may only become smaller.
+# Number of keys with another meaning in these records; it may only decrease.
 OTHER_MEANINGS = 10
 # A program whose calls are recorded.
 PROGRAM = ("--", sys.executable, "-c", "print(list(range(10**5))[-1])")
 
 
 def kind_of(hint: Any) -> str:
-    """What a value is in JSON, without null; of a list what its items are."""
+    """Return the JSON type of a value, without null; for a list, that of its items."""
     parts = [part for part in getattr(hint, "__args__", ()) if part not in (type(None), ...)]
     origin = getattr(hint, "__origin__", hint)
     if origin is Union:
@@ -62,12 +61,13 @@ def kind_of(hint: Any) -> str:
 
 
 def has_null(hint: Any) -> bool:
-    """Whether a value, or an item of a list, may be null."""
+    """Return whether a value, or an item of a list, may be null."""
     return hint is type(None) or any(map(has_null, getattr(hint, "__args__", ())))
 
 
 def test_one_sentence_each() -> None:
-    """Each key of each record has a meaning, each meaning a key, and none means the same under two entries."""
+    """Check that each key of each record has a meaning, that each meaning has a key, and that no meaning is declared
+    twice."""
     names = {f"{name}.{field.key}" for name, field in FIELDS}
     assert set(OTHERWISE) <= names and set(KEYS) == {
         field.key for name, field in FIELDS if f"{name}.{field.key}" not in OTHERWISE
@@ -80,7 +80,7 @@ def test_one_sentence_each() -> None:
 
 
 def test_one_type_each() -> None:
-    """A key that means one thing has values of one type."""
+    """Check that a key with one meaning has values of one type."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, field in FIELDS:
         if f"{name}.{field.key}" not in OTHERWISE and field.type is not type(None):
@@ -89,7 +89,7 @@ def test_one_type_each() -> None:
 
 
 def test_units_and_null() -> None:
-    """Numbers have a unit, and nothing else; what may be null says when, and nothing else does."""
+    """Check that exactly numbers have a unit, and that exactly values that may be null say when."""
     null = {field.meaning.null for _, field in FIELDS if has_null(field.type)}
     for name, field in FIELDS:
         unit, where = field.meaning.unit, f"{name}.{field.key}"
@@ -100,7 +100,7 @@ def test_units_and_null() -> None:
 
 
 def test_names_of_records() -> None:
-    """No two records have one name, and no key of an answer hides one of the envelope's."""
+    """Check that no two records have the same name, and that no key of an answer hides one of the envelope."""
     assert [name for name, times in Counter(map(name_of, RECORDS)).items() if times > 1] == []
     own = {field.key for field in fields_of(envelope())}
     for command in COMMANDS.values():
@@ -108,16 +108,16 @@ def test_names_of_records() -> None:
 
 
 def test_page() -> None:
-    """docs/json.md was written by scripts/json_docs.py after the last change of a record."""
+    """Check that scripts/json_docs.py wrote docs/json.md after the last change of a record."""
     assert (ROOT / "docs" / "json.md").read_text(encoding="utf-8") == script("json_docs").page(), (
         "run scripts/json_docs.py --write"
     )
 
 
 def test_schema_is_printed() -> None:
-    """The schema of one command and of all; another word is an error in one line."""
+    """Check the printed schemas of one command and of all; another word gives an error in one line."""
     holes = json.loads(said("schema", "holes").stdout)
-    # The name that a document has for its command serves too.
+    # The name of the command in a document is accepted too.
     assert [json.loads(said("schema", *words).stdout) for words in (["heap holes"], ["heap", "holes"])] == [holes] * 2
     assert holes["properties"]["command"]["const"] == "heap holes"
     assert holes["$defs"]["holes.HolesTotal"]["properties"]["bytes"]["unit"] == "bytes"
@@ -130,7 +130,7 @@ def test_schema_is_printed() -> None:
 
 
 def test_what_does_not_fit() -> None:
-    """A key that is not known, one that is missing, and a value of another type are found."""
+    """Check that an unknown key, a missing key and a value of another type are found."""
     document = {"command": "gdbheap sql", "schema": 2, "target": None, "warnings": [], "damage": [], "columns": []}
     document = {**document, "columns_more": 0, "count": 0, "more": 0, "total": None}
     wrong_ones: list[dict[str, Any]] = [
@@ -149,13 +149,13 @@ def test_what_does_not_fit() -> None:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python that holds objects."""
+    """Yield a Python process that holds objects."""
     with running(python_program(KINDS[0], "pools", 1, 2000), tmp_path_factory.mktemp("keys")) as found:
         yield found
 
 
 def answered(*words: str, status: int = 0) -> dict[str, Any]:
-    """The document of a command line, which fits its schema."""
+    """Return the document of a command line, after a check against its schema."""
     end = words.index("--") if "--" in words else len(words)
     done = said(*words[:end], "--json", *words[end:])
     assert done.returncode == status, f"{words}: {done.returncode}\n{done.stderr}"
@@ -168,7 +168,7 @@ def answered(*words: str, status: int = 0) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def core(target: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A core of it."""
+    """Return a core of the process."""
     if GCORE is None:
         pytest.skip("no gcore")
     path = tmp_path_factory.mktemp("keys") / "core"
@@ -178,7 +178,7 @@ def core(target: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The calls of a Python, with stacks."""
+    """Return a log of the calls of a Python process, with stacks."""
     path = str(tmp_path_factory.mktemp("keys") / "calls.log")
     assert answered("trace", "--stacks", "--pymalloc", "-o", path, *PROGRAM)["calls"]
     return path
@@ -186,7 +186,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def snapshot(target: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """All of it."""
+    """Return a snapshot of the process, with all parts."""
     path = str(tmp_path_factory.mktemp("keys") / "one.heap")
     assert answered("snapshot", str(target.pid), path, "--blocks", "--owners")["block_count"]
     return path
@@ -194,7 +194,7 @@ def snapshot(target: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("noun", [*PLAIN, *GRAPHS], ids=lambda noun: noun or "heap")
 def test_of_python(noun: str, target: Running) -> None:
-    """The answers about a Python."""
+    """Check that the answers about a Python process have only declared keys and types."""
     answered(*filter(None, [noun]), str(target.pid))
 
 
@@ -208,14 +208,14 @@ def test_of_python(noun: str, target: Running) -> None:
     ],
 )  # fmt: skip
 def test_with_options(line: str, target: Running) -> None:
-    """Other tables have other keys."""
+    """Check the keys of other tables, which options select."""
     noun, *options = line.split()
     answered(noun, str(target.pid), *options)
 
 
 @pytest.mark.parametrize("noun", ["", "check", "info", "arenas", "owners", "at"])
 def test_of_a_core(noun: str, core: str) -> None:
-    """A core has no pid of ours and no control group."""
+    """Check that a core has no pid of this machine and no control group."""
     where = ["0x1000"] if noun == "at" else []
     if where:
         where = [hex(answered("chunks", core, "--state=used", "--top=1")["rows"][0]["address"])]
@@ -224,20 +224,20 @@ def test_of_a_core(noun: str, core: str) -> None:
 
 @pytest.mark.parametrize("noun", ADDRESSED)
 def test_of_an_address(noun: str, target: Running) -> None:
-    """Those about one block, or one object."""
+    """Check the answers about one block, or one object."""
     address = answered("pyobjects", str(target.pid), "--list", "--type=dict", "--top=1")["rows"][0]["address"]
     answered(noun, str(target.pid), hex(address))
 
 
 def test_of_snapshots(snapshot: str, target: Running) -> None:
-    """A snapshot has a page, and what changed since."""
+    """Check that a snapshot has a page, and the changes since."""
     answered(snapshot)
     assert len(answered("diff", snapshot, str(target.pid))["targets"]) == 2
     answered(str(target.pid), "--since", snapshot)
 
 
 def test_of_a_program_in_c(tmp_path: Path) -> None:
-    """A program without Python."""
+    """Check the keys of the answers about a program without Python."""
     with running(c_program("roots", 3), tmp_path) as target:
         for noun in ("", "arenas", "sizes", "owners", "unreachable", "check", "map", "pins", "threads --c-frames"):
             answered(*noun.split(), str(target.pid))
@@ -246,7 +246,7 @@ def test_of_a_program_in_c(tmp_path: Path) -> None:
 
 
 def test_of_many(target: Running) -> None:
-    """Commands about processes."""
+    """Check the keys of the answers about several processes."""
     answered("ps")
     answered("processes", str(target.pid))
     answered("top", str(target.pid), "--count=1")
@@ -255,14 +255,14 @@ def test_of_many(target: Running) -> None:
 
 
 def test_of_calls(log: str) -> None:
-    """Commands about a log."""
+    """Check the keys of the answers about a log of calls."""
     answered("calls", log, "--growth=1")
     answered("stacks", log)
     answered("replay", log)
 
 
 def test_of_what_is_written(target: Running, snapshot: str, tmp_path: Path) -> None:
-    """Commands that write files."""
+    """Check the keys of the answers of commands that write files."""
     series = str(tmp_path / "series.csv")
     answered("record", str(target.pid), "--every=20ms", "--duration=100ms", "-o", series)
     answered("plot", series, "-o", str(tmp_path / "series.svg"))
@@ -272,7 +272,7 @@ def test_of_what_is_written(target: Running, snapshot: str, tmp_path: Path) -> N
 
 
 def test_of_what_runs(target: Running, tmp_path: Path) -> None:
-    """Commands that follow a process."""
+    """Check the keys of the answers of commands that follow a process."""
     answered("growth", str(target.pid), "--duration=200ms")
     answered("catch", str(target.pid), "realloc", "--duration=200ms")
     answered("watch", str(target.pid), "--rss=1", "--count=1", f"--output={tmp_path}")

@@ -1,4 +1,4 @@
-"""Figures that the kernel, or the allocator itself, has too: huge pages, memory given back lazily, pages that reading
+"""Figures that the kernel or the allocator itself has too: huge pages, memory given back lazily, pages that reading
 un-shared, spans after repacking, arenas that no thread uses; and names of memory that no malloc walks."""
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.words.processes import render
 
 HUGE = 2 << 20
-# Of tests/programs/repacked.c: what is left of so many blocks.
+# In tests/programs/repacked.c, one block in so many is left.
 ONE_IN = 4
-# What the kernel and the C library have beside the mapping.
+# Bytes of the kernel and the C library beside the mapping.
 BATCHES = 1 << 20
 
 
@@ -40,8 +40,8 @@ def ids(answer: dict[str, Any]) -> list[str]:
 
 
 def test_sparse_huge_pages(rng: random.Random, tmp_path: Path) -> None:
-    """One page of each huge page is written: what was promised is what the same program has less without huge pages; a
-    mapping that is written to its end has no such finding, nor has one of zeros."""
+    """Check that the promised bytes are those that the same program saves without huge pages, if one page of each
+    huge page is written. A mapping that is written to its end has no such finding, nor has one of zeros."""
     if not THP.exists() or "[never]" in THP.read_text():
         pytest.skip("this kernel makes no huge pages")
     command = c_program("huge_pages", rng.randrange(20, 40), "sparse")
@@ -64,7 +64,7 @@ def test_sparse_huge_pages(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
-    """The finding has what the kernel does not count as LazyFree, of the mapping that the program made."""
+    """Check that the finding has the bytes of the program's mapping that the kernel does not count as LazyFree."""
     count = rng.randrange(20, 40)
     with running(c_program("huge_pages", count, "lazy"), tmp_path) as target:
         before = kernel.in_rollup(target.pid, "LazyFree")
@@ -73,14 +73,14 @@ def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
     if min(before, after) < count * HUGE // 2:
         pytest.skip("the kernel took what was given back, or does not count it")
     found, (least, most) = finding(answer, "mapped-memory"), sorted((before, after))
-    # The kernel counts pages in batches; beside the mapping the C library has some pages of its own.
+    # The kernel counts pages in batches; the C library has some pages of its own beside the mapping.
     assert -BATCHES <= found["bytes"] - (count * HUGE - most) <= most - least + BATCHES
     assert least - BATCHES <= found["figures"]["lazily_freed"] <= most + BATCHES
 
 
 def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
-    """Two workers read a table: at least 90 % of what the kernel says that they have alone has a heading with reference
-    counts, the types are named, and what helps is said. A worker's first page leads there."""
+    """Check two workers that read a table: at least 90 % of the bytes that the kernel counts as theirs alone have a
+    heading with reference counts, the types are named, and a remedy is given. A worker's first page leads there."""
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "readers.py"), str(rng.randrange(60_000, 80_000))]
     with running(command, tmp_path) as parent:
         workers = [int(pid) for pid in re.findall(r"^read (\d+)$", parent.stderr, re.MULTILINE)]
@@ -104,7 +104,8 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [32, 48, 64, 80, 128, 256])
 @pytest.mark.cases(2)
 def test_repacked_spans(size: int, tmp_path: Path) -> None:
-    """tcmalloc with its transfer caches as they are: what would go is what goes when a program repacks, within 15 %."""
+    """Check tcmalloc with its usual transfer caches: the promised bytes are those that repacking releases, within 15
+    %."""
     command = c_program("repacked", size, (24 << 20) // size, ONE_IN)
     with running(command, tmp_path, {"LD_PRELOAD": library("tcmalloc_minimal")}) as target:
         (sizes,) = others(ask("sizes", str(target.pid), "--top=0"))
@@ -116,8 +117,11 @@ def test_repacked_spans(size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_arenas_of_threads(ended: bool, rng: random.Random, tmp_path: Path) -> None:
-    """Each thread leaves its peak in an arena: as many arenas as there were threads, unused once these have ended. The
-    measurement is named, no number of arenas; and the variable that has the block above the largest free chunk."""
+    """Check a program that had one arena for each thread, each with its peak, unused since the threads ended.
+
+    The finding names the measurement, and the variable of the block above the largest free chunk, but recommends no
+    number of arenas.
+    """
     threads, environment = rng.randrange(3, 6), {"GLIBC_TUNABLES": "glibc.malloc.arena_max=64"}
     command = c_program("peaks", threads, 20_000, int(ended))
     with running(command, tmp_path, environment) as target:
@@ -132,7 +136,7 @@ def test_arenas_of_threads(ended: bool, rng: random.Random, tmp_path: Path) -> N
 
 
 def test_sanitizer(rng: random.Random, tmp_path: Path) -> None:
-    """AddressSanitizer's memory has its name, and the advice is about it."""
+    """Check that AddressSanitizer's memory has its name, and that the advice is about it."""
     program = tmp_path / "checked"
     source = str(SOURCES / "holder.c")
     done = subprocess.run(["gcc", "-fsanitize=address", "-pthread", source, "-o", str(program)], capture_output=True)
@@ -146,7 +150,7 @@ def test_sanitizer(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_valgrind(rng: random.Random, tmp_path: Path) -> None:
-    """A program under valgrind: what valgrind maps has its name, and is not said to be the program's own."""
+    """Check a program under valgrind: valgrind's mappings have its name, and do not count as the program's own."""
     command = [needed("valgrind"), "--quiet", *c_program("holder", rng.getrandbits(30), 2000, tmp_path / "table")]
     with running(command, tmp_path) as target:
         answer = ask("", str(target.pid), "--max-stop=60")
@@ -155,7 +159,8 @@ def test_valgrind(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_malloc_of_a_runtime(rng: random.Random, tmp_path: Path) -> None:
-    """A program that offers malloc() itself and is a runtime by its name is called that, with the runtime's advice."""
+    """Check that a program with its own malloc() that is a runtime by its name is called so, with the runtime's
+    advice."""
     shutil.copy(build("own_malloc"), tmp_path / "chrome")
     command = [str(tmp_path / "chrome"), str(rng.getrandbits(30)), "20000", str(tmp_path / "table")]
     with running(command, tmp_path) as target:
@@ -166,14 +171,14 @@ def test_malloc_of_a_runtime(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "client"), [("mariadbd", "mariadb"), ("mysqld", "mysql")])
 def test_each_server_has_its_own_statements(name: str, client: str, rng: random.Random, tmp_path: Path) -> None:
-    """MariaDB has no table of MySQL's schema sys for memory; each has its own client."""
+    """Check that each server has its own client and statements: MariaDB has no memory table of MySQL's schema sys."""
     with running(renamed(name, rng, tmp_path), tmp_path) as target:
         (found,) = (row for row in ask("", str(target.pid))["findings"] if row["id"].startswith("runtime-"))
     assert found["commands"] and all(line.startswith(f"{client} ") for line in found["commands"])
     assert any("sys.memory" in line for line in found["commands"]) == (client == "mysql")
 
 
-# In a mount namespace of its own: a tmpfs with files, a link and a mount point that lead elsewhere, and holes.
+# A program in its own mount namespace: a tmpfs with files, a link and a mount point that lead elsewhere, and holes.
 MOUNTED = """
 set -e
 mount -t tmpfs none "$1"
@@ -192,7 +197,8 @@ exec "$@"
 
 
 def test_files_in_tmpfs(rng: random.Random, tmp_path: Path) -> None:
-    """Files that the process does not map are named with what they take; nothing outside of the tmpfs is."""
+    """Check that files that the process does not map are named with their bytes, and that no file outside the tmpfs
+    is."""
     mounted, outside = tmp_path / "mounted", tmp_path / "outside"
     mounted.mkdir()
     outside.mkdir()
@@ -212,7 +218,7 @@ def test_files_in_tmpfs(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_tmpfs_behind_a_server() -> None:
-    """A tmpfs below a file system whose server may never answer is left alone; one below the others is not."""
+    """Check that a tmpfs below a file system whose server may never answer is left alone, and that others are not."""
     table = (
         b"1 0 0:5 / / rw - overlay overlay rw\n2 1 0:6 / /dev rw shared:3 - tmpfs dev rw\n"
         b"3 1 0:7 / /srv\\040x rw - fuse.evil x rw\n4 3 0:8 / /srv\\040x/tmp rw - tmpfs x rw\n"
@@ -223,7 +229,8 @@ def test_tmpfs_behind_a_server() -> None:
 
 
 def test_huge_pages_of_a_mapping(rng: random.Random, tmp_path: Path) -> None:
-    """'at' and 'map' say how much of a mapping is in huge pages, as smaps does; nothing where none is."""
+    """Check that 'at' and 'map' state the bytes of a mapping in huge pages as smaps does, and nothing if there are
+    none."""
     with running(c_program("huge_pages", rng.randrange(8, 20), "whole"), tmp_path) as target:
         rows = re.findall(
             r"^([0-9a-f]+)-\S+ .*?^AnonHugePages: +(\d+) kB", Path(f"/proc/{target.pid}/smaps").read_text(), re.M | re.S

@@ -1,4 +1,4 @@
-"""What a process gave to epoll and to timers, however often it says it."""
+"""Pointers that a process gave to epoll and to timers, however often."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.stdin.read()
 
 
 def test_an_epoll_with_many_descriptors_is_read_once() -> None:
-    """Each of its descriptors has a table of all that it watches."""
+    """Check an epoll whose descriptors each have a table of all that it watches: it is read once."""
     command = [sys.executable, "-c", PROGRAM, str(WATCHED), str(COPIES)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -45,7 +45,7 @@ def test_an_epoll_with_many_descriptors_is_read_once() -> None:
 
 
 def test_paths_of_open_files_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No copy is made of a process that has more of them open than are looked at."""
+    """Check that a process with more open files than the limit is not copied."""
     folder = ProcessFolder(os.getpid())
     assert cloning._opened(folder)
     for name in ("LINK_BYTES", "MAX_DESCRIPTORS"):
@@ -56,7 +56,7 @@ def test_paths_of_open_files_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_deep_paths_are_compared_with_mount_points() -> None:
-    """Also with the root folder, and with none that only begins alike."""
+    """Check the comparison also with the root folder, and with a mount point that only begins alike."""
     systems = FileSystems()
     systems._read()
     systems._served = {"/home/u/served", "/a/" + "b/" * 2000 + "c"}

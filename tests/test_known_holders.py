@@ -1,4 +1,4 @@
-"""Holders and findings that are named after what a program has: contexts of OpenSSL, a bounded cache, equal strings."""
+"""Holders and findings with names by their contents: contexts of OpenSSL, a bounded cache, equal strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CACHED = (
 
 
 def test_contexts_have_what_hangs_on_them(rng: random.Random, tmp_path: Path) -> None:
-    """Blocks of OpenSSL count for the contexts that lead to them; the parts stay less than the row."""
+    """Check that blocks of OpenSSL count for the contexts that lead to them, and that the parts stay below the row."""
     count = rng.randrange(300, 500)
     with running([sys.executable, str(SOURCES / "clients.py"), str(count), "0"], tmp_path) as target:
         rows = ask("owners", str(target.pid))["rows"]
@@ -28,7 +28,7 @@ def test_contexts_have_what_hangs_on_them(rng: random.Random, tmp_path: Path) ->
 
 
 def test_limit_of_a_cache(rng: random.Random, tmp_path: Path) -> None:
-    """The page says how many entries an lru_cache has, and whether it has a limit."""
+    """Check that the page states how many entries an lru_cache has, and whether it has a limit."""
     calls = rng.randrange(5000, 9000)
     for limit, entries, words in (
         (None, calls, "lru_cache without a limit"),
@@ -40,7 +40,7 @@ def test_limit_of_a_cache(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_equal_strings(rng: random.Random, tmp_path: Path) -> None:
-    """Nearly all strings are copies of five values, and what one copy each saves is promised."""
+    """Check that nearly all strings are copies of five values, and that the saving of one copy each is promised."""
     count = rng.randrange(200_000, 300_000)
     size = sys.getsizeof("value-1")
     with running([sys.executable, str(SOURCES / "clients.py"), "0", str(count)], tmp_path) as target:

@@ -1,24 +1,30 @@
-"""What is behind a container's last item is no reference, and what only a std::weak_ptr keeps is no object."""
+"""Words after a container's last item are no references, and memory that only a std::weak_ptr keeps is no object."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 from support.library import heap_of
-from support.programs import SOURCES, ask, release_program, running, since
+from support.programs import RELEASE, SOURCES, ask, release_program, running, since
 
 from gdbheap.answers.at import at
+from gdbheap.errors import Fault
+from gdbheap.graph.linker_tables import linker_tables
 
 BYTES = 40_000
 
 
 def asked(kind: str, count: int, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the first page and what is unreachable of a program with COUNT objects of that KIND."""
+    """Return the first page and the unreachable blocks of a program with COUNT objects of that KIND."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")
@@ -29,7 +35,7 @@ def asked(kind: str, count: int, folder: Path) -> tuple[dict[str, Any], dict[str
 
 
 def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
-    """An empty vector holds nothing, whatever its buffer still has."""
+    """Check that an empty vector holds nothing, whatever its buffer still has."""
     count = rng.randrange(300, 500)
     page, answer = asked("vector", count, tmp_path)
     groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
@@ -39,7 +45,7 @@ def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
-    """A vector holds its items, in a buffer of which a part is free."""
+    """Check that a vector holds its items, in a buffer of which a part is free."""
     page, answer = asked("kept", rng.randrange(300, 500), tmp_path)
     assert answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"] < BYTES
     assert "held by 'pending' in" in str([row["text"] for row in page["findings"]])
@@ -47,8 +53,8 @@ def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_aligned", [False, True])
 def test_tables_of_the_dynamic_linker(is_aligned: bool, rng: random.Random, tmp_path: Path) -> None:
-    """Words in the unfilled part of a table of mappings keep nothing, and the table itself is not lost; it begins where
-    its block does if that is aligned, as it is with one count of eight or fewer."""
+    """Check that words in the unfilled part of a table of mappings keep nothing, and that the table itself is not
+    lost; an aligned table begins where its block does, as it is with one count of eight or fewer."""
     count = 164 if is_aligned else rng.randrange(100, 200)
     _page, answer = asked("linked", count, tmp_path)
     lost = [row for row in answer["rows"] if row["group"] == "lost_blocks"]
@@ -58,7 +64,7 @@ def test_tables_of_the_dynamic_linker(is_aligned: bool, rng: random.Random, tmp_
 
 @pytest.mark.parametrize("kind", ["tail", "end"])
 def test_what_malloc_added_to_nodes(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Nodes of one container are of one size: words behind that keep nothing, however large their blocks are."""
+    """Check that nodes of one container have one size: words after it keep nothing, however large their blocks are."""
     count = rng.randrange(300, 500)
     _page, answer = asked(kind, count, tmp_path)
     groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
@@ -67,7 +73,7 @@ def test_what_malloc_added_to_nodes(kind: str, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["weak", "owned"])
 def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: str) -> None:
-    """Of objects without an owner only the memory is there, and the remedy is another than a limit."""
+    """Check that destroyed objects without an owner count only as memory, with another remedy than a limit."""
     count = rng.randrange(300, 500)
     page, _answer = asked(kind, count, tmp_path)
     (row,) = [row for row in page["findings"] if row["id"] == "holder"]
@@ -79,7 +85,7 @@ def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Freed keys of dicts lead to nothing that the last dicts had."""
+    """Check that freed keys of dicts lead to nothing that the last dicts had."""
     count = rng.randrange(1000, 3000)
     with running(release_program(release, "freed_keys", count), tmp_path) as target:
         rows = ask("unreachable", str(target.pid))["rows"]
@@ -87,7 +93,7 @@ def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) 
 
 
 def test_texts_where_objects_were(rng: random.Random, tmp_path: Path) -> None:
-    """A text that ends like the object that was there is its type's in all answers."""
+    """Check that a text that ends like an earlier object there has the type of a text in all answers."""
     with running(release_program("3.12", "documented", rng.randrange(300, 600)), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             graph = heap.references.graph
@@ -97,3 +103,35 @@ def test_texts_where_objects_were(rng: random.Random, tmp_path: Path) -> None:
             said = [at(heap, row.address) for row in rng.sample(meant, min(20, len(meant)))]
     assert len(said) == 20
     assert {(answer.object, answer.owner and answer.owner.type) for answer in said} == {(None, "type")}
+
+
+def versions_of(path: str) -> set[str]:
+    """Return the names of the versions that an object defines or needs, without the name of the object itself."""
+    found: set[str] = set()
+    with open(path, "rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if isinstance(section, GNUVerNeedSection):
+                found |= {row.name for _file, rows in section.iter_versions() for row in rows}
+            elif isinstance(section, GNUVerDefSection):
+                # The first version is the object itself (VER_FLG_BASE).
+                found |= {next(rows).name for version, rows in section.iter_versions() if not version["vd_flags"] & 1}
+    return found
+
+
+def test_hashes_of_versions(tmp_path: Path) -> None:
+    """Check that the linker's table of versions is found for each loaded object: the hashes in it are no references."""
+    with running(release_program(RELEASE, "extensions", 1, 1), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        space, found = heap.target.space, set()
+        for table in linker_tables(heap.target):
+            names: set[str] = set()
+            # Other tables have no names.
+            with suppress(Fault):
+                for row in range(table, table + 24 * 100, 24):
+                    if name := space.word(row):
+                        names.add(space.cstring(name, 256).decode("latin-1"))
+                    elif names:
+                        break
+            found.add(frozenset(names))
+        paths = [loaded.path for loaded in heap.target.objects if os.path.exists(loaded.path)]
+        wanted = {frozenset(versions) for path in paths if (versions := versions_of(path))}
+    assert len(wanted) > 3 and wanted <= found, (wanted - found, found)

@@ -1,4 +1,4 @@
-"""``import gdbheap``: its names, and that each of them answers what the command of the same word does."""
+"""``import gdbheap``: its names, each with the same answer as the command of that name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = [
     "Object", "Owner", "Referrer", "Retained", "Sample", "Saved", "Table", "TypeRow", "Unsupported", "UsageError",
     "__version__", "diff", "here", "open", "sample", "snapshot", "write_report",
 ]  # fmt: skip
-# What each record has, in its order: scripts rely on it.
+# The fields of each record, in order: scripts rely on it.
 FIELDS = {
     "Block": ["address", "size", "state", "allocator", "arena", "end", "kind", "what"],
     "Change": ["name", "bytes", "before", "after", "count", "state"],
@@ -51,7 +51,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python with some memory, at rest."""
+    """Yield a Python process with some memory, while it waits."""
     folder = tmp_path_factory.mktemp("library")
     with running(python_program(KINDS[0], "holders_of_many", 40_000, 1), folder) as found:
         yield found
@@ -59,13 +59,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def heap(target: Running) -> Iterator[library.Heap]:
-    """Its heap."""
+    """Yield the heap of the process."""
     with library.open(target.pid) as found:
         yield found
 
 
 def test_names_are_pinned() -> None:
-    """A name that was released stays; there are few enough to know them all, and each is what it says."""
+    """Check that a released name stays, that the names are few, and that each is what it claims."""
     assert sorted(library.__all__) == NAMES
     assert [name for name in NAMES if not (getattr(library, name).__doc__ or "").strip()] == []
     assert {name: library.Table([], getattr(library, name)).columns for name in FIELDS} == FIELDS
@@ -77,7 +77,8 @@ def test_names_are_pinned() -> None:
 
 
 def test_nothing_is_imported_before_it_is_used() -> None:
-    """The package alone costs a program no module of its own, and a start of the command none of the library."""
+    """Check that importing the package alone loads no module of it, and that the command's start loads none of the
+    library."""
     seen = "import gdbheap, sys; print([name for name in sys.modules if name.startswith('gdbheap.')])"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
@@ -89,7 +90,7 @@ def test_nothing_is_imported_before_it_is_used() -> None:
 
 
 def test_answers_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:
-    """Each record has the figures of a command's JSON."""
+    """Check that each record has the figures of a command's JSON."""
     page = ask("", str(target.pid))
     assert heap.rss == page["rss"]["bytes"]
     assert heap.pid == target.pid and heap.target["kind"] == PROCESS
@@ -105,7 +106,7 @@ def test_answers_are_those_of_the_commands(target: Running, heap: library.Heap) 
 
 
 def test_lists_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:
-    """Types, holes, blocks and what is retained; a part of a list says what is left out."""
+    """Check types, holes, blocks and retained bytes; a partial list states what it leaves out."""
     types = {row["type"]: row["count"] for row in next(lists(ask("pyobjects", str(target.pid), "--top=all")))}
     assert {row.type: row.count for row in heap.types()} == types
     assert heap.types(3).more == len(types) - 3 and len(heap.types()[:3]) == 3
@@ -124,13 +125,13 @@ def test_lists_are_those_of_the_commands(target: Running, heap: library.Heap) ->
 
 
 def lists(document: dict[str, Any]) -> Iterator[list[Any]]:
-    """Yield the lists of rows of an answer, whatever they are called."""
+    """Yield the lists of rows of an answer, whatever their names are."""
     beside = ("warnings", "damage", "targets", "next")
     yield from (value for key, value in document.items() if isinstance(value, list) and key not in beside)
 
 
 def test_records_know_their_heap(heap: library.Heap) -> None:
-    """A block says what it is, who owns it and how it is reached; an object who points to it."""
+    """Check that a block knows its kind, its owner and its path, and an object its references."""
     found = [block for block in heap.blocks(min="16K") if block.owner is not None and block.owner.address]
     block = next(block for block in found if (block.path() or "").startswith("sys.modules"))
     assert block.end == block.address + block.size and block.kind and block.what
@@ -147,7 +148,7 @@ def test_records_know_their_heap(heap: library.Heap) -> None:
 
 
 def test_after_close_everything_raises_value_error(target: Running) -> None:
-    """Each question, of a record too; closing lets go, and a second time does nothing."""
+    """Check each question, of a record too; a close releases the target, and a second one does nothing."""
     heap = library.open(target.pid)
     with heap as same:
         assert same is heap
@@ -168,7 +169,8 @@ def test_after_close_everything_raises_value_error(target: Running) -> None:
 
 
 def test_closing_lets_the_target_go(target: Running) -> None:
-    """Nothing is read before it is asked for, the process stands only then, and nothing of it is kept."""
+    """Check that nothing is read before it is asked for, that the process is stopped only then, and that nothing of
+    it is kept."""
     with library.open(target.pid, max_stop="2s") as heap:
         assert not kept() and tracer(target.pid) == 0
         assert heap.rss and kept() and tracer(target.pid) == 0
@@ -180,7 +182,7 @@ def test_closing_lets_the_target_go(target: Running) -> None:
 
 
 def kept() -> list[Target]:
-    """Return the targets that are still there."""
+    """Return the targets that still exist."""
     gc.collect()
     return [each for each in gc.get_objects() if isinstance(each, Target)]
 
@@ -191,7 +193,7 @@ def children_of(pid: int) -> str:
 
 
 def test_other_targets(target: Running, tmp_path: Path) -> None:
-    """A core answers as the process does, and a snapshot what it keeps; it says what it lacks."""
+    """Check that a core answers like the process, and that a snapshot answers what it has and says what it lacks."""
     core, file = target.gcore(), tmp_path / "before.heap"
     with library.open(target.pid) as live, library.open(core) as dead:
         live.save(file)
@@ -211,7 +213,7 @@ def test_other_targets(target: Running, tmp_path: Path) -> None:
 
 
 def test_no_contents_in_files(tmp_path: Path) -> None:
-    """What is written holds no contents; answers show none with no_text."""
+    """Check that files have no contents, and that answers show none with no_text."""
     secret = "a-secret-that-must-not-be-kept"
     with running(python_program(KINDS[0], "secret_texts", secret, 50), tmp_path) as found:
         with library.open(found.pid, no_text=True) as heap:
@@ -226,7 +228,7 @@ def test_no_contents_in_files(tmp_path: Path) -> None:
 
 
 def test_differences(tmp_path: Path) -> None:
-    """What grew between a file and a process; heaps that are open are not looked at anew."""
+    """Check the growth between a file and a process; open heaps are not read again."""
     with running(python_program(KINDS[0], "growing", 4000), tmp_path) as found:
         with library.open(found.pid) as before:
             before.save(tmp_path / "before.heap", blocks=True)
@@ -240,7 +242,7 @@ def test_differences(tmp_path: Path) -> None:
 
 
 def test_samples(target: Running) -> None:
-    """At even times, of a process that runs on; none of a file, and none that is not there."""
+    """Check samples at even times of a running process; a file and a missing process have none."""
     found = list(library.sample(target.pid, every="20ms", duration=0.07))
     assert 1 <= len(found) <= 4 and all(row.rss for row in found)
     assert [row.seconds for row in found] == sorted(row.seconds for row in found) and found[0].seconds == 0
@@ -253,7 +255,7 @@ def test_samples(target: Running) -> None:
 
 @pytest.mark.parametrize("size", ["1X", "-1", "", -1, 1.5, None, True, 1 << 70, "1" * 5000])
 def test_sizes_that_are_none(size: Any, heap: library.Heap) -> None:
-    """A wrong size is one line, and no traceback of ours."""
+    """Check that a wrong size gives one line and no internal traceback."""
     for question in (heap.blocks, heap.holes):
         with pytest.raises(library.UsageError, match="."):
             question(min=size)
@@ -261,7 +263,8 @@ def test_sizes_that_are_none(size: Any, heap: library.Heap) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, 1 << 70])
 def test_wrong_arguments(wrong: Any, heap: library.Heap) -> None:
-    """A number of rows that is none is refused, rather than cut from the end; so is a wrong address or word."""
+    """Check that an invalid number of rows is refused instead of cutting from the end, and a wrong address or word
+    too."""
     questions = [heap.owners, heap.types, heap.retained, heap.blocks, heap.holes]
     for question in questions:
         with pytest.raises(library.UsageError, match="is not a number of rows"):
@@ -284,7 +287,7 @@ class Index:
 
 
 def test_integers_of_others(target: Running, heap: library.Heap) -> None:
-    """A number from a data frame serves like one of Python's."""
+    """Check that a number from a data frame is accepted like one of Python's."""
     address = heap.blocks(min=0, state="used", top=1)[0].address
     assert heap.block_at(Index(address)).address == address  # type: ignore[arg-type]
     assert len(heap.holes(min=Index(0), top=Index(2))) <= 2  # type: ignore[arg-type]
@@ -293,7 +296,7 @@ def test_integers_of_others(target: Running, heap: library.Heap) -> None:
 
 
 def test_errors_say_what_to_do(tmp_path: Path) -> None:
-    """Each has the command's exit status, and the next step."""
+    """Check that each error has the command's exit status, and the next step."""
     (tmp_path / "text").write_text("no core")
     wrong = {1 << 21: 4, str(1 << 21): 4, "/nonexistent": 4, "": 2, "a\0b": 2, 0: 4, -1: 4, 1.5: 2, True: 2, None: 2}
     for given, status in wrong.items():
@@ -311,7 +314,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
 
 
 def test_tables(heap: library.Heap) -> None:
-    """As a frame, as Arrow's table and in a notebook: the same cells, whole numbers stay whole."""
+    """Check the same cells in a frame, an Arrow table and a notebook; whole numbers stay whole."""
     types, holes = heap.types(), heap.holes(min=0, top=5)
     assert "<table>" in types._repr_html_() and repr(types).splitlines()[0].split()[0] == "type"
     assert repr(types[:0]) == "no rows" and [*types[1:3]] == types.rows[1:3]
@@ -326,7 +329,7 @@ def test_tables(heap: library.Heap) -> None:
 
 
 def test_what_is_not_installed_is_said(heap: library.Heap, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says what to install."""
+    """Check that one line says what to install."""
     for module, ask_for in (("pandas", heap.types().to_pandas), ("pyarrow", heap.types().to_arrow)):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(library.Unsupported, match=f"needs {module}, which is not installed.*pip install"):
@@ -334,7 +337,7 @@ def test_what_is_not_installed_is_said(heap: library.Heap, monkeypatch: pytest.M
 
 
 def test_program_without_python(tmp_path: Path) -> None:
-    """Blocks, kinds and holders of a program of C."""
+    """Check blocks, kinds and holders of a program in C."""
     from support.programs import c_program
 
     with running(c_program("held", 1, 2000, 100_000, 0), tmp_path) as found, library.open(found.pid) as heap:
@@ -342,14 +345,14 @@ def test_program_without_python(tmp_path: Path) -> None:
         block = heap.blocks(min=0, state="used")[0]
         assert block.kind and heap.object_at(block.address).size == block.size
         assert heap.types().columns == FIELDS["TypeRow"]
-        with pytest.raises(library.UsageError, match="--by=module is not for"):
+        with pytest.raises(library.UsageError, match="--by=module does not work for"):
             heap.retained(by="module")
         with pytest.raises(library.UsageError, match="not a state of a block"):
             heap.blocks(state="wrong")
 
 
 def test_threads_ask_about_one_moment(tmp_path: Path) -> None:
-    """Several that begin at once read the target once."""
+    """Check that several threads that begin at once read the target once."""
     code = "kept = []\nwhile True: kept.append(bytearray(3000)); len(kept) > 20_000 and kept.clear()"
     with subprocess.Popen([sys.executable, "-c", code]) as program:
         try:
@@ -368,7 +371,7 @@ def test_threads_ask_about_one_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["\ud800", "/proc/self/mem", "a\ud800b"])
 def test_strange_paths(target: str) -> None:
-    """One of our own errors."""
+    """Check that the error is one of gdbheap's own."""
     with pytest.raises(GdbheapError), library.open(target) as heap:
         print(heap.rss)
     with pytest.raises(GdbheapError):
@@ -376,7 +379,7 @@ def test_strange_paths(target: str) -> None:
 
 
 def test_sources_alone_say_so() -> None:
-    """Python that was started in a checkout imports its sources, which lack the native module: one line says so."""
+    """Check that Python in a checkout, whose sources lack the native module, reports that in one line."""
     source = Path(__file__).resolve().parent.parent
     script = "import gdbheap\ntry:\n    gdbheap.open\nexcept ImportError as error:\n    print(error)"
     done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""docs/library.md, docs/inside.md, the notebook and the server: every example is run, and typed."""
+"""docs/library.md, docs/inside.md, the notebook and the server: every example is run and type-checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GUIDE, INSIDE = ROOT / "docs" / "library.md", ROOT / "docs" / "inside.md"
 NOTEBOOK, SERVER = ROOT / "docs" / "examples" / "library.ipynb", ROOT / "docs" / "examples" / "inside_server.py"
 PACKAGES = str(Path(gdbheap.__file__).parent.parent)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Runs blocks one after the other in one namespace; where pandas is not installed, up to where it is asked for.
+# Runs blocks one after the other in one namespace; without pandas, up to the block that imports it.
 RUN = """
 import json, sys
 sys.path.append(sys.argv[1])
@@ -42,7 +42,7 @@ def blocks(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python with some memory, at rest."""
+    """Yield a Python process with some memory, while it waits."""
     folder = tmp_path_factory.mktemp("guide")
     with running(python_program(KINDS[0], "holders_of_many", 40_000, 1), folder) as found:
         yield found
@@ -50,7 +50,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize("release", ["3.9", "3.13", ""])
 def test_the_guide(release: str, target: Running, tmp_path: Path) -> None:
-    """With two releases as they are, and with our own Python, which has pandas."""
+    """Check the guide with two unchanged releases, and with the project's own Python, which has pandas."""
     found = interpreters(release) if release else ()
     if release and not found:
         pytest.skip(f"no CPython {release}")
@@ -66,7 +66,7 @@ def test_the_guide(release: str, target: Running, tmp_path: Path) -> None:
 
 
 def test_the_page_about_inside(tmp_path: Path) -> None:
-    """Its examples, the handler after its signal."""
+    """Check the page's examples, and run the handler after its signal."""
     file = str(tmp_path / "now.heap")
     wanted = [block.replace("/var/tmp/now.heap", file) for block in blocks(INSIDE)]
     first, handler, route = wanted
@@ -80,7 +80,7 @@ def test_the_page_about_inside(tmp_path: Path) -> None:
 
 
 def test_the_notebook(target: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each cell runs, and what it shows has a form for a notebook; no output is kept in the file."""
+    """Check that each cell runs, that its value has a form for a notebook, and that the file has no output."""
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -114,7 +114,7 @@ for path, status in ((server.ROUTE, 200), ("/", 404)):
 
 
 def test_the_server(tmp_path: Path) -> None:
-    """Both applications write the file, and know no other route."""
+    """Check that both applications write the file, and have no other route."""
     file = tmp_path / "now.heap"
     words = [sys.executable, "-I", "-S", "-c", SERVE, PACKAGES, str(SERVER.parent), str(file)]
     subprocess.run(words, check=True, timeout=PATIENCE)
@@ -122,7 +122,7 @@ def test_the_server(tmp_path: Path) -> None:
 
 
 def test_examples_are_typed(tmp_path: Path) -> None:
-    """mypy --strict accepts the guide, the page about inside and the server, against the package as it is installed."""
+    """Check that mypy --strict accepts the guide, the page about inside and the server, with the installed package."""
     for name, text in (("guide", "\n".join(blocks(GUIDE))), ("inside", "\n".join(blocks(INSIDE)))):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "server.py").write_text(SERVER.read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
-"""jemalloc, tcmalloc and mimalloc linked into a stripped program, dynamic or static: no name is left by which they
-could be found, and every block is as the program's own table says."""
+"""jemalloc, tcmalloc and mimalloc linked into a stripped program, dynamic or static: without any names, every block
+is as in the program's own table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THREADS = 2
 FORMS = {"dynamic": (), "static": ("-static",)}
 Check = Callable[[Heap, list[tuple[int, int, int]]], int]
 CHECKS: dict[str, Check] = {"jemalloc": check_held, "tcmalloc": check_spans, "mimalloc": check_blocks}
-# A static library, what it needs beside it, and the package that has it.
+# A static library, its dependencies, and the package that has it.
 LIBRARIES = {
     "jemalloc": ("libjemalloc.a", ["-lm", "-lstdc++"], "libjemalloc-dev"),
     "tcmalloc": ("libtcmalloc_minimal.a", ["-lstdc++", "-lm"], "libgoogle-perftools-dev"),
@@ -36,7 +36,7 @@ LIBRARIES = {
 
 
 def objects(name: str) -> list[str]:
-    """Return what is to be linked with; skip the test where that is not here."""
+    """Return the objects to link with; skip the test if they are not here."""
     if programs.ROOT_FOLDER or not shutil.which("gcc"):
         pytest.skip("what is built here is not in the root folder" if programs.ROOT_FOLDER else "no gcc")
     if name in LIBRARIES:
@@ -54,12 +54,12 @@ def objects(name: str) -> list[str]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CHECKS)
 def test_stripped(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Live and in a core: each held block is one in use, of the right size, and few others are."""
+    """Check live and in a core that each held block is in use and has the right size, and that few others are."""
     program, linked = tmp_path / "linked", objects(name)
     own = ["gcc", "-O2", "-s", "-pthread", *FORMS[form], str(programs.SOURCES / "held_now.c")]
     subprocess.run([*own, *linked, "-o", str(program)], check=True, capture_output=True)
     check = CHECKS[name]
-    # With one thread the program calls dlsym(), for which a static C library makes blocks of its own.
+    # With one thread the program calls dlsym(), for which a static C library makes its own blocks.
     command = [str(program), str(THREADS), str(rng.getrandbits(30)), "20000", str(tmp_path / "table")]
     with running(command, tmp_path) as target:
         _visited, rows = held(tmp_path)

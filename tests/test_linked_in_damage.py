@@ -1,5 +1,5 @@
-"""``heap check`` of jemalloc and tcmalloc in a stripped program, where no names of functions tell whether a thread is
-inside of them: a fault is damage although a thread runs, and what a busy thread leaves half done is not."""
+"""``heap check`` of jemalloc and tcmalloc in a stripped program, where no function names show whether a thread is
+inside them: a fault is reported although a thread runs, and the half-done work of a busy thread is not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_linked_in import LIBRARIES, objects
 
 
 def linked(name: str, source: str, folder: Path) -> Path:
-    """Return a stripped program that has the allocator in itself."""
+    """Return a stripped program with the allocator linked in."""
     program, others = folder / "linked", objects(name)
     own = ["gcc", "-O2", "-s", "-pthread", str(programs.SOURCES / f"{source}.c")]
     subprocess.run([*own, *others, "-o", str(program)], check=True, capture_output=True)
@@ -26,7 +26,7 @@ def linked(name: str, source: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_running(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A block that was freed twice, in a program whose only thread runs its own code."""
+    """Check a block that was freed twice, in a program whose only thread runs its own code."""
     file = tmp_path / "block"
     command = [str(linked(name, "freed_twice", tmp_path)), str(rng.getrandbits(30)), "twice", str(file), "spins"]
     with busy(command, tmp_path, {}, lambda folder: file.exists() and file.stat().st_size == 8) as process:
@@ -38,7 +38,7 @@ def test_running(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_at_work(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Threads that never rest, stopped anywhere."""
+    """Check that busy threads, stopped at any moment, cause no report of damage."""
     program = linked(name, "held_now", tmp_path)
     command = [str(program), "4", str(rng.getrandbits(30)), "0", str(tmp_path / "table")]
     with busy(command, tmp_path, {}) as process:

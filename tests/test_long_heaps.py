@@ -1,7 +1,7 @@
-"""Heaps so long that several threads walk them: the same chunks as from a plain walk, whatever lies in the buffers.
+"""Heaps so long that several threads walk them: the same chunks as from a plain walk, whatever the buffers contain.
 
-The heaps are files read as a core's memory. Their buffers hold runs of bytes that look like chunks, across the places
-where a thread may begin, and large bodies in which there is nothing to begin with.
+The heaps are files read as a core's memory. Their buffers have runs of bytes that look like chunks, across the places
+where a thread may begin, and large areas without any.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Image:
 
 
 def size_of(rng: random.Random) -> int:
-    """Return the size of a random chunk: mostly small, now and then a large buffer."""
+    """Return the size of a random chunk: mostly small, sometimes a large buffer."""
     kind = rng.random()
     largest = 400 if kind < 0.5 else 20_000 if kind < 0.99 else 6 << 20
     return max(32, rng.randrange(largest) // 16 * 16)
 
 
 def make(rng: random.Random) -> Image:
-    """Lay out random chunks, no two free ones side by side."""
+    """Build random chunks, no two free ones side by side."""
     image = Image(bytearray(LENGTH), [])
     at, end, before_free = BASE, BASE + LENGTH, 0
     while end - at > 8 << 20:
@@ -62,7 +62,7 @@ def make(rng: random.Random) -> Image:
 
 
 def lure(image: Image, address: int, size: int, rng: random.Random) -> None:
-    """Fill a buffer with what looks like chunks and ends in the middle of one, or leave it empty."""
+    """Fill a buffer with bytes that look like chunks and end inside one, or leave it empty."""
     if rng.random() < 0.3:
         return
     end = address + size
@@ -82,7 +82,7 @@ def walk(image: Image, directory: Path) -> _native.Chunks:
 
 
 def tallies(chunks: _native.Chunks) -> dict[str, tuple[int, int]]:
-    """Return {state: (count, bytes)} without what there is none of."""
+    """Return {state: (count, bytes)} without empty states."""
     (region,) = chunks.totals()
     assert (region.start, region.end) == (BASE, BASE + LENGTH)
     return {state: (row.count, row.bytes) for state, row in zip(_native.STATES, region.states) if row.count}
@@ -90,7 +90,7 @@ def tallies(chunks: _native.Chunks) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("round_", range(4))
 def test_every_chunk(round_: int, rng: random.Random, tmp_path: Path) -> None:
-    """State, start and size of each chunk, asked for from inside it."""
+    """Check state, start and size of each chunk, asked for from inside it."""
     image = make(rng)
     chunks = walk(image, tmp_path)
     assert chunks.damage == []
@@ -104,7 +104,8 @@ def test_every_chunk(round_: int, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("round_", range(4))
 def test_one_damaged_size(round_: int, rng: random.Random, tmp_path: Path) -> None:
-    """Every byte stays accounted for, the damage is told, and what lies before it is as it was."""
+    """Check that every byte stays accounted for, that the damage is reported, and that everything before it is
+    unchanged."""
     image = make(rng)
     place = rng.randrange(1, len(image.chunks) - 1)
     address, size, _ = image.chunks[place]

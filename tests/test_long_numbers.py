@@ -1,4 +1,4 @@
-"""Numbers that others write, with more digits than Python reads."""
+"""Numbers in foreign files with more digits than Python reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Texts and lists of files that are longer than anybody writes them: each command answers or refuses, and does so soon.
+"""Texts and lists of files with extreme lengths: each command answers or refuses, and does so soon.
 
-Each attack runs in a process of its own whose time on a processor is limited, as sre hears no signal inside a match."""
+Each attack runs in its own process with limited processor time, since sre handles no signal inside a match.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from gdbheap.sampling.series import SeriesFile
 from gdbheap.sampling.series import read as read_series
 from gdbheap.snapshots.file import ENTRY, read
 from gdbheap.snapshots.snapshot import MAX_HOLDERS
-from gdbheap.tracing.log import LogWriter, Recorded, read_log
+from gdbheap.tracing.log import LogWriter, RecordedProcess, read_log
 
 LONG, AT_ONCE = 1_000_000, 20
 SECONDS = 30
-# All patterns of the product on texts of which each pattern that begins anywhere, or repeats itself, could make hours.
+# All patterns of the product, on texts for which a pattern that begins anywhere, or repeats itself, could take hours.
 PATTERNS = """
 import importlib, pkgutil, re, gdbheap
 PARTS = ["1", ".", ",", "1,", "[", "['", "<", "<a", "<a> as ", "SeriesWrap<", "a", "_", "A", " ", "\\t", "a.", "1."]
@@ -51,13 +52,13 @@ print(len(found), "patterns")
 
 
 def limited() -> None:
-    """Limit a child's time on a processor; no core is written."""
+    """Limit a child's processor time and write no core."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def test_patterns() -> None:
-    """None takes a time that grows faster than the text."""
+    """Check that no pattern takes a time that grows faster than the text."""
     words = [sys.executable, "-I", "-c", PATTERNS]
     done = run(words, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=limited)
     *_, last = done.stdout.splitlines()
@@ -67,7 +68,7 @@ def test_patterns() -> None:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of a Python, with all that one may have."""
+    """Return a snapshot of a Python process, with all optional parts."""
     return whole_snapshot(tmp_path_factory.mktemp("long"))
 
 
@@ -78,7 +79,7 @@ def document_of(path: Path) -> Any:
 
 
 def forged(source: Path, path: Path, document: Any) -> Path:
-    """Write a snapshot like another one, with this document."""
+    """Write a copy of a snapshot with this document."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
             new.writestr(name, json.dumps(document) if name == ENTRY else old.read(name))
@@ -96,12 +97,12 @@ def texts(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def forgeable(document: Any) -> list[tuple[Any, Any]]:
-    """Return the places of those texts that may be anything."""
+    """Return the places of the texts that may have any value."""
     return [(value, key) for value, key in texts(document) if key not in ("format", "kind", "id")]
 
 
 def answered(good: Path, path: Path) -> None:
-    """Assert that each command answers about a snapshot, or refuses it in one line."""
+    """Check that each command answers about a snapshot, or refuses it in one line."""
     for words in (["diff", str(good), str(path)], ["report", str(path), "-o", f"{path}.html"]):
         done = gdbheap(*words, preexec_fn=limited)
         assert done.returncode == 0 or done.stderr.count("\n") == 1, done.stderr[-2000:]
@@ -110,7 +111,7 @@ def answered(good: Path, path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["1", ".", "["])
 def test_texts_of_a_snapshot(part: str, good: Path, tmp_path: Path) -> None:
-    """Each text is as long as anybody likes: as many of them at once as a document has room for."""
+    """Check very long texts, as many at once as a document has room for."""
     count = len(forgeable(document_of(good)))
     assert count > 30
     for number in range(0, count, AT_ONCE):
@@ -122,7 +123,7 @@ def test_texts_of_a_snapshot(part: str, good: Path, tmp_path: Path) -> None:
 
 
 def longest(value: Any) -> int:
-    """Return how long the longest text of a record is."""
+    """Return the length of the longest text of a record."""
     if isinstance(value, str):
         return len(value)
     inside = value if isinstance(value, (list, tuple)) else list(getattr(value, "__dict__", {}).values())
@@ -131,7 +132,7 @@ def longest(value: Any) -> int:
 
 
 def test_texts_are_cut(good: Path, tmp_path: Path) -> None:
-    """They are so where a file is read, whatever the place: keys and values of no known type, too."""
+    """Check that texts are cut when a file is read, wherever they are, including keys and values of unknown types."""
     document = document_of(good)
     for value, key in list(texts(document)):
         if key != "format":
@@ -142,7 +143,7 @@ def test_texts_are_cut(good: Path, tmp_path: Path) -> None:
 
 
 def test_lists_of_a_snapshot(good: Path, tmp_path: Path) -> None:
-    """Rows that are compared with each other are no more than are written."""
+    """Check that at most as many rows are read as gdbheap writes, since rows are compared with each other."""
     document = document_of(good)
     row = document["holders"][0]
     document["holders"] = [{**row, "path": f"v.{number}", "address": 16 * number} for number in range(3_000)]
@@ -157,7 +158,7 @@ SAMPLE = Sample(1, 10.0, 1.0, 4096)
 @pytest.mark.parametrize("field", ["time", "offset", "stopped", "every"])
 @pytest.mark.parametrize("number", [1e300, -1e300, -1.0, 253_402_300_799.0])
 def test_times_of_a_series(field: str, number: float, tmp_path: Path) -> None:
-    """Seconds that no clock says: the line is named."""
+    """Check that impossible times are refused with the line named."""
     header = Series(1.0, "1", number if field == "every" else 1.0)
     for name in ("a.jsonl", "a.csv"):
         file = SeriesFile(str(tmp_path / name), header)
@@ -170,7 +171,7 @@ def test_times_of_a_series(field: str, number: float, tmp_path: Path) -> None:
 
 
 def test_the_last_moments_are_drawn(tmp_path: Path) -> None:
-    """What is no damage is drawn."""
+    """Check that a sample with the last possible time is read and drawn."""
     file = SeriesFile(str(tmp_path / "a.jsonl"), Series(1.0, "1", 1.0))
     for time in (0.0, 32_503_679_999.0):
         file.add(Sample(**{**vars(SAMPLE), "time": time}))
@@ -180,7 +181,7 @@ def test_the_last_moments_are_drawn(tmp_path: Path) -> None:
     assert done.returncode == 0 or "matplotlib" in done.stderr, done.stderr
 
 
-WHO = Recorded(1234, 1, "/bin/true", "", ["true"])
+WHO = RecordedProcess(1234, 1, "/bin/true", "", ["true"])
 
 
 @pytest.mark.parametrize(
@@ -189,10 +190,10 @@ WHO = Recorded(1234, 1, "/bin/true", "", ["true"])
      ("parent", [1, 2, 1 << 63]), ("lost", -1), ("lost", "9" * 5000), ("lost", 1e9), ("status", "1"), ("pid", 1.5)],
 )  # fmt: skip
 def test_numbers_of_a_log(field: str, value: Any, tmp_path: Path) -> None:
-    """Numbers that nobody counts, and fewer of them than belong together."""
+    """Check impossible numbers, and records with too few of them."""
     path = str(tmp_path / "a.calls")
     writer = LogWriter(path)
-    writer.process(0, Recorded(**{**vars(WHO), **({field: value} if field in vars(WHO) else {})}))
+    writer.process(0, RecordedProcess(**{**vars(WHO), **({field: value} if field in vars(WHO) else {})}))
     writer.process_end(0, value if field == "lost" else 0)
     writer.end(value if field == "status" else 0)
     writer.close()
@@ -201,10 +202,10 @@ def test_numbers_of_a_log(field: str, value: Any, tmp_path: Path) -> None:
 
 
 def test_numbers_that_logs_have(tmp_path: Path) -> None:
-    """A command that a signal ended, and words as long as the kernel allows."""
+    """Check a command that a signal ended, and arguments as long as the kernel allows."""
     path = str(tmp_path / "a.calls")
     writer = LogWriter(path)
-    writer.process(0, Recorded(**{**vars(WHO), "words": ["x" * 100_000], "parent": (1, 2, 3)}))
+    writer.process(0, RecordedProcess(**{**vars(WHO), "words": ["x" * 100_000], "parent": (1, 2, 3)}))
     writer.process_end(0, 5)
     writer.end(-9)
     writer.close()

@@ -1,5 +1,7 @@
-"""Files are looked up in one place, gdbheap.files: by a thread that gdbheap goes on without where nobody answers. What
-another user has planted in a folder keeps nobody."""
+"""Files are looked up only in gdbheap.files: by a thread that gdbheap abandons if there is no response.
+
+Anything that another user has planted in a folder blocks nobody.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from gdbheap.loader import FOLDER
 from gdbheap.snapshots.snapshot import time_of
 from gdbheap.targets.core import Core
 
-# By a name that is given to them. What is open is looked at by its number.
+# Functions that take a name; an open file is examined by its number.
 FUNCTIONS = {
     "open",
     *(
@@ -37,11 +39,11 @@ METHODS = {
     *("exists", "glob", "is_dir", "is_file", "is_symlink", "iterdir", "lstat", "read_bytes", "read_text", "readlink"),
     *("resolve", "rglob", "samefile", "stat", "write_bytes", "write_text"),
 }
-# The kernel's own files, and what is no name.
+# The kernel's own files, and texts that are no names.
 OWN = ("'/proc/", "f'/proc/", "f'{PROC}/", "PROC)", "PID_NAMESPACE)", "BOOT_ID,", "PARANOID)", "os.devnull,", "2,")
 NUMBERS = ("descriptor)", "number)", "os.dup(", "open_to_append(")
 SEEKER = "files"
-# Modules that look files up by themselves: how often, and which.
+# Modules that look up files directly: how often, and which.
 REVIEWED = {
     "answers/doctor.py": (2, "marks in our own root folder, /proc"),
     "api/comparing.py": (1, "the target that a program names: gdbheap.open"),
@@ -102,7 +104,7 @@ def look_ups(path: Path) -> Iterator[str]:
 
 
 def test_files_are_looked_up_in_one_place() -> None:
-    """Whoever looks one up elsewhere is in the list, with a reason for which nobody can have it wait."""
+    """Check that every other module that looks up a file is in the list, with the reason why it cannot be blocked."""
     package, found = FOLDER.parent, {}
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
@@ -113,8 +115,8 @@ def test_files_are_looked_up_in_one_place() -> None:
     assert set(REVIEWED) <= {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
 
 
-# The rooms that learn paths from a target, which go through FileSystems (gdbheap.host): it leaves out where nobody can
-# take a question back. What else looks one up there, in the way of gdbheap.files, and whose path that is.
+# The parts that learn paths from a target and use FileSystems (gdbheap.host), which leaves out files on servers that
+# may not respond. The others look up files by gdbheap.files, with the origin of their paths.
 NAMING = ORDER[ORDER.index("host") : ORDER.index("tracing") + 1]
 DOORS = {"find_file", "hold_file", "is_file", "is_folder", "open_regular", "regular_descriptor"}
 USERS = {
@@ -130,7 +132,7 @@ USERS = {
 
 
 def test_paths_of_targets_have_one_door() -> None:
-    """Whoever looks up a path by another one is in the list, with whose path that is."""
+    """Check that every module that looks up paths in another way is in the list, with the origin of its paths."""
     found = set()
     for name, path in modules().items():
         calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
@@ -141,7 +143,7 @@ def test_paths_of_targets_have_one_door() -> None:
 
 @needs_root
 def test_a_child_that_its_user_stops_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has the rights of a user may be stopped by that user: root does not wait for it."""
+    """Check that root does not wait for a child with a user's rights, which this user may stop."""
     monkeypatch.setattr(acting, "SECONDS", 0.2)
     fork, children = os.fork, list[int]()
 
@@ -157,7 +159,7 @@ def test_a_child_that_its_user_stops_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that waits in the kernel for what nobody answers; what another one says is heard whole."""
+    """Check a child that waits in the kernel without end, and that another child's output is read completely."""
     monkeypatch.setattr(acting, "PARTING_SECONDS", 0.1)
     assert acting.apart("a look", lambda: "x" * 100_000) == "x" * 100_000
     monkeypatch.setattr(acting, "SECONDS", 0.1)
@@ -172,7 +174,7 @@ def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_core_is_as_old_as_the_file_that_was_opened(is_packed: bool, tmp_path: Path) -> None:
-    """Whatever has its name by now."""
+    """Check that the age is that of the opened file, whatever has its name by now."""
     path = make_core(tmp_path / "core", prstatus(7), [(0x10000, 4096, bytes(4096), 6)])
     if is_packed:
         path.write_bytes(gzip.compress(path.read_bytes()))

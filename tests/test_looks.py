@@ -1,4 +1,4 @@
-"""What the bytes of an unknown block look like, against a plain model of the same rules, on random bytes."""
+"""The apparent contents of an unknown block, against a plain model of the same rules, on random bytes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LOOK = 64
 
 
 def pointer(rng: random.Random) -> int:
-    """An address at or near an end of a mapping, or inside one."""
+    """Return an address at or near an end of a mapping, or inside one."""
     start, end = rng.choice(MAPPED)
     return rng.choice([start, end - 1, rng.randrange(start, end), start - 1, end])
 
 
 def content(rng: random.Random) -> bytes:
-    """Return 64 bytes of a kind, ended early by zeros now and then."""
+    """Return 64 bytes of a kind, sometimes ended early by zeros."""
     kinds = [
         bytes(LOOK),
         rng.randbytes(LOOK),
@@ -37,7 +37,7 @@ def content(rng: random.Random) -> bytes:
 
 
 def model(raw: bytes) -> str:
-    """Return what the bytes look like: zeros, text, pointers or data."""
+    """Return the kind of the bytes: zeros, text, pointers or data."""
     if not any(raw):
         return "zeros"
     text = raw.split(b"\0")[0]
@@ -49,13 +49,13 @@ def model(raw: bytes) -> str:
 
 
 def test_looks_as_the_model_says(rng: random.Random, tmp_path: Path) -> None:
-    """At any place and of any size; a block whose bytes are not all there is absent."""
+    """Check any place and size; a block with missing bytes is absent."""
     raw = b"".join(content(rng) for _ in range(SIZE // LOOK))
     path = tmp_path / "bytes"
     path.write_bytes(raw)
     space = _native.Space.for_core(X86_64, [SegmentRow(BASE, BASE + SIZE, 0, 0)], [str(path)])
     blocks, truth = [], []
-    # Few places are at the end, and chance alone may draw none of them.
+    # Few places are at the end, and random choice alone may draw none of them.
     places = [*(rng.randrange(0, SIZE + 64, 8) for _ in range(4000)), *range(SIZE - 64, SIZE + 64, 8)]
     for at in places:
         size = rng.choice([0, 16, 24, 32, 48, 80, 1 << 20])
@@ -68,7 +68,7 @@ def test_looks_as_the_model_says(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1 << 64])
 def test_odd_blocks(size: int) -> None:
-    """No block, no answer; a size beyond 64 bits is refused and not cut."""
+    """Check that no block gives no answer, and that a size beyond 64 bits is refused and not cut."""
     space = _native.Space.for_core(X86_64, [], [])
     assert _native.look_at(space, [], []) == []
     if size:

@@ -1,4 +1,4 @@
-"""An allocator that nobody knows, made up here, with two blocks: every answer has what it says."""
+"""A made-up allocator with two blocks: every answer has its figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gdbheap.allocators.allocator import (
     Allocator,
     Block,
     HoleRow,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
     Member,
@@ -67,28 +67,28 @@ class TwoBlocks(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """A place that is not as it must be."""
+        """Return one damaged place."""
         return self._damage
 
     _damage: list[Damage] = []
 
     def ranges(self) -> Ranges:
-        """All of its mapping."""
+        """Return the allocator's whole mapping."""
         return [(START, START + SIZE)]
 
     def pieces(self) -> Iterable[Piece]:
-        """The header, and the rest, whose blocks say theirs."""
+        """Return the header, and the rest with its blocks."""
         return [Piece(START, FIRST[0], "twin.overhead"), Piece(FIRST[0], START + SIZE, None)]
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """Both blocks, and the hole."""
+        """Add both blocks and the hole."""
         sweep.add(start, sum(FIRST), number("twin.used"))
         sweep.add(sum(FIRST), LAST[0], number("twin.free"))
         sweep.add(LAST[0], START + SIZE, number("twin.used"))
         return START + SIZE
 
     def find(self, address: int) -> Block | None:
-        """Used, or free."""
+        """Return the block, used or free."""
         for start, size in (FIRST, LAST):
             if start <= address < start + size:
                 return Block(start, size, "used", self.name, None, None, start + size)
@@ -97,54 +97,54 @@ class TwoBlocks(Allocator):
         return None
 
     def own_part(self, address: int) -> str | None:
-        """The header."""
+        """Return the header."""
         return "cradle of twins" if START <= address < FIRST[0] else None
 
     def structures(self) -> dict[int, str]:
-        """The last block."""
+        """Return the last block."""
         return {LAST[0]: "the twins' own table"}
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Two of one size."""
+        """Return two blocks of one size."""
         return [(BLOCK, 2)]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """Nothing: no object lies here."""
+        """Do nothing: no object is here."""
 
     def holes(self, minimum: int) -> Iterator[HoleRow]:
-        """The one between the blocks."""
+        """Yield the hole between the blocks."""
         if LAST[0] - sum(FIRST) >= minimum:
             start, end = sum(FIRST), LAST[0]
             before, after = (SimpleNamespace(address=at, size=size, state="used") for at, size in (FIRST, LAST))
             yield SimpleNamespace(start=start, end=end, address=start, arena=None, before=before, after=after)
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Both keep all of it."""
+        """Return both blocks, which keep all of it."""
         sums = {"blocks": 2, "bytes": 2 * BLOCK, "freed": SIZE}
         row = SimpleNamespace(start=START, end=START + SIZE, **sums)
         return SimpleNamespace(rows=[row] if SIZE >= minimum else [], totals=SimpleNamespace(groups=1, **sums))
 
     def members(self, row: PinRow) -> list[Member]:
-        """Both."""
+        """Return both blocks."""
         return [SimpleNamespace(address=at, size=size, used=True) for at, size in (FIRST, LAST)]
 
     def returnable(self) -> int | None:
-        """None of it."""
+        """Return that nothing can be given back."""
         return 0
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """All of it."""
-        return [Kept("twin.cradle", free, "in the cradle")]
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return a reason why all free bytes stay."""
+        return [KeepReason("twin.cradle", free, "in the cradle")]
 
     def check(self) -> Looked:
-        """One place is wrong, and a thread is at it."""
+        """Return one damaged place, and one that a thread is changing."""
         self._damage = [Damage(START, "rattle", "1", "2", transient=True)]
         return Looked({"chunks": 2})
 
 
 @pytest.fixture
 def heap(rng: random.Random, tmp_path: Path) -> Heap:
-    """A core with glibc's malloc and the mapping of the twins, all of which is resident."""
+    """Return a core with glibc's malloc and the allocator's mapping, all of it resident."""
     image = Image(rng.choice(GLIBCS), rng, "sbrk")
     image.memory.map(START, SIZE)
     core = Core(str(image.save(tmp_path / "core")))
@@ -153,7 +153,8 @@ def heap(rng: random.Random, tmp_path: Path) -> Heap:
 
 
 def test_ledger(heap: Heap) -> None:
-    """Its lines add up to its mapping, its blocks are in use, its hole is free and stays."""
+    """Check that the allocator's lines add up to its mapping, that its blocks are in use, and that its hole is free
+    and stays."""
     answer = ledger.ledger(heap)
     lines = {line.id: line for line in answer.ledger}
     free = LAST[0] - sum(FIRST)
@@ -170,7 +171,7 @@ def test_ledger(heap: Heap) -> None:
 
 
 def test_map(heap: Heap) -> None:
-    """It is drawn, as what it is."""
+    """Check that the map of the heap shows the parts of the made-up allocator."""
     answer = heap_map.heap_map(heap, cell=4096)
     (group,) = [group for group in answer.rows if group.kind == "twin"]
     assert (group.name, group.start, group.end) == ("the twin allocator", START, START + SIZE)
@@ -180,7 +181,7 @@ def test_map(heap: Heap) -> None:
 
 
 def test_holes_and_pins(heap: Heap) -> None:
-    """The hole has its neighbours, and a reason; the pin its blocks."""
+    """Check that the hole has its neighbours and a reason, and the pin its blocks."""
     answer = holes.holes(heap, 1)
     (hole,) = [hole for hole in answer.rows if hole.allocator == "twin"]
     assert (hole.address, hole.size) == (sum(FIRST), LAST[0] - sum(FIRST))
@@ -194,7 +195,7 @@ def test_holes_and_pins(heap: Heap) -> None:
 
 
 def test_at_any_address(heap: Heap) -> None:
-    """The block, used or free, and what is no block; nothing of it is other memory."""
+    """Check the block, used or free, and addresses outside of blocks; none of it is other memory."""
     for address, state in ((FIRST[0] + 5, "used"), (sum(FIRST), "free"), (LAST[0], "used")):
         answer = at.at(heap, address)
         assert answer.block is not None and (answer.block.state, answer.block.allocator) == (state, "twin")
@@ -204,7 +205,8 @@ def test_at_any_address(heap: Heap) -> None:
 
 
 def test_check(heap: Heap) -> None:
-    """What it looked at is counted, and its damage told; what a thread does at the moment is no damage."""
+    """Check that the allocator's checks are counted and its damage is reported; a change that a thread is making is
+    no damage."""
     chunks = check(Heap(heap.target)).chunks
     answer = check(heap)
     assert answer.chunks == chunks + 2 and answer.ok
@@ -213,28 +215,28 @@ def test_check(heap: Heap) -> None:
 
 
 def test_what_is_no_other_memory(heap: Heap) -> None:
-    """No other memory is where it is: neither unowned, nor a place to look for mmapped chunks."""
+    """Check that the allocator's mapping is not other memory: neither unowned, nor searched for mmapped chunks."""
     assert all(not start <= START < end for start, end in heap.unowned_ranges() + heap.unwalked_ranges())
     assert (START, START + SIZE) in heap.taken()
 
 
 class Misspelt(TwoBlocks):
-    """Its blocks count for a line that it does not have."""
+    """An allocator whose blocks count for a line that it does not have."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The first block."""
+        """Add the first block."""
         sweep.add(start, START + SIZE, number("twin.usd"))
         return START + SIZE
 
 
 def test_a_line_that_nobody_has(heap: Heap) -> None:
-    """What counts for a line that is not declared is an error, and no bytes that are silently unexplained."""
+    """Check that bytes of a line that is not declared are an error, instead of silently unexplained."""
     with pytest.raises(KeyError, match=r"twin\.usd"):
         ledger.ledger(Heap(heap.target, kinds=(*KINDS, Misspelt)))
 
 
 def test_parts_and_lines() -> None:
-    """The parts that allocators have lines for are those of the native half, and the lines are declared."""
+    """Check that the parts with lines of allocators are those of the native part, and that the lines are declared."""
     text = (ROOT / "native/core/src/allocators/part.rs").read_text(encoding="utf-8")
     listed = re.findall(r'"([a-z ]+)"', text[text.index("pub const PARTS") :].partition("];")[0])
     assert list(get_args(PartId)) == listed

@@ -1,4 +1,4 @@
-"""A kind of contents that nobody knows, made up here, beside a real Python: every answer has what it says."""
+"""A made-up kind of contents beside a real Python: every answer includes it."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ NAME, BAG, KIND = "marble of glass", "the bag of marbles", "bag"
 
 
 class Marbles(Content):
-    """Blocks that begin with a certain word, and where the first of them is."""
+    """Blocks that begin with a certain word, and the address of the first of them."""
 
     first: int = 0
     is_rooted = True
 
     @property
     def is_here(self) -> bool:
-        """Whether the first one is known."""
+        """Return whether the first one is known."""
         return self.first != 0
 
     def named_blocks(
         self, heaps: _native.Heaps, progress: Callable[[int, int], object] | None
     ) -> Sequence[tuple[int, str]]:
-        """All that begin so."""
+        """Return all blocks that begin with the word."""
         return [(address, NAME) for address, _size, offset in _native.blocks_with(heaps, [MARBLE]) if offset == 0]
 
     def holders(self) -> Sequence[ContentHolder]:
-        """The bag, from the first one on."""
+        """Return the bag, from the first block on."""
         return [ContentHolder(BAG, KIND, [self.first])]
 
     def roots(self) -> Sequence[ContentHolder]:
-        """The bag, as no word leads to it."""
+        """Return the bag, since no word leads to it."""
         return self.holders() if self.is_rooted else []
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, int, int]]:
-    """Yield a Python that keeps marbles: its number, how many, the bytes of each, and where the first one is."""
-    rng = random.Random()
-    count, size = rng.randrange(500, 900), rng.randrange(3200, 4800, 16) + 8
+    """Yield a Python process that keeps marbles: its id, their number, the bytes of each, and the address of the
+    first."""
+    count, size = random.randrange(500, 900), random.randrange(3200, 4800, 16) + 8
     with running(release_program(RELEASE, "keeps_marbles", count, size), tmp_path_factory.mktemp("marbles")) as target:
         yield target.pid, count, size, int(target.stderr, 16)
 
@@ -74,7 +74,8 @@ def heap(made: tuple[int, int, int, int]) -> Iterator[Heap]:
 
 
 def fits(found: int, count: int, size: int) -> bool:
-    """Whether so many blocks have so many bytes: malloc may give a few more, where less would be left than a chunk."""
+    """Return whether so many blocks have so many bytes: malloc may add a few, if the rest would be smaller than a
+    chunk."""
     return count * (size + 8) <= found <= count * (size + 8) + 16 * (count // 50)
 
 
@@ -85,7 +86,7 @@ def rows_of(found: Gathered, table: str) -> list[tuple[Any, ...]]:
 
 
 def test_owners(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """The bag has all of them, and so it is on the first page, with its finding."""
+    """Check that the bag owns all marbles, and that the first page has the bag with its finding."""
     _pid, count, size, first = made
     (row,) = [row for row in owners.owners(heap, None, None).groups if row.root == BAG]
     assert (row.kind, row.count, row.what) == (KIND, count, NAME) and fits(row.bytes, count, size)
@@ -96,7 +97,7 @@ def test_owners(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_blocks_by_kind(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """They are counted, and listed, by what they are."""
+    """Check that the blocks are counted and listed by their kind."""
     count, size = made[1:3]
     sums = {row.type: (row.count, row.bytes) for row in block_kinds.block_kinds(heap).rows}
     assert sums[NAME][0] == count and fits(sums[NAME][1], count, size)
@@ -107,7 +108,7 @@ def test_blocks_by_kind(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_one_of_them(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """What it is, what keeps it, and who points to it."""
+    """Check the kind of a block, its holder, and its references."""
     first = made[3]
     (after,) = [row for row in at.at(heap, first).refers if row.what == NAME]
     assert at.at(heap, first).owner == at.Owner(None, None, NAME)
@@ -119,7 +120,7 @@ def test_one_of_them(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_retained(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """The bag keeps all of them."""
+    """Check that the bag retains all marbles."""
     _pid, count, size, _first = made
     rows = retained.retained(heap, retained.OBJECT, 50).rows
     (row,) = [row for row in rows if row.chain == f"data of {BAG}"]
@@ -127,7 +128,8 @@ def test_retained(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_unreachable(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """None of them is lost, as they are where nobody says that the bag is there; then they have their names too."""
+    """Check that none of them is lost, that all are if the bag is not reported, and that they have their names then
+    too."""
     count = made[1]
     assert not [row for row in unreachable.unreachable(heap).rows if row.content == NAME]
     lost = type("Lost", (Marbles,), {"first": made[3], "is_rooted": False})
@@ -137,7 +139,7 @@ def test_unreachable(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_snapshot_and_export(heap: Heap, made: tuple[int, int, int, int], tmp_path: Path) -> None:
-    """A snapshot has the bag, tables and a graph the names of its blocks."""
+    """Check that a snapshot has the bag, and that tables and a graph have the names of its blocks."""
     count, size = made[1:3]
     kept = take(heap).snapshot
     assert kept.holders and kept.holders[0].path == BAG
@@ -156,7 +158,7 @@ def test_snapshot_and_export(heap: Heap, made: tuple[int, int, int, int], tmp_pa
 
 
 def test_without_python(rng: random.Random, tmp_path: Path) -> None:
-    """In a program in C the bag is a holder too, and marbles are lost without it."""
+    """Check that the bag is a holder in a program in C too, and that marbles are lost without it."""
     count, size = rng.randrange(500, 900), rng.randrange(3200, 4800, 16) + 8
     with running(c_program("keeps_marbles", count, size), tmp_path) as target, stopped(target.pid) as process:
         first = int(target.stderr, 16)

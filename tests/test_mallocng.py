@@ -1,7 +1,7 @@
-"""musl's mallocng: every block against the program's own table of what it holds, ``malloc_usable_size``, which is what
-was asked for, and mallocng's own count of slots.
+"""musl's mallocng: every block against the program's own table, ``malloc_usable_size``, which is the requested size,
+and mallocng's own count of slots.
 
-Of the builds that are here: the system's, and those that ``scripts/musls.sh`` has made.
+The builds are those that are here: the system's, and those made by ``scripts/musls.sh``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.heap import Heap
 
 NAME = "mallocng"
-# About glibc's malloc alone.
+# Commands about glibc's malloc alone.
 REFUSED = {"trim", "check-advice"}
 MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
 STATIC = ("-static", "-s")
-# A build, and how a program is linked with it.
+# A build, and the way a program is linked with it.
 BUILDS = [(name, flags) for name in with_mallocng() for flags in ((), STATIC)]
 every_build = pytest.mark.parametrize(
     ("release", "flags"), BUILDS, ids=["-".join([name, *flags]) for name, flags in BUILDS]
@@ -48,7 +48,7 @@ def program(
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
-    """Every pointer is that of a block in use, which is as large as was asked for; return the blocks in use beyond."""
+    """Check that every pointer is that of a block in use of the requested size; return the other blocks in use."""
     found = heap.allocator(MallocngAllocator)
     for pointer, usable, requested in rows:
         block = found.find(pointer)
@@ -61,12 +61,12 @@ def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
 
 
 def is_message(heap: Heap, address: int) -> bool:
-    """Tell whether a block holds what dlerror() would say: dlsym() made it, which the program calls."""
+    """Return whether a block has the message of dlerror(): dlsym(), which the program calls, made it."""
     return heap.target.space.read_available(address, 100).partition(b"\0")[0].startswith(MESSAGES)
 
 
 def check_counts(heap: Heap) -> None:
-    """mallocng counts as many slots of each class, and all is well."""
+    """Check that mallocng counts as many slots of each class, and that there is no damage."""
     found = heap.allocator(MallocngAllocator)
     usage = found.store.usage()
     assert len(usage) == 48 and sum(row.walked for row in usage) > 100
@@ -77,7 +77,7 @@ def check_counts(heap: Heap) -> None:
 
 @every_build
 def test_one_thread(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Every block, and no other; the ledger is the kernel's, and what it says is in use is what was asked for."""
+    """Check every block, and no other; the ledger is the kernel's, and the bytes in use are the requested ones."""
     with running(program(release, flags, 1, 20_000, rng, tmp_path), tmp_path) as target:
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -94,7 +94,7 @@ def test_one_thread(release: str, flags: tuple[str, ...], rng: random.Random, tm
 
 @every_build
 def test_threads(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    """Check eight threads that free each other's blocks, four of which have ended, and the same in a core."""
     with running(program(release, flags, 8, 20_000, rng, tmp_path), tmp_path) as target:
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -110,8 +110,8 @@ def test_threads(release: str, flags: tuple[str, ...], rng: random.Random, tmp_p
 
 @every_build
 def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """Threads inside realloc, which moves mappings outside of mallocng's lock: that is no damage, and no other block is
-    lost by it."""
+    """Check threads inside realloc, which moves mappings outside of mallocng's lock: no damage is reported, and no
+    other block is lost."""
     command = [built("moved", release, *flags), "4", str(rng.getrandbits(30)), str(tmp_path / "table")]
     with busy(command, tmp_path, {}, lambda folder: (folder / "table").exists()) as target:
         for _ in range(40):
@@ -123,21 +123,21 @@ def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_pat
                 assert bool(found.damage or found.store.moving) == any(
                     "caught inside mallocng" in warning for warning in warnings_of(heap)
                 )
-                # 32 are held, of which each thread may have one in its hands.
+                # 32 blocks are held, of which each thread may be moving one.
                 assert 28 <= sum(count for size, count in found.used_sizes() if size > 131052)
 
 
 @pytest.fixture(scope="module")
 def emptied(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[tuple[Running, Path]]:
-    """Yield a program that has freed most of what it had, with its folder."""
-    folder, rng = tmp_path_factory.mktemp("emptied"), random.Random()
+    """Yield a program that has freed most of its blocks, with its folder."""
+    folder, rng = tmp_path_factory.mktemp("emptied"), random.Random(random.getrandbits(64))
     with running(program(SYSTEM, (), 2, 20_000, rng, folder), folder) as target:
         target.go_on("drop")
         yield target, folder
 
 
 def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> None:
-    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    """Check the answers about one heap against the table: blocks, sizes, holes, pins, the map, and the graph."""
     target, folder = emptied
     pid, blocks = str(target.pid), {pointer: usable for pointer, usable, _requested in held(folder)[1]}
     held_ones = dict(blocks)
@@ -168,20 +168,20 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
     pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins for row in pin["members"]}
     assert members and members <= set(blocks)
-    # The table is shared memory, from where nobody looks: only what a stack still has is reached.
+    # The table is in shared memory, which is not searched for pointers: only blocks that a stack still has are reached.
     lost = ask("unreachable", pid, "--top=1")
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(blocks)
 
 
 def test_states(rng: random.Random, tmp_path: Path) -> None:
-    """Each block that is held is listed as used, each that was freed as free unless its mapping is gone, none as both;
-    a core says the same."""
+    """Check that each held block is listed as used, each freed one as free unless its mapping is gone, and none as
+    both; the same in a core."""
     with running(program(SYSTEM, (), 2, 20_000, rng, tmp_path), tmp_path) as target:
         before = {pointer for pointer, *_ in held(tmp_path)[1]}
         target.go_on("drop")
         kept = {pointer for pointer, *_ in held(tmp_path)[1]}
         freed = before - kept
-        # A thread that ends last has freed most of the other's: one slot in thirty may be left, of 3,000.
+        # The thread that ends last has freed most of the other's: one slot in thirty may be left, of 3,000.
         assert len(freed) > len(kept) > 40
         pid = str(target.pid)
         check_states(pid, kept, freed)
@@ -189,7 +189,7 @@ def test_states(rng: random.Random, tmp_path: Path) -> None:
 
 
 def check_states(target: str, kept: set[int], freed: set[int]) -> None:
-    """Ask for the chunks of each state."""
+    """Check the chunks of each state."""
     listed = {
         state: ask("chunks", target, f"--state={state}", "--sort=address", "--top=0")
         for state in ("used", "free", "tcache")
@@ -206,12 +206,12 @@ def check_states(target: str, kept: set[int], freed: set[int]) -> None:
         for pointer in freed:
             at = bisect.bisect_right(starts, pointer) - 1
             is_free = at >= 0 and pointer < rows["free"][at]["address"] + rows["free"][at]["size"]
-            # Whole groups go with their last block.
+            # Whole groups are unmapped with their last block.
             assert is_free or heap.block_at(pointer) is None, hex(pointer)
 
 
 def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:
-    """What only glibc's malloc has is not supported, in one line that says whose malloc is here."""
+    """Check that a command about glibc's malloc alone is refused in one line that names the malloc that is here."""
     for words in (("trim", "--dry-run"), ("stats",)):
         done = gdbheap(words[0], str(emptied[0].pid), *words[1:])
         assert done.returncode == 5 and done.stdout == "", (words, done.stdout, done.stderr)
@@ -219,7 +219,8 @@ def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:
 
 
 def test_given_back(rng: random.Random, tmp_path: Path) -> None:
-    """What the finding promises goes with the blocks that keep it, but for mappings of sizes that come and go often."""
+    """Check that the promised bytes are returned with the blocks that keep them, except mappings of sizes that come
+    and go often."""
     with running(program(SYSTEM, (), 40, 20_000, rng, tmp_path), tmp_path) as target:
         target.go_on("drop")
         (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "musl-mappings"]
@@ -232,8 +233,8 @@ def test_given_back(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", [HERE, ALPINE])
 @pytest.mark.parametrize("mode", ["pymalloc", "malloc"])
 def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path) -> None:
-    """Python's objects lie in pools, or in slots: as many as the program counts, and each question about them
-    is answered."""
+    """Check that Python's objects are in pools or in slots, as many as the program counts, and that each question
+    about them is answered."""
     count = rng.randrange(2000, 9000)
     source = (
         "import signal\n"
@@ -258,7 +259,7 @@ def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path)
 
 @pytest.mark.parametrize("where", [HERE, ALPINE])
 def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
-    """A CPython above musl, all of whose objects are blocks of its malloc: each command answers, or says in one line
+    """Check a CPython above musl with all objects in blocks of its malloc: each command answers, or says in one line
     that it is about glibc's malloc alone; objects are found by their type."""
     count, kept = rng.randrange(2000, 9000), tmp_path / "kept.heap"
     source = (
@@ -282,7 +283,7 @@ def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A byte behind a block, a slot's header, and a group's mask, each overwritten: each named, where it is."""
+    """Check a byte after a block, a slot's header, and a group's mask, each overwritten: each is named at its place."""
     with running(program(SYSTEM, (), 1, 20_000, rng, tmp_path), tmp_path) as target:
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -303,17 +304,17 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_place_of_another(rng: random.Random, tmp_path: Path) -> None:
-    """A mapping whose header names another group's structure was moved by realloc, which has not said so yet: no
-    damage. One that names no structure is damaged."""
+    """Check that a mapping whose header names another group's structure, because realloc is moving it, is no damage,
+    and that one that names no structure is damaged."""
     with ExitStack() as runs:
         mapped: list[int] = []
-        # How many are in use at the end is by chance.
+        # The number in use at the end is random.
         while len(mapped) < 2:
             runs.close()
             target = runs.enter_context(running(program(SYSTEM, (), 1, 20_000, rng, tmp_path), tmp_path))
             _visited, rows = held(tmp_path)
             mapped = [pointer for pointer, usable, _requested in rows if usable > 131052]
-        # The group, whose header names its structure, is where the mapping begins.
+        # The group, whose header names its structure, is at the start of the mapping.
         first, second = (pointer & -kernel.PAGE for pointer in rng.sample(mapped, 2))
         with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
             (another,) = struct.unpack("<Q", os.pread(memory.fileno(), 8, second))

@@ -1,4 +1,4 @@
-"""What is computed of each arena looks at that arena's own regions and heaps: counted with thousands of arenas."""
+"""Work for each arena reads only that arena's own regions and heaps: counted with thousands of arenas."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ TOP = _native.STATES.index("top")
 
 
 class Counted(list):  # type: ignore[type-arg]
-    """A list that counts the items that were looked at."""
+    """A list that counts the items that are read."""
 
     seen = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """Count each."""
+        """Count each item."""
         for item in super().__iter__():
             Counted.seen += 1
             yield item
 
 
 class Large(Glibc):
-    """A malloc of many arenas, each with a few heaps of one region, in no order; nothing of it is read."""
+    """A malloc of many arenas, each with a few heaps of one region, in random order; no memory is read."""
 
     def __init__(self, rng: random.Random) -> None:
-        """Make them; the bytes that each arena counts are right but in ``wrong``, the tops but in ``lost``."""
+        """Make the arenas; the byte count of each is right except in ``wrong``, the tops except in ``lost``."""
         self.damage, self._misalignment = [], 0
         self.wrong, self.lost = (set(rng.sample(range(1, ARENAS), 5)) for _ in range(2))
         heaps = [(index, HEAP * (1 + index * HEAPS + place)) for index in range(ARENAS) for place in range(HEAPS)]
@@ -59,21 +59,24 @@ class Large(Glibc):
         return SimpleNamespace(address=index * 4096, layout=layout, system_mem=size, top=top)
 
     def regions(self) -> Any:
-        """Return the stretches, counted."""
+        """Return the regions, counted."""
         return self.rows
 
     def totals(self) -> Any:
-        """Return what each arena counts."""
+        """Return the totals that each arena counts."""
         return self.figures
 
 
 def test_books_and_heaps_look_at_each_region_once(rng: random.Random) -> None:
-    """All damage is found, and the work grows with the number of arenas, not with its square."""
+    """Check that all damage is found, and that the work grows with the number of arenas, not with its square."""
     glibc = Large(rng)
     Counted.seen = 0
     glibc._check_books()
     found = sorted(damage.what for damage in glibc.damage)
     assert found == sorted([f"bytes of arena {i}" for i in glibc.wrong] + [f"top of arena {i}" for i in glibc.lost])
+    heaps = list(list.__iter__(glibc.heaps))
+    assert [glibc.heap_at(heap.start) for heap in heaps] == [glibc.heap_at(heap.reserve - 1) for heap in heaps] == heaps
+    assert glibc.heap_at(0) is None and glibc.heap_at(HEAP * (1 + ARENAS * HEAPS)) is None
     by_arena = arenas._heaps_by_arena(glibc)
     rows = [arenas._heaps(glibc, totals, by_arena[totals.index]) for totals in glibc.figures]
     assert [len(row) for row in rows] == [HEAPS] * ARENAS

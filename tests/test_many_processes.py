@@ -1,4 +1,4 @@
-"""More processes than the usual limit of open files has room for: none is left out without a word."""
+"""More processes than the usual limit of open files allows: each omitted one is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 50
 
 @contextmanager
 def crowd(folder: Path, rng: random.Random, count: int = COUNT) -> Iterator[tuple[str, list[int]]]:
-    """Yield the name of a program that runs so many times, which nothing else has, and the ids."""
+    """Yield the unique name of a program that runs so many times, and the process ids."""
     program = folder / f"crowd{rng.randrange(1 << 32):x}"
     shutil.copy(c_program("idle")[0], program)
     processes = [
@@ -41,18 +41,18 @@ def crowd(folder: Path, rng: random.Random, count: int = COUNT) -> Iterator[tupl
 
 
 def limited(soft: int, hard: int | None = None) -> Callable[[], None]:
-    """Return what gives a child these limits of open files."""
+    """Return a function that gives a child these limits of open files."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if hard is None else hard
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
 
 
 def events(done: subprocess.CompletedProcess[str], kind: str) -> list[dict[str, Any]]:
-    """Return those of one kind."""
+    """Return the events of one kind."""
     return [event for event in map(json.loads, done.stdout.splitlines()) if event["event"] == kind]
 
 
 def test_a_soft_limit_leaves_nobody_out(tmp_path: Path, rng: random.Random) -> None:
-    """All are watched; what is started for others has the limit that gdbheap was started with."""
+    """Check that all are watched, and that programs that gdbheap starts have the limit that it was started with."""
     with crowd(tmp_path, rng) as (name, pids):
         told = tmp_path / "told"
         run = f"--run=sh -c 'ulimit -Sn > {told}'"
@@ -71,7 +71,8 @@ def test_a_soft_limit_leaves_nobody_out(tmp_path: Path, rng: random.Random) -> N
 
 
 def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
-    """Where the hard limit is as low: who is watched and who is not are all that there are, and it can still act."""
+    """Check that watched and omitted processes together are all, if the hard limit is as low, and that actions still
+    work."""
     with crowd(tmp_path, rng) as (name, pids):
         run = f"--run=sh -c 'echo $GDBHEAP_PID > {tmp_path}/told'"
         words = ("watch", f"--name={name}", "--rss=1K", "--no-snapshot", run, f"--output={tmp_path}", "--json")
@@ -97,7 +98,7 @@ def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_what_is_started_has_the_usual_limit(tmp_path: Path) -> None:
-    """A command that is recorded, too."""
+    """Check that a recorded command has the usual limit of open files."""
     words = ("record", "-o", str(tmp_path / "series.csv"), "--", "sh", "-c", f"ulimit -Sn > {tmp_path}/told")
     assert gdbheap(*words, preexec_fn=limited(SOFT)).returncode == 0
     assert (tmp_path / "told").read_text().strip() == str(SOFT)
@@ -105,7 +106,7 @@ def test_what_is_started_has_the_usual_limit(tmp_path: Path) -> None:
 
 @contextmanager
 def first_thread_ended(grows: int) -> Iterator[subprocess.Popen[str]]:
-    """Yield a process whose first thread has ended; a line on its standard input has it grow."""
+    """Yield a process whose first thread has ended; it grows for each line on its standard input."""
     command = c_program("first_ends", grows)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -118,7 +119,7 @@ def first_thread_ended(grows: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def grow(process: subprocess.Popen[str]) -> None:
-    """Have it grow; return once it has."""
+    """Let the process grow; return once it has grown."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("\n")
     process.stdin.flush()
@@ -126,7 +127,7 @@ def grow(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_process_outlives_its_first_thread(tmp_path: Path, rng: random.Random) -> None:
-    """It is seen by those who list processes with the memory that it has, and by those who watch it."""
+    """Check that a process whose first thread has ended is listed with its memory, and watched."""
     size = rng.randrange(40 << 20, 60 << 20)
     with first_thread_ended(size) as process:
         words = ("watch", "--name=^first_ends$", f"--rss={size}", "--no-snapshot", "--run=true", f"--output={tmp_path}")
@@ -152,14 +153,14 @@ def test_a_process_outlives_its_first_thread(tmp_path: Path, rng: random.Random)
 
 
 def test_the_end_of_all_threads_is_an_end(tmp_path: Path) -> None:
-    """A zombie of which nothing runs is not watched, and the watch ends with its last thread."""
+    """Check that a zombie without threads is not watched, and that a watch ends with the last thread."""
     with first_thread_ended(0) as process:
         words = ("watch", "--name=^first_ends$", "--rss=1T", "--duration=60s", f"--output={tmp_path}", "--json")
         with subprocess.Popen([str(GDBHEAP), *words], stdout=subprocess.PIPE, text=True) as watch:
             assert watch.stdout is not None
             try:
                 assert json.loads(watch.stdout.readline())["event"] == "began"
-                # Not collected: it stays a zombie.
+                # The process is not collected: it stays a zombie.
                 process.send_signal(signal.SIGKILL)
                 ended = json.loads(watch.stdout.readline())
                 assert (ended["event"], ended["pid"]) == ("ended", process.pid)
@@ -170,7 +171,8 @@ def test_the_end_of_all_threads_is_an_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["forks", "one address space"])
 def test_twins(rng: random.Random, shared: bool) -> None:
-    """What processes in one address space have counts once; what forks have in equal numbers, once for each."""
+    """Check that the memory of processes in one address space counts once, and that of forks with equal sizes once
+    for each."""
     count, size = rng.randrange(3, 9), rng.randrange(4 << 20, 12 << 20) & -4096
     command = c_program("twins", count, size, *["shared"] * shared)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

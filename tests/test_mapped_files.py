@@ -1,5 +1,5 @@
-"""Files that are mapped: those of memory alone are shared memory, those on a disk are page cache, and pages that are
-mapped at two places exist once. The kernel says which pages are which, and divides each by the places."""
+"""Mapped files: files of tmpfs and memfds are shared memory, files on a disk are page cache, and pages that are
+mapped at two places exist once. The kernel reports the kind of each page, and divides each by its places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MEMORY = {"tmpfs", "ramfs"}
 
 
 def test_files_on_a_disk_and_in_memory(rng: random.Random, tmp_path: Path) -> None:
-    """Each kind has its finding and its line; the finding counts the pages of the memfd once, and says so."""
+    """Check that each kind has its finding and its line, and that the finding counts the pages of the memfd once and
+    mentions this."""
     system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
     if system.stdout.strip() in MEMORY:
         pytest.skip("the folder for tests is in memory")

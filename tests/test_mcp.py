@@ -30,8 +30,7 @@ SECRET = "xyzzy"
 
 
 def asked(calls: Sequence[tuple[str, dict[str, Any]]], *words: str) -> list[tuple[bool, str]]:
-    """Return what a server that is started with these words answers to calls of tools: whether it is an error, and its
-    text."""
+    """Return the answers of a server with these arguments to calls of tools: whether each is an error, and its text."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -53,14 +52,14 @@ def asked(calls: Sequence[tuple[str, dict[str, Any]]], *words: str) -> list[tupl
 
 @pytest.fixture
 def holding(tmp_path: Path) -> Iterator[Running]:
-    """A process with secrets in keys and strings."""
+    """Yield a process with secrets in keys and strings."""
     with running(python_program(KINDS[0], "secret_texts", SECRET, 2000), tmp_path) as target:
         yield target
 
 
 @needs_mcp
 def test_a_shell_says_the_same(holding: Running) -> None:
-    """What the tools answer is what the commands print, of one moment; errors have the next step."""
+    """Check that the tools answer what the commands print, at one moment, and that errors have the next step."""
     pid = str(holding.pid)
     page, holes, owners, wrong, gone, listed, advice, programs = asked([
         ("first_page", {"target": pid}),
@@ -78,7 +77,7 @@ def test_a_shell_says_the_same(holding: Running) -> None:
         (owners, ["owners", pid, "--top=4"]),
     ):
         shown = gdbheap(*words, "--no-text").stdout
-        # How long ago it was, and how RSS changed meanwhile, are of the moment.
+        # The age, and the change of RSS meanwhile, depend on the moment.
         assert not found[0] and found[1].splitlines()[:8] == shown.splitlines()[:8]
     assert wrong[0] and "did you mean 'holes'" in wrong[1]
     assert gone[0] and "there is no process" in gone[1]
@@ -88,7 +87,7 @@ def test_a_shell_says_the_same(holding: Running) -> None:
 
 @needs_mcp
 def test_contents_stay_out(holding: Running) -> None:
-    """Of strings and keys nothing is said, unless the server is started so."""
+    """Check that nothing of strings and keys is shown, unless the server is started for that."""
     pid = str(holding.pid)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("first_page", {"target": pid}),
@@ -103,7 +102,7 @@ def test_contents_stay_out(holding: Running) -> None:
 
 @needs_mcp
 def test_an_argument_is_no_option(holding: Running, tmp_path: Path) -> None:
-    """It writes no file, and the session goes on."""
+    """Check that an argument that looks like an option writes no file, and that the session continues."""
     kept = tmp_path / "precious"
     kept.write_text("precious")
     pid = str(holding.pid)
@@ -128,7 +127,7 @@ def children(pid: int) -> list[int]:
 
 
 def since(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until the condition holds."""
     until = time.monotonic() + PATIENCE
     while not is_so():
         assert time.monotonic() < until
@@ -138,7 +137,8 @@ def since(is_so: Callable[[], bool]) -> None:
 @needs_mcp
 @pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "SIGHUP", "the end of its input"])
 def test_ends_at_once(way: str, holding: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while a question waits, with all that it started, and without the files that it wrote."""
+    """Check that the server ends at once, also during a question, with all processes that it started, and without
+    the files that it wrote."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -149,14 +149,14 @@ def test_ends_at_once(way: str, holding: Running, tmp_path: Path, monkeypatch: p
     request = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": message}
     server.stdin.write(json.dumps(request).encode() + b"\n")
     server.stdin.flush()
-    # Until the first reading is done: a session and, for a moment, the process that takes the snapshot.
+    # Wait until the first reading is done: a session and, for a moment, the process that takes the snapshot.
     since(lambda: bool(list(folder.glob("*/before.heap"))))
     started = children(server.pid)
     if way.startswith("SIG"):
         server.send_signal(getattr(signal, way))
     else:
         server.stdin.close()
-    # It would wait for ten minutes.
+    # The server would wait for ten minutes.
     server.wait(PATIENCE)
     assert server.returncode is not None
     assert started and not any(Path(f"/proc/{child}/exe").exists() for child in started)
@@ -165,7 +165,7 @@ def test_ends_at_once(way: str, holding: Running, tmp_path: Path, monkeypatch: p
 
 @needs_mcp
 def test_a_cancelled_question_gives_way(holding: Running) -> None:
-    """The next one is answered at once."""
+    """Check that the next question is answered at once."""
     server, ask = _by_hand()
     message = {"name": "compare", "arguments": {"before": str(holding.pid), "seconds": 600}}
     assert server.stdin is not None
@@ -183,7 +183,7 @@ def test_a_cancelled_question_gives_way(holding: Running) -> None:
 
 @needs_mcp
 def test_calls_must_be_allowed(tmp_path: Path) -> None:
-    """A server that only reads refuses what would call; one that may call does."""
+    """Check that a server that only reads refuses to call functions, and that one with that permission does."""
     with running(c_program("holes", 1, 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
         call = ("ask", {"command": "stats", "target": str(target.pid)})
         trim = ("ask", {"command": "trim", "target": str(target.pid), "options": {"yes": True}})
@@ -199,7 +199,8 @@ def test_calls_must_be_allowed(tmp_path: Path) -> None:
 
 @needs_mcp
 def test_a_target_that_ends(tmp_path: Path) -> None:
-    """Answers of what was read go on; the next page says that it is gone, and another target is answered."""
+    """Check that cached answers continue, that the next page says that the target is gone, and that another target
+    is answered."""
     with running(python_program(KINDS[0], "secret_texts", "text", 50), tmp_path) as other:
         with running(python_program(KINDS[0], "secret_texts", "text", 50), tmp_path) as target:
             first = str(target.pid)
@@ -221,7 +222,7 @@ def test_a_target_that_ends(tmp_path: Path) -> None:
 
 
 def _by_hand() -> tuple[subprocess.Popen[bytes], Any]:
-    """A server, and how it is asked without a client."""
+    """Return a server, and a function that asks it without a client."""
     server = subprocess.Popen([str(GDBHEAP), "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None and server.stdout is not None
     count = iter(range(1, 1000))
@@ -248,7 +249,7 @@ def _by_hand() -> tuple[subprocess.Popen[bytes], Any]:
 
 
 def test_without_the_package() -> None:
-    """One line says what to install; help and the advice need nothing."""
+    """Check that one line says what to install, and that help and advice work without the package."""
     code = (
         "import sys; sys.modules['mcp'] = None; from gdbheap.commands.shell.main import main; main(['mcp']) == 5 or 1/0"
     )
@@ -287,13 +288,13 @@ def test_without_the_package() -> None:
     ],
 )
 def test_refused(command: str, argument: str | None, options: dict[str, Any], said: str) -> None:
-    """Before anything is opened."""
+    """Check that a server refuses wrong arguments before anything is opened."""
     with pytest.raises(GdbheapError, match=said):
         words_of(command_named(command), argument, options, False)
 
 
 def test_what_is_offered_only_reads() -> None:
-    """No command that is offered without leave writes a file by itself, or needs anything but a target."""
+    """Check that no command that is offered without permission writes a file, or needs anything but a target."""
     for noun in set(OFFERED) - set(CALLS) - set(ONCE):
         command = command_named(noun)
         try:
@@ -304,7 +305,7 @@ def test_what_is_offered_only_reads() -> None:
 
 
 def test_parts(rng: random.Random) -> None:
-    """All parts of a text make the text, and none is too long."""
+    """Check that the parts of a text add up to the text, and that none is too long."""
     alphabet = "abc\n é漢🎈"
     for length in (0, 1, MOST, rng.randrange(MOST, 5 * MOST)):
         text = "".join(rng.choice(alphabet) for _ in range(length))

@@ -1,5 +1,5 @@
-"""CPython's mimalloc, in free-threaded builds and with ``PYTHONMALLOC=mimalloc``, against what the interpreter says of
-itself."""
+"""CPython's mimalloc, in free-threaded builds and with ``PYTHONMALLOC=mimalloc``, against the interpreter's own
+counts."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ every_build = pytest.mark.parametrize(("release", "environment"), BUILDS, ids=NA
 
 
 def blocks_program(release: str, rng: random.Random, folder: Path, objects: int, threads: int) -> list[str]:
-    """Return the command that runs blocks.py; what it says is in ``folder``/told."""
+    """Return the command that runs blocks.py; its output is in ``folder``/told."""
     return release_program(release, "blocks", rng.getrandbits(30), objects, threads, folder / "told")
 
 
 def told(folder: Path, target: Running) -> int:
-    """Return sys.getallocatedblocks() as blocks.py wrote it, with those that it leaves out."""
+    """Return sys.getallocatedblocks() as blocks.py wrote it, plus the blocks that it leaves out."""
     apart = re.findall(r"^ +Allocated Blocks: (\d+)$", target.stderr, re.MULTILINE)
     return int(struct.unpack("<Q", (folder / "told").read_bytes())[0]) + sum(map(int, apart))
 
 
 def used(answer: dict[str, Any]) -> int:
-    """Return the used blocks of all block sizes, which must be those of all heaps too."""
+    """Return the used blocks of all block sizes; check that they equal those of all heaps."""
     blocks = sum(row["used_count"] for row in answer["rows"])
     assert blocks == sum(heap["blocks"] for heap in answer["mimalloc"]["heaps"])
     assert sum(row["pools"] for row in answer["rows"]) == sum(
@@ -48,7 +48,8 @@ def used(answer: dict[str, Any]) -> int:
 @every_build
 @pytest.mark.parametrize("objects", [300, 30_000])
 def test_blocks(release: str, environment: dict[str, str], objects: int, rng: random.Random, tmp_path: Path) -> None:
-    """sys.getallocatedblocks(), to the block, after random allocations and deletions; a kernel core says the same."""
+    """Check sys.getallocatedblocks(), to the block, after random allocations and deletions, and the same in a kernel
+    core."""
     with running(blocks_program(release, rng, tmp_path, objects, 0), tmp_path, environment) as target:
         answer = ask("pools", str(target.pid))
         assert used(answer) == told(tmp_path, target)
@@ -57,10 +58,11 @@ def test_blocks(release: str, environment: dict[str, str], objects: int, rng: ra
     assert (after["rows"], after["mimalloc"]) == (answer["rows"], answer["mimalloc"])
 
 
-# Nobody counts the raw blocks of 3.15's threads that are gone.
+# The raw blocks of 3.15's ended threads are counted nowhere.
 @pytest.mark.parametrize("release", [release for release in FREE_THREADED if release != "3.15t"])
 def test_blocks_of_threads(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What threads freed of each other's, and the pages of those that are gone, which the interpreter counts too."""
+    """Check blocks that threads freed for each other, and the pages of ended threads, which the interpreter counts
+    too."""
     with running(blocks_program(release, rng, tmp_path, 20_000, 6), tmp_path) as target:
         answer = ask("pools", str(target.pid))
         checked = ask("check", str(target.pid))
@@ -71,7 +73,7 @@ def test_blocks_of_threads(release: str, rng: random.Random, tmp_path: Path) -> 
 
 @every_build
 def test_without_symbols(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """A copy of libpython, or of the program that it is linked into, without symbols."""
+    """Check a copy of libpython, or of the program that it is linked into, without symbols."""
     program = blocks_program(release, rng, tmp_path, 5000, 0)
     interpreter = interpreter_of(release)
     if interpreter.library != interpreter.executable:
@@ -87,7 +89,8 @@ def test_without_symbols(release: str, environment: dict[str, str], rng: random.
 
 @every_build
 def test_ledger(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """mimalloc's lines add up, and all of them to what the kernel says; used bytes are those of ``heap pools``."""
+    """Check that mimalloc's lines add up, that all lines add up to the kernel's figure, and that used bytes are
+    those of ``heap pools``."""
     with running(blocks_program(release, rng, tmp_path, 20_000, 0), tmp_path, environment) as target:
         answer, pools = ask("", str(target.pid)), ask("pools", str(target.pid))
         rss = kernel.rollup(target.pid)[0]
@@ -102,8 +105,8 @@ def test_ledger(release: str, environment: dict[str, str], rng: random.Random, t
 
 @every_build
 def test_every_reachable_object(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """No object of the closure of gc.get_objects() has a wrong type, one in a thousand at most has none; a core says
-    the same as the process."""
+    """Check that no object that gc.get_objects() leads to has a wrong type, that at most one in a thousand has none,
+    and that a core gives the same types."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
@@ -118,7 +121,7 @@ def test_every_reachable_object(release: str, environment: dict[str, str], rng: 
 
 @every_build
 def test_exactly_the_new_objects(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    """Check every type between two stops, to the object and the byte, with its buffers; no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(release, "population", *arguments), tmp_path, environment) as target:
         check_new_objects(target, tmp_path / "truth", release)
@@ -126,7 +129,7 @@ def test_exactly_the_new_objects(release: str, environment: dict[str, str], rng:
 
 @every_build
 def test_books(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """Objects, buffers and the rest add up to the used blocks; hardly any is unclassified."""
+    """Check that objects, buffers and the rest add up to the used blocks; hardly any is unclassified."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         answer = ask("pyobjects", str(target.pid), "--top=1000000")
@@ -138,8 +141,8 @@ def test_books(release: str, environment: dict[str, str], rng: random.Random, tm
 
 @every_build
 def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """No hole has an object in it, each has the resident bytes that the kernel counts, and together they are no more
-    than the free bytes of the ledger; a core has the same holes."""
+    """Check that no hole has an object in it, that each has the resident bytes that the kernel counts, and that
+    together they are at most the free bytes of the ledger; a core has the same holes."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         answer, ledger = ask("holes", str(target.pid), "--min=1", "--top=100000"), ask("", str(target.pid))["ledger"]
@@ -160,6 +163,6 @@ def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: rand
 
 
 def present(pid: int, start: int, size: int) -> int:
-    """Return the bytes of a process's pages that lie wholly in [start, start + size), but for zero pages."""
+    """Return the bytes of a process's pages that are completely in [start, start + size), without zero pages."""
     first, end = -(-start // kernel.PAGE) * kernel.PAGE, (start + size) // kernel.PAGE * kernel.PAGE
     return kernel.PAGE * sum(page.is_there for page in kernel.pages(pid, first, max(first, end)))

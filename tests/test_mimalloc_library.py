@@ -1,8 +1,8 @@
-"""mimalloc as a library: every block against the program's own table of what it holds, ``malloc_usable_size`` and
+"""mimalloc as a library: every block against the program's own table, ``malloc_usable_size`` and
 ``mi_heap_visit_blocks``.
 
-Of the libraries that are here: the system's, those that ``scripts/mimallocs.sh`` has built, and those of Debian's other
-suites (``scripts/suites.sh``).
+The libraries are those that are here: the system's, those built by ``scripts/mimallocs.sh``, and those of Debian's
+other suites (``scripts/suites.sh``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.heap import Heap
 
 BUILT = sorted((Path(__file__).parents[1] / "build" / "mimallocs").glob("libmimalloc-*.so"))
-# Releases whose structures are not known.
+# Releases with unknown structures.
 UNKNOWN = [path for path in libraries("mimalloc") if Path(path).name.endswith(".so.3.6")]
 NAMES = [
     "the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT),
@@ -43,7 +43,7 @@ every_library = pytest.mark.parametrize("name", NAMES)
 
 
 def library(name: str) -> str:
-    """Return the library of that name; skip the test where there is none."""
+    """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
         pytest.skip("what is installed here is not in the root folder")
     if name != NAMES[0]:
@@ -55,20 +55,20 @@ def library(name: str) -> str:
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
-    """Start held_now.c, which comes to rest, with that library."""
+    """Start held_now.c with that library and wait until it rests."""
     preloaded = library(name)
     return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
 
 
 def newest() -> str:
-    """Return the newest one that is here and tells nothing of what was asked for."""
+    """Return the newest library here that does not record requested sizes."""
     plain = [name for name in NAMES if not name.endswith("secure") and "/" not in name]
     return library(plain[-1])
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Every pointer lies in a block in use that ends as far behind it as the library says, or tells that it was asked
-    for so much; return how many blocks are in use."""
+    """Check that every pointer is in a block in use that ends after the library's usable size or records the
+    requested size; return how many blocks are in use."""
     found = heap.allocator(MimallocLibraries)
     tells = {root.padded for root in found.roots}
     for pointer, usable, requested in rows:
@@ -83,7 +83,7 @@ def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
 
 
 def test_segments_that_are_kept_for_later(rng: random.Random, tmp_path: Path) -> None:
-    """Segments that are empty, and not yet given back, are free memory of mimalloc's, not of the program's own."""
+    """Check that empty segments that are not yet given back are free memory of mimalloc's, not of the program's own."""
     command = programs.c_program("peaks", 1, rng.randrange(250_000, 350_000), 0)
     with running(command, tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
         answer = ask("", str(target.pid))
@@ -94,14 +94,14 @@ def test_segments_that_are_kept_for_later(rng: random.Random, tmp_path: Path) ->
 
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Every block, and no other: as many as the library visits itself; the ledger is the kernel's."""
+    """Check every block, and no other: as many as the library visits itself; the ledger is the kernel's."""
     with started(1, name, rng, tmp_path) as target:
         visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
             used = check_blocks(heap, rows)
             (root,) = heap.allocator(MimallocLibraries).roots
         assert used == len(rows)
-        # Up to 3.1 full pages are not visited, as they have no owner.
+        # Up to 3.1 full pages are not visited, since they have no owner.
         assert visited == used or (root.form.name.startswith(("3.0", "3.1")) and visited < used)
         answer = ask("", str(target.pid))
         check_families(answer["ledger"])
@@ -113,14 +113,14 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def need_threads(name: str) -> None:
-    """Skip the test of a release that does not bear several threads."""
+    """Skip the test of a release that fails with several threads."""
     if name.endswith(".so.3.0"):
         pytest.skip("with mimalloc 3.0.1 one in five such programs ends with SIGSEGV, nobody looking")
 
 
 @pytest.mark.parametrize("name", UNKNOWN or [None])
 def test_unknown(name: str | None, rng: random.Random, tmp_path: Path) -> None:
-    """A release that is not known is named, and nothing else is said of its blocks."""
+    """Check that an unknown release is named, and that nothing else is reported about its blocks."""
     if name is None:
         pytest.skip("no library of mimalloc that is not known (scripts/suites.sh)")
     command = program(1, 20_000, rng, tmp_path, name)
@@ -131,14 +131,14 @@ def test_unknown(name: str | None, rng: random.Random, tmp_path: Path) -> None:
 
 
 def check_pages(resident: int, rows: list[tuple[int, int, int]]) -> None:
-    """What was written of held blocks is resident, and lies in blocks in use."""
+    """Check that the written bytes of held blocks are resident and in blocks in use."""
     written = sum(requested for _pointer, _usable, requested in rows)
     assert written <= resident + len(rows) * 16, (written, resident)
 
 
 @every_library
 def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    """Check eight threads that free each other's blocks, four of which have ended, and the same in a core."""
     need_threads(name)
     with started(8, name, rng, tmp_path) as target:
         _visited, rows = held(tmp_path)
@@ -152,14 +152,14 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
         assert heap.allocator(MimallocLibraries).used_sizes() == sizes
 
 
-# Milliseconds until freed pages go back, by the names of releases.
+# Milliseconds until freed pages are returned, by the names of releases.
 DELAYS = ("MIMALLOC_RESET_DELAY", "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY")
 
 
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of what it had; nothing of that goes back before it collects, however long it
-    takes to free."""
+    """Yield a program that has freed most of its blocks; no memory of them is returned before it collects, however
+    long freeing takes."""
     environment = {"LD_PRELOAD": newest(), **dict.fromkeys(DELAYS, str(1000 * programs.PATIENCE))}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, environment) as target:
         target.go_on("drop")
@@ -167,7 +167,7 @@ def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
 
 
 def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> None:
-    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    """Check the answers about one heap against the table: blocks, sizes, holes, pins, the map, and the graph."""
     _visited, rows = held(tmp_path)
     pid = str(emptied.pid)
     with heap_of(pid) as heap:
@@ -192,15 +192,15 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "libmimalloc" for row in pin["members"]}
     assert members and members <= blocks
-    # The table is shared memory, from where nobody looks: only what a stack still has is reached.
+    # The table is in shared memory, which is not searched for pointers: only blocks that a stack still has are reached.
     lost = ask("unreachable", pid, "--top=1")
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(blocks)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("secure")] or [None])
 def test_asked_for(name: str | None, rng: random.Random, tmp_path: Path) -> None:
-    """What padded blocks say was asked for, block by block and in all, is what the program's table says; what an
-    aligned one has before its pointer was asked for too."""
+    """Check the requested sizes that padded blocks record, block by block and in total, against the program's table;
+    the bytes of an aligned block before its pointer were requested too."""
     if name is None:
         pytest.skip("no mimalloc with padding (scripts/mimallocs.sh)")
     with started(1, name, rng, tmp_path) as target:
@@ -219,18 +219,19 @@ def test_asked_for(name: str | None, rng: random.Random, tmp_path: Path) -> None
     own = {row["address"]: row["asked"] for row in listed if row["allocator"] == "libmimalloc"}
     assert {address: own[address] for address in told} == told
     assert sizes["asked"] == sum(own.values()) and "asked for" in text
-    # The library itself gives aligned blocks, and very small ones, a little more than the program asked for.
+    # The library itself adds a little to aligned blocks and very small ones.
     exact = sum(usable == requested for _pointer, usable, requested in rows)
     assert all(usable >= requested for _pointer, usable, requested in rows) and exact > 0.9 * len(rows)
 
 
 def test_given_back(emptied: Running) -> None:
-    """What the finding promises goes when the program does as the advice says, or it is doubtful."""
+    """Check that the promised bytes are returned when the program follows the advice, unless they are marked as
+    doubtful."""
     (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "mimalloc-empty"]
     before = kernel.rollup(emptied.pid)[0]
     emptied.go_on("collect")
     freed = before - kernel.rollup(emptied.pid)[0]
-    # Before 2.1.7 it may be any part of it, which the finding says.
+    # Before 2.1.7 it may be any part of it, as the finding says.
     assert freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
     assert found["is_doubtful"] == ("before 2.1.7" in found["text"])
     assert found["is_doubtful"] or 0.9 * found["bytes"] <= freed, (found, freed)
@@ -239,7 +240,7 @@ def test_given_back(emptied: Running) -> None:
 
 
 def test_arrow_gives_back(tmp_path: Path) -> None:
-    """What is promised of Arrow's pool goes with release_unused(), as the advice says."""
+    """Check that the promised bytes of Arrow's pool are returned by release_unused(), as advised."""
     source = (
         "import pyarrow, sys\n"
         "pool = pyarrow.mimalloc_memory_pool()\n"
@@ -259,7 +260,7 @@ def test_arrow_gives_back(tmp_path: Path) -> None:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A word of a free block that leads nowhere, and a count that is wrong: each named, near where it is."""
+    """Check a word of a free block that leads nowhere, and a wrong count: each is named close to its place."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": newest()}) as target:
         with heap_of(str(target.pid)) as heap:
             found = heap.allocator(MimallocLibraries)
@@ -272,7 +273,8 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_python_above(rng: random.Random, tmp_path: Path) -> None:
-    """Python's objects lie in its blocks, as many as the program counts; references lead from one to the other."""
+    """Check that Python's objects are in its blocks, as many as the program counts, and that references connect
+    them."""
     counts = tmp_path / "counts"
     environment = {"LD_PRELOAD": newest(), "PYTHONMALLOC": "malloc"}
     source = (

@@ -1,4 +1,4 @@
-"""Programs whose files are not where their paths lead here: another root, libraries replaced or removed underneath."""
+"""Programs whose paths lead elsewhere here: another root, and libraries replaced or removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LDD = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a root folder with recorder.c and the libraries that it needs, and nothing else."""
+    """Return a root folder with recorder.c and its libraries, and nothing else."""
     if not programs.has_mount_namespaces() or not all(map(shutil.which, ("chroot", "ldd"))):
         pytest.skip("needs mount namespaces, chroot and ldd")
     folder, program = tmp_path / "root", programs.build("recorder")
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def inside(root: Path, rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield recorder.c at rest in a mount namespace and a root of its own; its table is root/table."""
+    """Yield recorder.c, waiting in its own mount namespace and root; its table is root/table."""
     arguments = (THREADS, rng.getrandbits(30), 20_000, 2000, 300_000, 0, "/table")
     command = ["unshare", "-m", "chroot", str(root), "/recorder", *map(str, arguments)]
     with running(command, tmp_path) as target:
@@ -50,7 +50,7 @@ def libc_of(root: Path) -> Path:
 
 
 def other_build(library: Path) -> bytes:
-    """Return the bytes of an ELF file with another build-id: what a package upgraded underneath looks like."""
+    """Return the bytes of an ELF file with another build-id, as after the upgrade of a package."""
     data = bytearray(library.read_bytes())
     with library.open("rb") as stream:
         section = ELFFile(stream).get_section_by_name(".note.gnu.build-id")
@@ -61,13 +61,13 @@ def other_build(library: Path) -> bytes:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put another file in the place of one, as package managers do."""
+    """Replace a file, as package managers do."""
     path.with_suffix(".new").write_bytes(data)
     path.with_suffix(".new").rename(path)
 
 
 def check_all(target: Running, root: Path) -> None:
-    """Arenas, states of all pointers and the ledger are as they are anywhere."""
+    """Check that arenas, states of all pointers and the ledger are as usual."""
     answer = ask("", str(target.pid))
     check_families(answer["ledger"])
     assert roots(answer["ledger"], "resident") == kernel.rollup(target.pid)[0]
@@ -77,7 +77,7 @@ def check_all(target: Running, root: Path) -> None:
 
 
 def check_files(target: Running) -> int:
-    """Every file that is trusted has the build-id that is in memory; return how many are."""
+    """Check that every trusted file has the build-id that is in memory; return how many are trusted."""
     trusted = 0
     with heap_of(str(target.pid)) as heap:
         for loaded in heap.target.objects:
@@ -90,16 +90,16 @@ def check_files(target: Running) -> int:
 
 
 def test_another_root(inside: Running, root: Path) -> None:
-    """All files are found, and all is answered."""
+    """Check that all files are found, and that all questions are answered."""
     check_all(inside, root)
     assert check_files(inside) == 3
 
 
 def test_core_from_another_root(inside: Running, root: Path) -> None:
-    """The paths in its cores are of that root, and lead to other files here, or nowhere."""
+    """Check a core with paths of that root, which lead to other files here, or nowhere."""
     table = Table(root / "table")
     check_states(str(inside.gcore()), table, THREADS)
-    inside.directory = root  # where the program is, to leave its core
+    inside.directory = root  # the program's folder, for its core
     path = inside.kernel_core()
     check_states(str(path), table, THREADS)
     with heap_of(str(path)) as heap:
@@ -111,7 +111,8 @@ def test_core_from_another_root(inside: Running, root: Path) -> None:
 def test_files_changed_underneath(
     how: str, linked: bool, inside: Running, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library in memory is none of those on disk: through the kernel's links it is there still, by its path not."""
+    """Check a library in memory that is no longer on disk: it is still reachable by the kernel's links, but not by
+    its path."""
     if not linked:  # as without CAP_CHECKPOINT_RESTORE
         monkeypatch.setattr("gdbheap.targets.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
     before = kernel.rollup(inside.pid)
@@ -125,12 +126,12 @@ def test_files_changed_underneath(
     assert found == 3 if linked else found < 3
     check_states(str(inside.pid), Table(root / "table"), THREADS)
     check_all(inside, root)
-    if linked:  # without, what is not resident of a file can only be read through the process
+    if linked:  # without links, non-resident parts of a file can only be read through the process
         assert kernel.rollup(inside.pid) == before
 
 
 def test_paths_of_a_chroot_without_links(inside: Running, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel tells a chroot's paths as they are here: they do without its links."""
+    """Check that the paths that the kernel reports for a chroot, as seen from here, are enough without its links."""
     monkeypatch.setattr("gdbheap.targets.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
     assert check_files(inside) == 3
     check_states(str(inside.pid), Table(root / "table"), THREADS)

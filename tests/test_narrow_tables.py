@@ -1,4 +1,5 @@
-"""Tables on terminals that are too narrow: what says least goes, and texts are shortened in the middle."""
+"""Tables on terminals that are too narrow: the least informative columns are dropped, and texts are shortened in the
+middle."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ NARROWEST = sum(max(len(title) + 2, 14) + 2 for title in TITLES) + 2 * (SHORTEST
 
 
 def rows_of(rng: random.Random) -> list[list[str]]:
-    """Return rows of numbers, and of two texts of any length."""
+    """Return rows of numbers, with two texts of any length."""
     return [
         [f"{rng.randrange(10**9):,}" for _ in TITLES]
         + [" ".join(rng.choices(WORDS, k=rng.randrange(1, 30))) for _ in "ab"]
@@ -29,7 +30,7 @@ def titles(shown: str) -> list[str]:
 
 
 def test_what_fits_stays(rng: random.Random) -> None:
-    """No line is wider than the terminal, both texts end as they did, and numbers are whole."""
+    """Check that no line is wider than the terminal, that both texts keep their ends, and that numbers are whole."""
     columns = [*map(Column, TITLES), Column("type", True), Column("path", True)]
     for _ in range(50):
         rows = rows_of(rng)
@@ -42,7 +43,7 @@ def test_what_fits_stays(rng: random.Random) -> None:
 
 
 def test_what_fits_is_left_alone(rng: random.Random) -> None:
-    """A table is the same on a terminal that is wide enough, and where there is none."""
+    """Check that a table is the same on a wide terminal and without one."""
     columns = [*map(Column, TITLES), Column("type", True), Column("path", True)]
     rows = rows_of(rng)
     whole = table(columns, rows, Style())
@@ -51,7 +52,8 @@ def test_what_fits_is_left_alone(rng: random.Random) -> None:
 
 
 def test_columns_go_in_their_order() -> None:
-    """First those that are the same in every row, then those that say least; the first column and texts stay."""
+    """Check the order in which columns are dropped: first those with equal rows, then the least informative; the
+    first column and texts stay."""
     columns = [Column("bytes"), Column("state"), *map(Column, reversed(LEAST_IMPORTANT)), Column("path", True)]
     rows = [[str(10**9 + row), "used", *(str(row) for _ in LEAST_IMPORTANT), f"path{row}"] for row in range(3)]
     left = [titles(table(columns, rows, Style(width=width))) for width in range(300, 20, -1)]
@@ -61,7 +63,7 @@ def test_columns_go_in_their_order() -> None:
 
 
 def test_a_total_is_no_row() -> None:
-    """A column that is blank but for its total is not the same in every row."""
+    """Check that a column that is blank except for its total does not count as equal in every row."""
     columns = [Column("what", True), Column("free"), Column("state"), Column("path", True)]
     rows = [["a", "", "used", "x" * 40], ["b", "", "used", "y" * 40]]
     shown = table(columns, rows, Style(width=45), ["total", "12", "", ""])

@@ -1,4 +1,4 @@
-"""The stub of the native module: what is generated from the binding, and what the built module has."""
+"""The stub of the native module: the text generated from the binding, and the contents of the built module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SCRIPT = ROOT / "scripts" / "native_stub.py"
 
 
 def declared() -> dict[str, dict[str, ast.stmt]]:
-    """Return {class: its members} of the stub, without what is only extracted from arguments; "": functions."""
+    """Return {class: its members} of the stub, without classes that are only extracted from arguments; "":
+    functions."""
     found: dict[str, dict[str, ast.stmt]] = {"": {}}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -38,33 +39,33 @@ def name_of(member: ast.stmt) -> str:
 
 
 def there() -> dict[str, dict[str, object]]:
-    """Return the same of the module."""
+    """Return the members of each class of the built module, in the form of ``declared``."""
     classes = {name: of for name, of in vars(_native).items() if inspect.isclass(of)}
     found = {name: {key: getattr(of, key) for key in public(of)} for name, of in classes.items()}
     return {"": {name: of for name, of in vars(_native).items() if inspect.isroutine(of)}, **found}
 
 
 def public(of: type) -> Iterator[str]:
-    """Yield the names of what a class has of its own, without a constructor, which the module does not tell."""
+    """Yield the names that a class defines itself, without a constructor, which the module does not show."""
     names = [name for name in vars(of) if not name.startswith("_") or name == "__len__"]
     yield from () if issubclass(of, Exception) else names
 
 
 def parameters(function: ast.FunctionDef) -> list[tuple[str, bool]]:
-    """Return the names of the parameters without self, and whether each may be left out."""
+    """Return the parameter names without self, and whether each is optional."""
     names = [argument.arg for argument in function.args.args]
     first = len(names) - len(function.args.defaults)
     return [(name, place >= first) for place, name in enumerate(names) if name != "self"]
 
 
 def test_it_is_what_is_generated() -> None:
-    """A record, a function or a field that changed is in the stub too."""
+    """Check that the stub equals the generated text."""
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_names_are_the_modules() -> None:
-    """Each class, method, field and function is there, and nothing else is."""
+    """Check that each class, method, field and function exists in the module, and no others."""
     stub, module = declared(), there()
     assert stub.keys() == module.keys()
     for name, members in stub.items():
@@ -72,7 +73,7 @@ def test_names_are_the_modules() -> None:
 
 
 def test_parameters_are_the_modules() -> None:
-    """Names and defaults of what is called."""
+    """Check that names and defaults of the parameters are those of the built module."""
     stub, module, compared = declared(), there(), 0
     for name, members in stub.items():
         for key, function in members.items():
@@ -94,13 +95,13 @@ def test_parameters_are_the_modules() -> None:
         ("#[pyfunction]\npub fn odd() -> HashMap<u64, Odd> {}", "Odd"),
         ("type Range = (u64, u64, u64);", "two types"),
         ("records! { Odd { start } }", "struct Odd"),
-        ("answers! { struct Odd { start: u64 } }", "registered"),
+        ("#[pyclass]\npub struct Odd;", "registered"),
         ("pub struct Odd { start: u64, end: u64 }\nrecords! { Odd { start } }", "end"),
         ("union Odd { start: u64 }", "union"),
     ],
 )
 def test_what_is_unknown_is_an_error(text: str, why: str) -> None:
-    """Nothing is guessed, and nothing is left out."""
+    """Check that unknown types raise an error: nothing is guessed, and nothing is left out."""
     script: dict[str, Any] = runpy.run_path(str(SCRIPT))
     source = script["read_source"]()
     assert script["Stub"](source).text() == STUB.read_text()

@@ -1,4 +1,4 @@
-"""Words that are not known: what was meant, and lines as people type them."""
+"""Unknown words, for which the nearest known one is suggested, and command lines as people type them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from support.programs import PATIENCE, c_program, gdbheap, running
     ],
 )
 def test_nearest(line: list[str], meant: str) -> None:
-    """One line asks for it, with status 2."""
+    """Check that one line asks for the nearest word, with status 2."""
     done = gdbheap(*line)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
     assert f"; did you mean {meant}?" in done.stderr
 
 
 def test_nothing_is_near() -> None:
-    """Then nothing is asked for, and all are where the line says."""
+    """Check that no word is suggested, and that the line says where all are listed."""
     done = gdbheap("xyzzy", "1")
     assert done.returncode == 2 and "did you mean" not in done.stderr and "'gdbheap --help' lists all" in done.stderr
     assert "'gdbheap owners --help' tells more" in gdbheap("owners", "1", "--xyzzy").stderr
 
 
 def test_lines_as_people_type_them(tmp_path: Path) -> None:
-    """The target before the noun, help as a word, -V, and the module."""
+    """Check the target before the noun, help as a word, -V, and the module."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
         pid = str(target.pid)
         assert gdbheap(pid, "arenas").stdout == gdbheap("arenas", pid).stdout != ""
@@ -50,7 +50,7 @@ def test_lines_as_people_type_them(tmp_path: Path) -> None:
 
 
 def test_a_file_with_the_name_of_a_noun(tmp_path: Path) -> None:
-    """A file named like a noun is a second target."""
+    """Check that a file named like a noun is taken as a second target."""
     (tmp_path / "owners").write_bytes(b"no core")
     done = gdbheap(str(os.getpid()), "owners", cwd=tmp_path)
     assert done.returncode != 0 and "owners" in done.stderr
@@ -58,7 +58,7 @@ def test_a_file_with_the_name_of_a_noun(tmp_path: Path) -> None:
 
 @needs_gdb
 def test_gdb(tmp_path: Path) -> None:
-    """gdb asks for the nearest noun and option, too."""
+    """Check that gdb asks for the nearest noun and option, too."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
         done = batch(["-p", str(target.pid)], ["heap hols", "heap arenas --tpo=3"], home(tmp_path))
     said = done.stdout + done.stderr

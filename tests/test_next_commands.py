@@ -1,4 +1,4 @@
-"""Commands that the first page offers: each can be pasted as it is, and answers."""
+"""Commands that the first page offers: each can be pasted unchanged, and answers."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ WAITS = "import sys; sys.stdin.readline()"
     ],
 )
 def test_words_that_start_a_program(arguments: list[str], exe: str | None, words: list[str]) -> None:
-    """They are the program's file and its own arguments; a title that it wrote over them starts nothing."""
+    """Check that a start command has the program's file and its own arguments, and none if the program wrote a title
+    over them."""
     assert command_words(arguments, exe) == words
 
 
 def test_link_by_which_it_was_executed(tmp_path: Path) -> None:
-    """A virtual environment's link to an interpreter stays: its file alone would lose the packages. Another link, such
-    as a script, is no program's."""
+    """Check that a virtual environment's link to an interpreter is kept, since its file alone would lose the
+    packages. Another link, such as a script, is not."""
     link, other = tmp_path / "python", tmp_path / "other"
     link.symlink_to(sys.executable)
     other.symlink_to(tmp_path)
@@ -62,8 +63,10 @@ def test_link_by_which_it_was_executed(tmp_path: Path) -> None:
 
 
 def test_traced_as_it_was_started(tmp_path: Path) -> None:
-    """A shell splits the line into the arguments that the program had, whatever is in them. A line that is too long to
-    copy is not offered."""
+    """Check that a shell splits the line into the program's own arguments, whatever they contain.
+
+    A line that is too long to copy is not offered.
+    """
     shell = shutil.which("sh")
     assert shell is not None
     for more, is_offered in ((ODD, True), (["x" * MAX_LINE], False)):
@@ -86,7 +89,7 @@ BECOMES = "import os, sys; os.setresuid(*map(int, sys.argv[1:])); sys.stdin.read
 @needs_root
 @pytest.mark.parametrize("users", [(STRANGER, STRANGER, STRANGER), (STRANGER, 0, 0), (0, 0, STRANGER)])
 def test_no_line_starts_another_user_s_program(users: tuple[int, int, int], tmp_path: Path) -> None:
-    """Pasted by root, it would run that user's words with root's rights."""
+    """Check that no line is offered that would run another user's arguments with root's rights."""
     for words, is_offered in (((0, 0, 0), True), (users, False)):
         command = [sys.executable, "-c", BECOMES, *map(str, words)]
         with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
@@ -94,7 +97,7 @@ def test_no_line_starts_another_user_s_program(users: tuple[int, int, int], tmp_
 
 
 def check_words(lines: list[str], word: str, are_its: bool) -> None:
-    """A line has the program's own words, or says that a command stands there."""
+    """Check that a line has the program's own arguments, or a placeholder for a command."""
     assert (word in lines[0]) == are_its
     assert are_its or lines[0] == "gdbheap trace -o calls.log -- COMMAND"
 
@@ -115,7 +118,8 @@ LESS = {
 @needs_root
 @pytest.mark.parametrize("kind", [*LESS, "chroot", "filter"])
 def test_no_line_starts_what_may_less(kind: str, tmp_path: Path) -> None:
-    """Of a container's or a sandbox's root no words are named: outside they would do what they may not do inside."""
+    """Check that no arguments of a process in a container or sandbox are printed: outside, they would do what is
+    forbidden inside."""
     command = [sys.executable, str(SOURCES / "rights.py"), kind, str(tmp_path)]
     with running(command if kind not in LESS else [*LESS[kind], *command], tmp_path) as target:
         assert "Uid:\t0\t0\t0\t0" in Path(f"/proc/{target.pid}/status").read_text()
@@ -127,7 +131,7 @@ def test_no_line_starts_what_may_less(kind: str, tmp_path: Path) -> None:
 
 @needs_root
 def test_no_line_starts_the_first_process_of_a_namespace() -> None:
-    """Its process ids are others."""
+    """Check that the first process of a namespace has no such line, as its process ids are others."""
     with subprocess.Popen(["unshare", "-pf", "--kill-child", "sleep", str(10 * PATIENCE)]) as above:
         try:
             found, limit = "", time.monotonic() + PATIENCE
@@ -139,21 +143,21 @@ def test_no_line_starts_the_first_process_of_a_namespace() -> None:
 
 
 def test_our_rights(tmp_path: Path) -> None:
-    """What we start, we ourselves, and nobody who is not there."""
+    """Check processes that gdbheap started, gdbheap itself, and a process that does not exist."""
     with running([sys.executable, str(SOURCES / "rights.py"), "none", str(tmp_path)], tmp_path) as target:
         assert has_our_rights(str(target.pid)) and has_our_rights("self")
     assert not has_our_rights(str(target.pid)) and not has_our_rights(None)
 
 
 def is_roots(status: Path) -> bool:
-    """Return whether the program that becomes root's runs, and is."""
+    """Return whether the program that becomes root's is running as root."""
     text = status.read_text()
     return text.startswith("Name:\tprogram\n") and "Uid:\t0\t0\t0\t0" in text
 
 
 @needs_root
 def test_no_line_starts_words_for_a_setuid_program() -> None:
-    """A program that takes root's rights from its file has the words of whoever started it."""
+    """Check that no line is offered for a setuid program, whose arguments are its starter's."""
     with place(0o755) as folder:
         program = folder / "program"
         shutil.copy(build("becomes_root"), program)
@@ -170,7 +174,7 @@ def test_no_line_starts_words_for_a_setuid_program() -> None:
 
 
 def test_folder_of_a_script(tmp_path: Path) -> None:
-    """A comment names the folder in which the program runs, where its script is."""
+    """Check that a comment names the working folder of the program, where its script is."""
     code = "import os, sys; os.chdir(sys.argv[1]); sys.stdin.readline()"
     (tmp_path / "app.py").touch()
     with running([sys.executable, "-c", code, str(tmp_path), "app.py"], tmp_path) as target:
@@ -179,12 +183,12 @@ def test_folder_of_a_script(tmp_path: Path) -> None:
 
 
 def target_of(pid: int) -> Any:
-    """Return what a runtime's commands ask of a target."""
+    """Return the values of a target that a runtime's commands need."""
     return SimpleNamespace(kind="process", pid=pid, proc=str(pid))
 
 
 def test_profile_only_where_it_listens(tmp_path: Path) -> None:
-    """Go's profile is asked at an address at which the program listens, and not of a program that listens nowhere."""
+    """Check that Go's profile is offered at an address at which the program listens, and only then."""
     go = Runtime(next(kind for kind in kinds() if kind.id == "go"), "", "")
     with running([sys.executable, "-c", WAITS], tmp_path) as target:
         assert listening(f"/proc/{target.pid}") == [] and go.commands(target_of(target.pid)) == []
@@ -202,8 +206,10 @@ def test_profile_only_where_it_listens(tmp_path: Path) -> None:
 
 
 def test_holes_that_are_listed(rng: random.Random, tmp_path: Path) -> None:
-    """The line has a minimum where no hole has a megabyte, and lists some then. The blocks that keep pages are named by
-    the global that leads to them."""
+    """Check that the line has a minimum at which holes are listed if no hole has a megabyte.
+
+    The blocks that keep pages are named by the global that leads to them.
+    """
     count, size = rng.randrange(1500, 2500), rng.randrange(17 << 10, 40 << 10)
     with running(c_program("linked", count, 0, size), tmp_path) as target:
         (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "free-chunks"]

@@ -1,5 +1,5 @@
-"""``--no-text``: no contents of strings, bytes and keys anywhere, on a program that keeps a random token in each of
-them. The same commands without the option show it, so that these tests can fail."""
+"""``--no-text``: no contents of strings, bytes and keys anywhere, for a program that keeps a random token in each of
+them. The same commands without the option show it, so these tests can fail."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ from gdbheap.targets.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
 
-# With so many more of the vault's pairs it is leak-like, which the first page and a snapshot say.
+# With so many more of the vault's pairs it looks like a leak, as the first page and a snapshot report.
 PAIRS, LEAKED_PAIRS = 6_000, 60_000
-# Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
-# each place that the program names. Not here: what calls into the process (stats, trim --yes).
+# Each command with each of its options that changes an answer, and whether it shows contents. ADDRESS is in turn each
+# place that the program names. Commands that call into the process (stats, trim --yes) are not here.
 LINES = {
     "": ["", "--quick", "--budget=9", "--detail PICTURES", "--format=folded -o TREE", "--since=LOOK"],
     "arenas": ["", "--detail"],
@@ -81,8 +81,8 @@ LINES = {
 }  # fmt: skip
 DRAWN = "--folded=FOLDED --svg=SVG --speedscope=SPEED --pprof=PROFILE"
 CALLING = {"stats"}
-# What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page; "tasks" where one
-# has a name (tests/test_oracle_tasks.py).
+# The list in docs/targets.md. "pins" shows contents too if an object with a secret holds a page, "tasks" if a task has
+# a name (tests/test_oracle_tasks.py).
 SHOWING = {
     "",
     "holes",
@@ -105,7 +105,7 @@ PLACES = [release for release in RELEASES if release in ("2.7", "3.6", "3.10", "
 
 @pytest.fixture
 def token(rng: random.Random) -> str:
-    """Return eight characters that nothing else is."""
+    """Return eight characters that occur nowhere else."""
     return "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
 
 
@@ -116,13 +116,13 @@ def started(token: str, folder: Path, *more: str, pairs: int = PAIRS) -> Abstrac
 
 
 def places_of(target: Running) -> dict[str, int]:
-    """Return what the program says of where its objects are."""
+    """Return the addresses of the objects, as the program reports them."""
     found: dict[str, int] = json.loads((target.directory / "places").read_text())
     return found
 
 
 def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
-    """Return the words behind a noun, of each line of LINES, for text and JSON."""
+    """Return the arguments after a noun, of each line of LINES, for text and JSON."""
     files = {
         "SVG": "picture.svg",
         "FOLDED": "folded",
@@ -142,7 +142,7 @@ def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]
 
 
 def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
-    """Return all that one command says or writes, or the error that it ends with."""
+    """Return all that one command prints or writes, or the error that it ends with."""
     options, _extra, left = parse(COMMANDS[noun], words)
     if isinstance(options, Filed):
         options.file = left[0]
@@ -163,13 +163,13 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
 
 
 def content(path: str) -> str:
-    """Return what a picture's file holds; a profile is packed."""
+    """Return the contents of a picture's file; a profile is unpacked."""
     data = Path(path).read_bytes()
     return (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode("utf-8", "replace")
 
 
 def compared(heap: Heap, noun: str, options: Common) -> Result:
-    """Return what is new since a look that saw no objects."""
+    """Return the changes since a snapshot without objects."""
     heap.disclosure.contents = not options.no_text
     look = take(heap, with_owners=True)
     before = replace(look, snapshot=replace(look.snapshot, owners=[]))
@@ -177,14 +177,14 @@ def compared(heap: Heap, noun: str, options: Common) -> Result:
 
 
 def readable(text: str) -> str:
-    """Return the text and, in front of it, the characters that its large numbers are made of."""
+    """Return the text and, before it, the characters in its large numbers."""
     numbers = (int(found, 0) for found in re.findall(r"\b(?:0x[0-9a-f]+|[1-9]\d*)\b", text))
     words = b" ".join(number.to_bytes(8, "little") for number in set(numbers) if 1 << 47 <= number < 1 << 64)
     return words.decode("latin-1") + text
 
 
 def test_the_documents_name_those_that_show_contents() -> None:
-    """The section of docs/targets.md lists them all, and no other."""
+    """Check that the section of docs/targets.md lists all commands that show contents, and no other."""
     text = (Path(__file__).resolve().parent.parent / "docs/targets.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| `heap ?(\w*)[^`]*` \|", text.split("## What of the contents is shown")[1].split("\n## ")[0], re.M
@@ -193,7 +193,7 @@ def test_the_documents_name_those_that_show_contents() -> None:
 
 
 def test_every_command_and_option_is_tried() -> None:
-    """A new one is tried too, or is said to print nothing of memory."""
+    """Check that every command and option is tried, or is known to print nothing of memory."""
     assert set(LINES) | CALLING == set(COMMANDS) - {*SHELL_ONLY, *FOLLOWING, *PARTICULAR}
     # A log of calls has names of functions, and no contents.
     apart = ("--yes", "--seccomp", "--calls", "--mode")
@@ -207,7 +207,7 @@ def test_every_command_and_option_is_tried() -> None:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("form", ["process", "gcore"])
 def test_no_command_shows_contents(form: str, token: str, tmp_path: Path) -> None:
-    """All commands on one Heap, as gdb keeps it: with contents first, of which then nothing may be left."""
+    """Check all commands on one Heap, as gdb keeps it: first with contents, of which nothing may remain afterwards."""
     with started(token, tmp_path) as target:
         places = places_of(target)
         with heap_of(target.as_form(form)) as heap:
@@ -220,7 +220,7 @@ def test_no_command_shows_contents(form: str, token: str, tmp_path: Path) -> Non
 
 
 def check_hidden(heap: Heap, lines: list[tuple[str, list[str]]], token: str, folder: Path) -> None:
-    """Assert that no line shows the token where contents are not to be shown."""
+    """Check that no line shows the token where contents are to be hidden."""
     for noun, words in lines:
         said = printed(heap, noun, [*words, NO_TEXT], folder)
         where = said.find(token)
@@ -228,7 +228,7 @@ def check_hidden(heap: Heap, lines: list[tuple[str, list[str]]], token: str, fol
 
 
 def test_no_finding_shows_contents(token: str, tmp_path: Path) -> None:
-    """The path to a container that seems to leak leads through a key, in all that says what is to be done."""
+    """Check that the path to a container that seems to leak, which leads through a key, is hidden in all advice."""
     with started(token, tmp_path, pairs=LEAKED_PAIRS) as target:
         places = places_of(target)
         with heap_of(str(target.pid)) as heap:
@@ -239,7 +239,8 @@ def test_no_finding_shows_contents(token: str, tmp_path: Path) -> None:
 
 
 def test_lengths_and_names_stay(token: str, tmp_path: Path) -> None:
-    """What stands for contents says how long they are; attributes, variables, types and modules keep their names."""
+    """Check that the replacement for contents states their length, and that attributes, variables, types and modules
+    keep their names."""
     with started(token, tmp_path) as target:
         places = places_of(target)
         with heap_of(str(target.pid)) as heap:
@@ -261,7 +262,7 @@ def test_lengths_and_names_stay(token: str, tmp_path: Path) -> None:
 
 
 def test_the_option_and_the_variable(token: str, tmp_path: Path) -> None:
-    """Of the shell's command: typed, or in the environment, where 0 and nothing do not count."""
+    """Check the shell's option, typed or in the environment, where 0 and an empty value do not count."""
     with started(token, tmp_path) as target:
         line = ["at", str(target.pid), f"{places_of(target)['ascii']:#x}"]
         shown = [value for value in ("", "0", "1", "yes") if token in asked(line, value)]
@@ -280,7 +281,7 @@ def asked(line: list[str], value: str | None) -> str:
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")
 def test_gdb_forgets_what_it_has_shown(token: str, tmp_path: Path) -> None:
-    """In one gdb: without the option, then with it, on what was kept of the first; then by the environment."""
+    """Check one gdb: without the option, then with it, on cached data of the first; then by the environment."""
     with started(token, tmp_path) as target:
         environment = gdb_side.home(tmp_path)
         address = f"{places_of(target)['reached']:#x}"
@@ -293,7 +294,8 @@ def test_gdb_forgets_what_it_has_shown(token: str, tmp_path: Path) -> None:
 
 
 def test_damage_shows_no_characters(token: str, tmp_path: Path) -> None:
-    """Where text was written over the header of a chunk, its size is eight characters, which a number shows too."""
+    """Check text that was written over the header of a chunk: its size is eight characters, which a number would
+    show too."""
     with started(token, tmp_path, "damaged") as target:
         shown = [gdbheap("check", str(target.pid), *more) for more in ([], ["--json"], [NO_TEXT], ["--json", NO_TEXT])]
         said = [readable(done.stdout + done.stderr) for done in shown]
@@ -302,7 +304,7 @@ def test_damage_shows_no_characters(token: str, tmp_path: Path) -> None:
 
 
 def spoilt(target: Running, words: Callable[[Heap], dict[int, bytes]]) -> None:
-    """Write words into the memory of the program, which does nothing any more."""
+    """Write words into the memory of the program, which is idle from now on."""
     with heap_of(str(target.pid)) as heap:
         places = words(heap)
     with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
@@ -311,13 +313,13 @@ def spoilt(target: Running, words: Callable[[Heap], dict[int, bytes]]) -> None:
 
 
 def secret_top(heap: Heap, token: bytes) -> dict[int, bytes]:
-    """Return words that make the token the address of the top chunk, and what tells where it is else useless."""
+    """Return words that make the token the address of the top chunk, and disable the other means of finding it."""
     arena = heap.allocator(GlibcAllocator).malloc.arenas[0]
     return {arena.address + arena.layout["top"]: token, arena.address + arena.layout["system_mem"]: token}
 
 
 def secret_sizes(heap: Heap, token: bytes) -> dict[int, bytes]:
-    """Return words that make the token the size of the one chunk that has a mapping of its own."""
+    """Return words that make the token the size of the one mmapped chunk."""
     par = heap.allocator(GlibcAllocator).malloc.par
     return {par.address + par.layout["n_mmaps"]: b"\1\0\0\0", par.address + par.layout["mmapped_mem"]: token}
 
@@ -326,8 +328,8 @@ def secret_sizes(heap: Heap, token: bytes) -> dict[int, bytes]:
 def test_words_of_memory_in_damage_and_warnings(
     words: Callable[[Heap, bytes], dict[int, bytes]], noun: str, token: str, tmp_path: Path
 ) -> None:
-    """Characters where malloc keeps an address or a size do not come out as the place of damage, nor in warnings."""
-    # Below 1 << 48, with a byte that is no character, and of whole pages, as malloc's books have it.
+    """Check that characters in malloc's addresses or sizes appear neither as the place of damage nor in warnings."""
+    # Below 1 << 48, with a byte that is no character, and a multiple of a page, as malloc requires.
     secret = f"\0p{token[:4]}\0\0".encode()
     numbers = {int.from_bytes(secret, "little") + more for more in (0, 8)}
     with started(token, tmp_path, "few") as target:
@@ -340,14 +342,15 @@ def test_words_of_memory_in_damage_and_warnings(
 
 
 def numbers_of(text: str) -> set[int]:
-    """Return the numbers in it, however they are written."""
+    """Return the numbers in a text, in any notation."""
     found = re.findall(r"\b(?:0x[0-9a-f]+|[1-9][\d,]*)\b", text)
     return {int(number.replace(",", ""), 0) for number in found}
 
 
 @pytest.mark.parametrize("noun", ["stats", "trim"])
 def test_errors_of_calls(noun: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may be shown is known before anything is computed, and the error that ends a call shows no words."""
+    """Check that the setting is known before anything is computed, and that the error that ends a call shows no
+    contents."""
     shown = []
 
     def fails(heap: Heap, calls: object, options: object) -> None:
@@ -363,7 +366,8 @@ def test_errors_of_calls(noun: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_places_are_shown() -> None:
-    """An address in a mapping is no secret, whatever its bytes are; one that lies in none may be text."""
+    """Check that an address in a mapping is shown, whatever its bytes are, and that one in no mapping, which may be
+    text, is not."""
     place = 0x556A_6B6C_6D6E
     disclosure = Disclosure(False, lambda number: place <= number < place + 4096)
     damage = disclosure.damage(Damage(place + 16, "size", f"{place:#x}", "0x6e6f69737365"))
@@ -375,7 +379,7 @@ def test_places_are_shown() -> None:
     "number", [0x6E6F6973736573, 1 << 48, (1 << 64) - 1, 0x64636261, 0x0A6465636261, 0x6162070A6465]
 )
 def test_numbers_that_may_be_characters(number: int) -> None:
-    """As they are printed: in hexadecimal, in decimal, with separators; sizes and addresses of heaps stay."""
+    """Check numbers as printed: in hexadecimal, in decimal, with separators; sizes and addresses of heaps stay."""
     plain = "at most 4,096 and 0x7f31c0de1230, not 1048576"
     for text in (f"{number:#x}", f"{number}", f"{number:,}"):
         found = without_words(f"{text} in front of {plain}")
@@ -384,7 +388,7 @@ def test_numbers_that_may_be_characters(number: int) -> None:
 
 @pytest.mark.parametrize("release", PLACES)
 def test_paths_are_python_all_the_same(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """A key that is not shown is its place in the dict: the expression still leads there."""
+    """Check that a hidden key is its index in the dict, and that the expression still leads there."""
     some, few = 10, 100
     command = release_program(release, "references", rng.getrandbits(32), few, some, tmp_path / "truth")
     with running(command, tmp_path) as target:

@@ -1,4 +1,4 @@
-"""Characters that are none, in a str of the target: no text, and no traceback."""
+"""Invalid characters in a str of the target: no text, and no traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Words:
     """Memory with one str in it."""
 
     def __init__(self, character: int) -> None:
-        """It has one character."""
+        """Make a str of one character."""
         self.data = bytearray(HEADER) + character.to_bytes(4, "little")
         self.data[LENGTH : LENGTH + 8] = (1).to_bytes(8, "little")
         self.data[STATE : STATE + 4] = COMPACT_WIDE.to_bytes(4, "little")
@@ -30,12 +30,12 @@ class Words:
         return int.from_bytes(self.read(address, 8), "little")
 
     def u32(self, address: int) -> int:
-        """Return half of one."""
+        """Return half a word."""
         return int.from_bytes(self.read(address, 4), "little")
 
 
 @pytest.mark.parametrize("character", [0x1F600, 0x110000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF], ids=hex)
 def test_wide_characters(character: int) -> None:
-    """Beyond the last character there is none, also beyond what fits into a C int."""
+    """Check that a character beyond the last valid one is rejected, also beyond the range of a C int."""
     expected = chr(character) if character < 0x110000 else None
     assert read_str(Words(character), LAYOUT, ADDRESS) == expected  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
-"""The shipped tables of objects' fields, and of what an interpreter publishes, against the debug information of every
-CPython that is found here."""
+"""The shipped tables of offsets, of objects' fields and of published structures, against the debug information of
+every CPython that is found here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gdbheap.layout.tables import table
 
 
 def told(release: str, *options: str, pattern: str = "") -> dict[str, Any]:
-    """Return what scripts/object_offsets.py says of a build with debug information, or of a file below its folder;
-    skip the test without one."""
+    """Return the output of scripts/object_offsets.py for a build with debug information, or for a file below its
+    folder; skip the test without one."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     unstripped = [found.library for found in interpreters(release) if found.kind == "unstripped"]
@@ -37,7 +37,7 @@ def told(release: str, *options: str, pattern: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_table_equals_debug_information(release: str) -> None:
-    """Every field that scripts/object_offsets.py knows, of a build with debug information."""
+    """Check every field that scripts/object_offsets.py knows, for a build with debug information."""
     found = told(release)
     shipped = table("cpython")["releases"][release]
     assert found == {key: shipped.get(key) for key in found}
@@ -45,7 +45,7 @@ def test_table_equals_debug_information(release: str) -> None:
 
 @pytest.mark.parametrize("release", [release for release in since("3.6") if release not in ("3.14", "3.15")])
 def test_fields_of_tasks(release: str) -> None:
-    """The fields of asyncio's tasks, up to the release that publishes them."""
+    """Check the fields of asyncio's tasks, up to the release that publishes them."""
     found = told(release, "tasks", pattern="lib-dynload/_asyncio.*.so")
     shipped = table("cpython")["releases"][release]
     assert found == {key: shipped.get(key) for key in found}
@@ -53,7 +53,7 @@ def test_fields_of_tasks(release: str) -> None:
 
 @pytest.mark.parametrize("release", since("3.13"))
 def test_published_words_equal_debug_information(release: str) -> None:
-    """Every group of struct _Py_DebugOffsets, and the words in it, in their order."""
+    """Check every group of struct _Py_DebugOffsets, and the words in it, in their order."""
     found = told(release, "published")
     shipped = table("debug_offsets")["releases"][release]
     assert [(group, shipped[group]) for group in shipped] == list(found.items())

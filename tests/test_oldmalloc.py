@@ -1,5 +1,7 @@
-"""musl's malloc before 1.2.1: every chunk against the program's own table of what it holds, ``malloc_usable_size``, and
-the bins. Where ``scripts/musls.sh`` has built such a musl."""
+"""musl's malloc before 1.2.1: every chunk against the program's own table, ``malloc_usable_size``, and the bins.
+
+Needs a musl that ``scripts/musls.sh`` has built.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ def program(flags: tuple[str, ...], threads: int, operations: int, rng: random.R
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
-    """Every pointer is that of a block in use that ends where the library says; return the blocks in use beyond,
-    without what dlerror() would say."""
+    """Check that every pointer is that of a block in use that ends at its usable size; return the other blocks in
+    use, without the message of dlerror()."""
     found = heap.allocator(OldmallocAllocator)
     for pointer, usable, requested in rows:
         block = found.find(pointer)
@@ -49,7 +51,7 @@ def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:
 @every_link
 @pytest.mark.parametrize("threads", [1, 8])
 def test_blocks(flags: tuple[str, ...], threads: int, rng: random.Random, tmp_path: Path) -> None:
-    """Every block and no other, each free chunk in a bin; the ledger is the kernel's; the same in a core."""
+    """Check every block and no other, and each free chunk in a bin; the ledger is the kernel's; the same in a core."""
     with running(program(flags, threads, 20_000, rng, tmp_path), tmp_path) as target:
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -75,7 +77,7 @@ def test_blocks(flags: tuple[str, ...], threads: int, rng: random.Random, tmp_pa
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A chunk's head that was overwritten is named where it is."""
+    """Check that an overwritten header of a chunk is named at its place."""
     with running(program((), 1, 20_000, rng, tmp_path), tmp_path) as target:
         _visited, rows = held(tmp_path)
         small = [pointer for pointer, usable, _requested in rows if usable < 10_000]

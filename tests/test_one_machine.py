@@ -1,7 +1,8 @@
-"""What differs between machines stands in one place of each half: nothing else knows a page, a word or a limit.
+"""Facts that differ between machines are in one place of each part: no other module knows a page size, a word size
+or a limit.
 
-The sources are read, nothing is run. What is a fact of the kernel's or of a file format whatever the machine is, is
-allowed by file and reason.
+The sources are read, nothing is run. Facts of the kernel or of a file format that hold on every machine are allowed
+by file and reason.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
 PAGE = 4096
 WORD = 8
 NAMES = {"fs_base", "page_size", "PAGE_SIZE", "x86_64"}
-# Formats of the module struct that hold a word of 64 bits; P and N of Machine.structure are words of the machine.
+# Formats of the module struct with a word of 64 bits; P and N of Machine.structure are words of the machine.
 FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
 ALLOWED: dict[str, set[object]] = {
     # ELF files of 64 bits.
@@ -28,11 +29,13 @@ ALLOWED: dict[str, set[object]] = {
     "targets.cores.notes": {"page_size"},
     # /proc/PID/pagemap: an entry is of 64 bits on every machine.
     "host.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
-    # Our own files: words of 64 bits on every machine.
+    # The kernel's answer about a pidfd has the same form on every machine.
+    "host.exit_status": {"<QQ11Ii"},
+    # gdbheap's own files: words of 64 bits on every machine.
     "tracing.log": {"<4sIQ", "<QQ", 1 << 63},
     "tracing.recorder_files": {"<21Q"},
     "export.batches": {1 << 63, 1 << 64},
-    # Numbers in our documents, of 64 bits with a sign or without; and how long a text is.
+    # Numbers in gdbheap's documents, of 64 bits with or without a sign; and the length of a text.
     "documents": {1 << 63, 1 << 64, 4 << 10},
     "answers.accounting.records": {1 << 64},
     # The name of a language.
@@ -62,7 +65,7 @@ def number(node: ast.AST) -> int | None:
 
 
 def text(node: ast.AST) -> str | None:
-    """Return a literal text; what stands in the braces of one is 1."""
+    """Return a literal text; the expression in each pair of braces counts as 1."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -72,14 +75,14 @@ def text(node: ast.AST) -> str | None:
 
 
 def name(node: ast.AST) -> str | None:
-    """Return a name that is used, set, taken or imported."""
+    """Return a name that is used, set, accessed or imported."""
     known = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.alias: "name", ast.keyword: "arg"}
     field = known.get(type(node))
     return getattr(node, field) if field else None
 
 
 def of_a_machine(source: str) -> Iterator[tuple[int, object]]:
-    """Yield (line, what) of everything in Python's source that is a fact of some machine."""
+    """Yield (line, fact) for every fact of one machine in Python's source."""
     for node in ast.walk(ast.parse(source)):
         line, value, literal, called = getattr(node, "lineno", 0), number(node), text(node), name(node)
         if value == PAGE or value in LIMITS:
@@ -97,7 +100,8 @@ def of_a_machine(source: str) -> Iterator[tuple[int, object]]:
 
 
 def test_python_asks_the_machine() -> None:
-    """No module but one has the size of a page or a word, a limit of addresses, or a name of one machine's."""
+    """Check that only one module has the size of a page or a word, a limit of addresses, or a name of a machine's
+    facts."""
     found = {
         name: of_a_machine(path.read_text(encoding="utf-8")) for name, path in modules().items() if name != MACHINE
     }
@@ -106,7 +110,7 @@ def test_python_asks_the_machine() -> None:
 
 
 def test_nothing_is_allowed_in_vain() -> None:
-    """Each exception is still there."""
+    """Check that each exception in the list is still needed."""
     unused = {
         (module, what)
         for module, allowed in ALLOWED.items()
@@ -115,7 +119,7 @@ def test_nothing_is_allowed_in_vain() -> None:
     assert unused == set()
 
 
-# Files of the native half that may know what a machine is, and what they may know.
+# Files of the native part that may have facts of a machine, and which.
 RUST = re.compile(r"\b(?:4_?096|0x1000)(?:_?[ui]\w+)?\b|\b1(?:_?u64)? << (?:12|47|48|63|64)\b|\bPAGE\b")
 RUST_ALLOWED = {
     ACCESS / "machine.rs": {"1 << 12"},
@@ -129,14 +133,14 @@ RUST_ALLOWED = {
 
 
 def of_a_machine_in_rust(source: str) -> set[str]:
-    """Return what of a Rust source is a fact of some machine; its own tests, at its end, lay out what they like."""
+    """Return the facts of one machine in a Rust source, without its own tests, at its end, which may have any."""
     return set(RUST.findall(re.sub(r"//.*", "", source.partition("#[cfg(test)]")[0])))
 
 
 @pytest.mark.parametrize("root", [ACCESS, CORE, BINDING], ids=["access", "core", "binding"])
 def test_rust_asks_the_machine(root: Path) -> None:
-    """No file but machine.rs has the size of a page or the end of the addresses; every exception is still there. What
-    only tests are built with, a file testing.rs, lays out what it likes."""
+    """Check that only machine.rs has the size of a page or the end of the addresses, and that every exception is
+    still needed. A file testing.rs, built only with tests, may have any."""
     for path in root.rglob("*.rs"):
         if path.name == "testing.rs":
             continue
@@ -158,7 +162,7 @@ def test_rust_asks_the_machine(root: Path) -> None:
     ],
 )
 def test_the_rule_itself(source: str, found: list[object]) -> None:
-    """The check finds each form, and lets the others be."""
+    """Check that every form is found, and that other forms pass."""
     assert sorted(map(str, (what for _line, what in of_a_machine(source)))) == sorted(map(str, found))
 
 
@@ -175,17 +179,17 @@ def test_the_rule_itself(source: str, found: list[object]) -> None:
     ],
 )
 def test_the_rust_rule_itself(source: str, found: set[str]) -> None:
-    """So does that for Rust."""
+    """Check that every form in Rust is found, and that other forms pass."""
     assert of_a_machine_in_rust(source) == found
 
 
 def test_glibc_has_a_shift_of_its_own() -> None:
-    """Links are hidden by twelve bits whatever the page is (malloc.c, PROTECT_PTR)."""
+    """Check that links are hidden by twelve bits, whatever the page size is (malloc.c, PROTECT_PTR)."""
     assert ">> 12" in (CORE / "allocators" / "glibc" / "lists.rs").read_text(encoding="utf-8")
 
 
-# Names of processors and of their registers. Only the folders of `access` that are named after a processor know one,
-# its lib.rs, which chooses the folder, and machine.rs: cores of each machine are read on every other one.
+# Names of processors and of their registers. Only these may have them: the folders of `access` for each processor, its
+# lib.rs, which chooses the folder, and machine.rs, since cores of each machine are read on every other one.
 PROCESSOR = re.compile(
     r"\b(?:x86(?:[-_]64)?|amd64|aarch64|arm64|x32|iced_x86|user_(?:pt_)?regs\w*|R_(?:X86_64|AARCH64)_\w+"
     r"|[er](?:ax|bx|cx|dx|si|di|bp|sp|ip)|orig_rax|r(?:8|9|1[0-5])|fs_base|tpidr\w*|target_arch)\b",
@@ -195,7 +199,7 @@ PROCESSOR = re.compile(
 
 @pytest.mark.parametrize("root", [ACCESS, CORE], ids=["access", "core"])
 def test_one_folder_knows_the_processor(root: Path) -> None:
-    """No other source names one, not even in a comment."""
+    """Check that no other source names a processor, not even in a comment."""
     found = {}
     for path in root.rglob("*.rs"):
         place = path.relative_to(root)
@@ -207,7 +211,7 @@ def test_one_folder_knows_the_processor(root: Path) -> None:
     ]  # fmt: skip
 
 
-# What of gdbheap runs or calls code of x86-64, or names a machine for a reason of its own.
+# Modules of gdbheap that run or call code of x86-64, or name a machine for another reason.
 PROCESSOR_ALLOWED = {
     "machines.image": {"x86_64", "aarch64"},
     # The note is named after its machine.
@@ -224,7 +228,8 @@ PROCESSOR_ALLOWED = {
 
 
 def test_one_record_knows_the_processor() -> None:
-    """No other module of Python names one, not even in a comment; every exception is still there."""
+    """Check that no other Python module names a processor, not even in a comment, and that every exception is still
+    needed."""
     found = {
         name: {word.lower() for word in PROCESSOR.findall(path.read_text(encoding="utf-8"))}
         for name, path in modules().items()
@@ -234,7 +239,7 @@ def test_one_record_knows_the_processor() -> None:
 
 
 def test_code_of_x86_is_decoded_on_x86_alone() -> None:
-    """Whoever builds for another processor does not need the library."""
+    """Check that a build for another processor does not need the library."""
     manifests = {path.parent.name: path.read_text(encoding="utf-8") for path in (ROOT / "native").glob("*/Cargo.toml")}
     assert [crate for crate, text in manifests.items() if "iced-x86" in text] == ["access"]
     before, where, after = manifests["access"].partition("[target.'cfg(target_arch = \"x86_64\")'.dependencies]")

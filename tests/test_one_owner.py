@@ -1,4 +1,4 @@
-"""All answers give a block to the same owner (``support.attribution``)."""
+"""All answers name the same owner of a block (``support.attribution``)."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def in_c(rng: random.Random, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("program", [with_structures, with_numpy, in_c])
 def test_one_owner(program: Callable[[random.Random, Path], list[str]], rng: random.Random, tmp_path: Path) -> None:
-    """No block has two, and what ``pyobjects`` counts of each type are its blocks."""
+    """Check that no block has two owners, and that the counts of ``pyobjects`` for each type are its blocks."""
     with running(program(rng, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
         assert differences(heap, rng, COMPARED) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each may be small: one of the two has a row with all of them, and the other is named."""
-    # Together more than a module of the interpreter has.
+    """Check small blocks with two possible owners: one of the two has a row with all of them, and names the other."""
+    # Together larger than a module of the interpreter.
     count, size = rng.randrange(500, 2000), rng.randrange(2000, 8000)
     with running(python_program(kind, "shared_blocks", count, size), tmp_path) as target:
         rows = ask("retained", str(target.pid), "--top=5")["rows"]
@@ -52,7 +52,7 @@ def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_
 
 
 def test_a_holder_by_its_name(rng: random.Random, tmp_path: Path) -> None:
-    """What ``owners`` prints, and what source code would write, is as good as the address."""
+    """Check that a name that ``owners`` prints, or that source code would use, is accepted like the address."""
     with running(python_program(KINDS[1], "shared_blocks", rng.randrange(200, 2000), 4000), tmp_path) as target:
         words = str(target.pid)
         (row,) = [row for row in ask("owners", words)["rows"] if "['__main__']" in row["path"]]

@@ -22,7 +22,8 @@ TOTAL = re.compile(r"^Total \(incl\. mmap\):\nsystem bytes +=\s+(\d+)\nin use by
 HEAP = re.compile(r'<heap nr="(\d+)">(.*?)</heap>', re.DOTALL)
 FAST = re.compile(r'^<total type="fast" count="\d+" size="(\d+)"/>$', re.MULTILINE)
 MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
-# A tcache's chunk, also when it kept a rest too small to be a chunk; 2.43 asks for its size rounded up or not.
+# Sizes of a chunk of a tcache, also if it kept a remainder too small for a chunk; 2.43 requests its size rounded up or
+# not.
 TCACHE_SIZES = {0x290, 0x2A0, 0x300, 0x310, 0x320}
 # malloc_stats prints unsigned int.
 WORD = 1 << 32
@@ -85,7 +86,7 @@ def as_malloc_stats(answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_arenas_equal_malloc_stats(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """System and in-use bytes of every arena and in total; fast bins and mmapped chunks by malloc_info()."""
+    """Check system and in-use bytes of every arena and in total, and fast bins and mmapped chunks by malloc_info()."""
     with recorder(CASES[name], rng, tmp_path) as target:
         answer = ask("arenas", str(target.pid))
     check_figures(answer, target)
@@ -95,7 +96,7 @@ def test_arenas_equal_malloc_stats(name: str, rng: random.Random, tmp_path: Path
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 @pytest.mark.parametrize("name", ["1 thread", "8 threads", "arenas of several heaps", "blocked break, 3 threads"])
 def test_arenas_of_a_core_equal_malloc_stats(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core gives malloc_stats' figures, too."""
+    """Check that a core gives malloc_stats' figures, too."""
     with recorder(CASES[name], rng, tmp_path) as target:
         answer = ask("arenas", target.as_form(form))
     check_figures(answer, target)
@@ -103,7 +104,7 @@ def test_arenas_of_a_core_equal_malloc_stats(name: str, form: str, rng: random.R
 
 
 def test_lost_thread_data(rng: random.Random, tmp_path: Path) -> None:
-    """A core without some threads' thread-local data says so: their caches cannot be found."""
+    """Check that a core without some threads' thread-local data reports that their caches cannot be found."""
     with recorder(CASES["8 threads"], rng, tmp_path) as target:
         core = target.gcore()
     assert not [text for text in ask("arenas", str(core))["warnings"] if "thread-local" in text]
@@ -119,9 +120,9 @@ def test_lost_thread_data(rng: random.Random, tmp_path: Path) -> None:
 
 
 def check_figures(answer: dict[str, Any], target: Running) -> None:
-    """Compare with what the target printed; each arena's parts must add up to it."""
+    """Compare with the target's output; each arena's parts must add up to it."""
     assert as_malloc_stats(answer) == malloc_stats(target.stderr)
-    # Since 2.43 there are no fast bins, and malloc_info() says nothing of them.
+    # Since 2.43 there are no fast bins, and malloc_info() reports none.
     fast = {int(index): sum(map(int, FAST.findall(body))) for index, body in HEAP.findall(target.stderr)}
     assert {row["index"]: row["fast"] for row in answer["rows"]} == fast
     mmapped = MMAPPED.findall(target.stderr)[-1]
@@ -130,7 +131,8 @@ def check_figures(answer: dict[str, Any], target: Running) -> None:
 
 
 def check_counts(answer: dict[str, Any], case: Case, table: Table, tcaches: int | None = None, cached: int = 0) -> None:
-    """Used chunks are the recorded ones, each thread's tcache, and the dtv of each thread but the first.
+    """Check that the used chunks are the recorded ones, each thread's tcache, and the dtv of each thread except the
+    first.
 
     ``cached`` mmapped chunks, which ``mp_`` still counts, are in the threads' caches.
     """
@@ -141,7 +143,7 @@ def check_counts(answer: dict[str, Any], case: Case, table: Table, tcaches: int 
 
 
 class Table:
-    """What recorder.c wrote: the live pointers, and freed ones that nothing was laid over since."""
+    """The table of recorder.c: the live pointers, and freed ones that no later block overlaps."""
 
     def __init__(self, path: Path) -> None:
         records = list(struct.iter_unpack("<4Q", path.read_bytes()))
@@ -159,33 +161,33 @@ class Table:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["1 thread", "8 threads"])
 def test_states_of_all_pointers(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each live pointer starts a used chunk of its size; no freed pointer lies in a used chunk."""
+    """Check that each live pointer starts a used chunk of its size, and that no freed pointer is in a used chunk."""
     with recorder(CASES[name], rng, tmp_path) as target:
         check_states(target.as_form(form), Table(tmp_path / "table"), CASES[name].threads)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"1 thread", "8 threads"}))
 def test_states_of_all_pointers_elsewhere(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each pointer's state is the table's under malloc's other habits."""
+    """Check that each pointer has the table's state under other settings of malloc."""
     with recorder(CASES[name], rng, tmp_path) as target:
         check_states(target.as_form(PROCESS), Table(tmp_path / "table"), CASES[name].threads)
 
 
 def check_states(target: str, table: Table, threads: int) -> None:
-    """Ask for all pointers of a pid or a core at once, through the library."""
+    """Check all pointers of a pid or a core at once, through the library."""
     live, freed = sorted(table.live), table.freed
     with heap_of(target) as heap:
         found, gone = chunks_at(heap, live), chunks_at(heap, freed)
     assert [wrong for wrong in zip(live, found) if not is_live(*wrong, table.live[wrong[0]])] == []
     wrong = {chunk: size for chunk, size, state in gone if state in ("used", "mmapped")}
-    # A thread that came late may have its tcache where somebody had freed something.
+    # A thread that started late may have its tcache in memory that another thread had freed.
     assert set(wrong.values()) <= TCACHE_SIZES and len(wrong) <= threads, wrong
 
 
 def is_live(pointer: int, found: tuple[int, int, str | None], usable: int) -> bool:
     """Return whether the chunk found begins 16 bytes before the pointer, with the size of malloc_usable_size().
 
-    Since 2.43 that is 8 bytes less for an mmapped chunk; sizes are multiples of 16, so that only one of the two fits.
+    Since 2.43 that is 8 bytes less for an mmapped chunk; sizes are multiples of 16, so only one of the two fits.
     """
     chunk, size, state = found
     fitting = {("used", usable + 8), ("mmapped", usable + 16), ("mmapped", usable + 24)}
@@ -194,7 +196,7 @@ def is_live(pointer: int, found: tuple[int, int, str | None], usable: int) -> bo
 
 @pytest.mark.parametrize("form", FORMS)
 def test_at_a_handful(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """``heap at`` says of a pointer, or of a byte inside its block, what the table says."""
+    """Check the state that ``heap at`` gives for a pointer, or for a byte inside its block."""
     with recorder(CASES["8 threads"], rng, tmp_path) as target:
         table, name = Table(tmp_path / "table"), target.as_form(form)
         for pointer in rng.sample(sorted(table.live), 6):

@@ -1,7 +1,8 @@
-"""The buffers of pyarrow's tables and polars' series: each is a block in use of its allocator's, and has an owner in
+"""The buffers of pyarrow's tables and polars' series: each is a block in use of its allocator, and has an owner in
 Python.
 
-The oracles are the addresses and sizes that the libraries say themselves."""
+They are checked against the addresses and sizes that the libraries report.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ sys.stdin.readline()
 
 
 def check_block(target: str, name: str, rows: list[list[int]]) -> None:
-    """Each buffer begins a block in use of that allocator, which is at least as large."""
+    """Check that each buffer starts a block in use of that allocator, which is at least as large."""
     with heap_of(target) as heap:
         for address, size, *_ in rows:
             block = heap.block_at(address)
@@ -68,7 +69,7 @@ def check_block(target: str, name: str, rows: list[list[int]]) -> None:
 
 
 def answers_at(target: str, places: list[int]) -> list[dict[str, Any]]:
-    """Ask what is at each place, of one stop."""
+    """Return the answers of ``heap at`` for each address, of one stop."""
     lines = "\n".join(f"at {place:#x} --json" for place in places)
     done = gdbheap("shell", target, "--max-stop=100", input=lines)
     assert done.returncode == 0, done.stderr
@@ -83,7 +84,7 @@ def answers_at(target: str, places: list[int]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_of_pyarrow(pool: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of a sample the owner is the very table, and the column is told by name."""
+    """Check that a sample of buffers has the right table as owner, and that the column is named."""
     python, truth = python_with("pyarrow"), tmp_path / "buffers"
     with running([python, "-c", ARROW, pool, str(rng.getrandbits(30)), str(truth)], tmp_path) as target:
         rows = json.loads(truth.read_text())
@@ -98,7 +99,7 @@ def test_of_pyarrow(pool: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_of_polars(rng: random.Random, tmp_path: Path) -> None:
-    """They are the module's jemalloc's; a sample is told to be the values of the very series."""
+    """Check that the buffers are the module's jemalloc's, and that a sample is named as values of the right series."""
     python, truth = python_with("polars"), tmp_path / "buffers"
     with running([python, "-c", POLARS, "", str(rng.getrandbits(30)), str(truth)], tmp_path) as target:
         rows = json.loads(truth.read_text())

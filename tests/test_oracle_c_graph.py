@@ -1,4 +1,4 @@
-"""Retained sizes, chains and referrers in a program without Python: on random graphs, those of brute force."""
+"""Retained sizes, chains and referrers in a program without Python: on random graphs, compared with brute force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED = 12
 def test_answers_are_those_of_brute_force(
     count: int, inside: int, form: str, rng: random.Random, tmp_path: Path
 ) -> None:
-    """``inside`` of ten words lead into the middle of a block."""
+    """Check the answers; ``inside`` of ten words lead into the middle of a block."""
     arguments = (rng.getrandbits(31), count, inside, tmp_path / "truth")
     with running(c_program("random_c_graph", *arguments), tmp_path) as started:
         truth = Blocks.read(tmp_path / "truth")
@@ -40,20 +40,23 @@ def test_answers_are_those_of_brute_force(
 
 
 def lines(block: int) -> list[str]:
-    """Return what is asked about one block."""
+    """Return the questions about one block."""
     return [f"{noun} {block:#x} --top=all" for noun in ("retained", "why", "refs")]
 
 
 def answers(target: str, asked: list[str]) -> list[dict[str, Any]]:
-    """Return the documents of a session: the graph is drawn once."""
+    """Return the documents of a session, which reads the graph once."""
     done = gdbheap("shell", target, "--json", input="\n".join(asked))
     assert (done.returncode, done.stderr) == (0, ""), done
     return [json.loads(line)["answer"] for line in done.stdout.splitlines()]
 
 
 def check_listed(truth: Blocks, answer: dict[str, Any], some: list[int]) -> None:
-    """Assert what blocks keep: what is reached no more without them. Not listed are those that keep only
-    themselves, and inner ones: the nearest block that keeps one has its size, or keeps the same to a hundredth."""
+    """Check the blocks that each block keeps: those that are unreachable without it.
+
+    Left out are blocks that keep only themselves, and inner ones, for which the nearest block that keeps them has their
+    size, or keeps the same within a hundredth.
+    """
     rows = {row["address"]: row for row in answer["rows"] if row["address"] in truth.sizes}
     largest = sorted(rows, key=lambda block: -rows[block]["retained"])[:ASKED]
     for block in {*largest, *some}:
@@ -69,14 +72,15 @@ def check_listed(truth: Blocks, answer: dict[str, Any], some: list[int]) -> None
 
 
 def check_kept(truth: Blocks, answer: dict[str, Any], block: int) -> None:
-    """Assert how many blocks and bytes one keeps, by the rows of their types."""
+    """Check how many blocks and bytes a block keeps, by the rows of their types."""
     kept, rows = truth.kept_by(block), answer["rows"]
     found = sum(row["count"] for row in rows), sum(row["own"] for row in rows)
     assert found == (len(kept), truth.size(kept)), hex(block)
 
 
 def check_lost(truth: Blocks, answer: dict[str, Any]) -> None:
-    """Assert that what nothing reaches is lost, and what words into the middle alone reach is told apart."""
+    """Check that unreachable blocks are lost, and that blocks reached only by words into their middle are reported
+    separately."""
     found: dict[bool, set[int]] = {False: set(), True: set()}
     for row in answer["rows"]:
         found[row["group"] == "doubtful"] |= set(row["addresses"])
@@ -85,7 +89,7 @@ def check_lost(truth: Blocks, answer: dict[str, Any]) -> None:
 
 
 def check_chain(truth: Blocks, answer: dict[str, Any], block: int) -> None:
-    """Assert that a chain leads from static data to the block by edges that are there, and that none is shorter."""
+    """Check that a chain leads from static data to the block by existing edges, and that none is shorter."""
     chain = [step["address"] for step in answer["rows"]]
     steps = [address for address in chain if address in truth.sizes]
     assert steps[-1] == block and steps[0] in truth.roots and chain[-len(steps) :] == steps
@@ -97,7 +101,7 @@ def check_chain(truth: Blocks, answer: dict[str, Any], block: int) -> None:
 
 
 def check_referrers(truth: Blocks, answer: dict[str, Any], block: int) -> None:
-    """Assert that the blocks that point to one are those that refs lists, and static data where it has it."""
+    """Check that refs lists exactly the blocks that point to one, and static data if they do."""
     found = {row["address"] for row in answer["rows"]}
     own = {source for source, targets in truth.edges.items() if block in targets and source != block}
     assert (found & set(truth.sizes)) - {block} == own

@@ -35,7 +35,7 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A program at rest, all of its chunks, and the other two answers."""
+    """A waiting program, all of its chunks, and the other two answers."""
 
     target: Running
     table: Table
@@ -49,14 +49,14 @@ class Asked:
 
 
 def asked(target: Running, name: str, table: Table) -> Asked:
-    """Ask for all that is compared here."""
+    """Return all answers that are compared here."""
     arenas = ask("arenas", name, "--sort=index", "--detail")
     return Asked(target, table, ask("chunks", name), ask("sizes", name), arenas)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_books_of_all_kinds(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """The three answers agree, and with what the program and malloc_info() say."""
+    """Check that the three answers agree with each other, with the program and with malloc_info()."""
     with recorder(CASES[name], rng, tmp_path) as target:
         found = asked(target, str(target.pid), Table(tmp_path / "table"))
         check_sums(found)
@@ -66,7 +66,7 @@ def test_books_of_all_kinds(name: str, rng: random.Random, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("form", FORMS)
 def test_books_of_every_form(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Answers agree about a process and both kinds of cores."""
+    """Check that the answers agree for a process and both kinds of cores."""
     with recorder(CASES["8 threads"], rng, tmp_path) as target:
         found = asked(target, target.as_form(form), Table(tmp_path / "table"))
         check_sums(found)
@@ -74,7 +74,7 @@ def test_books_of_every_form(form: str, rng: random.Random, tmp_path: Path) -> N
 
 
 def check_sums(found: Asked) -> None:
-    """Sizes are the chunks counted; both are what the arenas hold; nothing overlaps."""
+    """Check that sizes and chunks have the same counts, that their bytes are those of the arenas, and no overlaps."""
     sizes, arenas = found.sizes, found.arenas["rows"]
     rows = sizes["rows"]
     for column, states in (("used", ("used", "mmapped")), ("free", FREE)):
@@ -102,7 +102,7 @@ def check_sums(found: Asked) -> None:
 
 
 def check_used(found: Asked, threads: int) -> None:
-    """Live pointers have the size and the kind that the word before them says; the rest are tcaches and dtvs."""
+    """Check that live pointers have the size and the kind in the word before them; the others are tcaches and dtvs."""
     live = {}
     for pointer in found.table.live:
         word = kernel.read_u64(found.target.pid, pointer - 8)
@@ -115,7 +115,7 @@ def check_used(found: Asked, threads: int) -> None:
 
 
 def check_bins(found: Asked) -> None:
-    """By malloc_info(): chunks in fast bins and in bins of each arena; each large bin has one name."""
+    """Check against malloc_info() the chunks in fast bins and in bins of each arena; each large bin has one name."""
     for index, body in HEAP.findall(found.target.stderr):
         arena = found.arenas["rows"][int(index)]
         bins = {row["kind"]: (row["chunks"], row["bytes"]) for row in arena["bins"]}
@@ -131,20 +131,20 @@ def check_bins(found: Asked) -> None:
         assert totals["rest"][0] == len(free) + 1
         assert 0 <= totals["rest"][1] - sum(free) - arena["top"] <= FLAGS * len(free)
         check_lists(own, body)
-        # The first break need not be 16-aligned: so many bytes are the arena's and no heap's.
+        # The first break need not be 16-aligned: the bytes up to alignment belong to the arena but to no heap.
         assert 0 <= arena["system"] - sum(heap["size"] for heap in arena["heaps"]) < 16
         assert sum(heap["top"] for heap in arena["heaps"]) == arena["top"]
 
 
 def check_lists(own: list[dict[str, Any]], body: str) -> None:
-    """Each bin that malloc_info() counts is the chunks of one name, and so is the unsorted one."""
+    """Check that each bin that malloc_info() counts has the chunks of one name, and so has the unsorted one."""
     waiting = [row for row in own if row["state"] == "free"]
     unsorted = [int(count) for count in UNSORTED.findall(body)]
     assert sum(row["list"] == "unsorted" for row in waiting) == sum(unsorted)
     named = set()
     for first, last, count in BIN.findall(body):
         if not int(last) & FLAGS:
-            continue  # a fast bin; those of bins are size words with PREV_INUSE
+            continue  # a fast bin; for bins, malloc_info() prints size words with PREV_INUSE
         ends = int(first) & ~FLAGS, int(last) & ~FLAGS
         inside = [row["list"] for row in waiting if row["list"] != "unsorted" and ends[0] <= row["size"] <= ends[1]]
         assert Counter(inside) == {inside[0]: int(count)}, (first, last)
@@ -161,7 +161,7 @@ def check_lists(own: list[dict[str, Any]], body: str) -> None:
 
 
 def filters(whole: list[dict[str, Any]], rng: random.Random) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """Yield command lines with random filters, and what a plain filter of the whole list gives."""
+    """Yield command lines with random filters, and the result of a plain filter of the whole list."""
     states = sorted({row["state"] for row in whole})
     arenas = sorted({row["arena"] for row in whole if row["arena"] is not None})
     for _ in range(12):
@@ -187,7 +187,7 @@ def filters(whole: list[dict[str, Any]], rng: random.Random) -> Iterator[tuple[l
 
 @pytest.mark.parametrize("name", ["8 threads", "many mmapped chunks"])
 def test_filters(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each filter, order and --top gives what the whole list gives when it is filtered, sorted and cut here."""
+    """Check that each filter, order and --top equals the whole list, filtered, sorted and cut by the test."""
     with recorder(CASES[name], rng, tmp_path) as target:
         pid = str(target.pid)
         whole = ask("chunks", pid)["rows"]
@@ -202,7 +202,8 @@ def test_filters(name: str, rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
 def test_types(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """--type lists exactly the live objects of a class, mmapped ones too, and no buffer that looks like one."""
+    """Check that --type lists exactly the live objects of a class, mmapped ones too, and no buffer that looks like
+    one."""
     table = tmp_path / "table"
     with running(python_program(kind, "large", rng.randrange(1 << 30), table), tmp_path) as target:
         name = target.as_form(form)
@@ -224,7 +225,7 @@ def test_types(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_types_agree_with_pyobjects(rng: random.Random, tmp_path: Path) -> None:
-    """Of types whose objects are all large: as many, and as many bytes, as ``heap pyobjects`` counts."""
+    """Check types whose objects are all large: numbers and bytes equal those of ``heap pyobjects``."""
     command = python_program("stripped", "large", rng.randrange(1 << 30), tmp_path / "table")
     with running(command, tmp_path) as target:
         types = {row["type"]: row for row in ask("pyobjects", str(target.pid))["rows"]}
@@ -235,7 +236,7 @@ def test_types_agree_with_pyobjects(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each thread's cache holds at least what that thread has freed, and is named like the thread."""
+    """Check that each thread's cache has at least the blocks that the thread has freed, and has the thread's name."""
     with running(c_program("caches", rng.randrange(1 << 30), 9, tmp_path / "table"), tmp_path) as target:
         tids = {int(path.name) for path in Path(f"/proc/{target.pid}/task").iterdir()}
         name = target.as_form(form)
@@ -246,7 +247,7 @@ def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> No
     for tid, row in threads.items():
         own = [(size, blocks) for owner, size, blocks in truth if owner == tid]
         rest = row["chunks"] - sum(blocks for _, blocks in own), row["bytes"] - sum(s * blocks for s, blocks in own)
-        # Besides: a few small ones that the start of a thread has left.
+        # Also a few small ones from the start of a thread.
         assert 0 <= rest[0] <= 4 and 0 <= rest[1] <= 400 * rest[0], (row, own)
     assert sum(row["chunks"] for row in threads.values()) == cached["count"]
     assert sum(row["bytes"] for row in threads.values()) == cached["total"]["bytes"]
@@ -257,7 +258,7 @@ def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("form", FORMS)
 def test_headers_and_reserves(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """``heap at`` says whose header or reserve an address in a thread's heap is."""
+    """Check that ``heap at`` names the owner of a header or reserve in a thread's heap."""
     with recorder(CASES["arenas of several heaps"], rng, tmp_path) as target:
         name = target.as_form(form)
         rows = [(row["index"], heap) for row in ask("arenas", name)["rows"] for heap in row["heaps"] if row["index"]]
@@ -283,7 +284,7 @@ def test_headers_and_reserves(form: str, rng: random.Random, tmp_path: Path) -> 
     ],
 )
 def test_wrong_words(words: list[str], named: str, rng: random.Random, tmp_path: Path) -> None:
-    """One line that names the word, status 2."""
+    """Check one line that names the word, and status 2."""
     with recorder(CASES["a few blocks"], rng, tmp_path) as target:
         done = gdbheap("chunks", str(target.pid), *words)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr

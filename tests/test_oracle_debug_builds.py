@@ -1,6 +1,6 @@
-"""Debug builds of CPython (``python3.N-dbg``), whose blocks have hooks, against what they say of themselves.
+"""Debug builds of CPython (``python3.N-dbg``), whose blocks have hooks, against their own counts.
 
-Up to 3.7 their objects are linked with each other (Py_TRACE_REFS): two pointers stand before the count.
+Up to 3.7 their objects are linked with each other (Py_TRACE_REFS): two pointers precede the reference count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ builds = pytest.mark.parametrize("build", BUILDS)
 @builds
 @pytest.mark.parametrize("mode", ["", "pymalloc"])
 def test_pools(build: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each size class's pools and blocks, with hooks and, in 3.6 and later, without them."""
+    """Check each size class's pools and blocks, with hooks and, in 3.6 and later, without them."""
     if mode and build.startswith("2"):
         pytest.skip("PYTHONMALLOC came with 3.6")
     program = release_program(build, "pools", rng.getrandbits(32), rng.randrange(5000, 30_000))
@@ -34,7 +34,7 @@ def test_pools(build: str, mode: str, rng: random.Random, tmp_path: Path) -> Non
 @builds
 @pytest.mark.parametrize("mode", ["", "pymalloc", "malloc"])
 def test_every_reachable_object(build: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """No wrong type, one in a thousand at most unknown."""
+    """Check that no type is wrong, and that at most one in a thousand is unknown."""
     if mode and build.startswith("2"):
         pytest.skip("PYTHONMALLOC came with 3.6")
     program = release_program(build, "closure", rng.getrandbits(32), 1000, tmp_path / "truth")
@@ -46,7 +46,7 @@ def test_every_reachable_object(build: str, mode: str, rng: random.Random, tmp_p
 
 @builds
 def test_exactly_the_new_objects(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """Between two stops: every population to the object and the byte with its hooks, and no other type changed."""
+    """Check every population between two stops, to the object and the byte with its hooks; no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(build, "population", *arguments), tmp_path) as target:
         check_new_objects(target, tmp_path / "truth", build.split("-")[0])

@@ -1,4 +1,4 @@
-"""``heap diff``: what a program is known to have gained between two looks, to the block and the byte, and no more."""
+"""``heap diff``: exactly the known growth of a program between two snapshots, to the block and the byte."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_types(answer: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 @pytest.mark.parametrize("release", [*RELEASES, *FREE_THREADED])
 def test_types(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Every population to the object and the byte, with its buffers, and no other type; the later look may be a
+    """Check every population to the object and the byte, with its buffers, and no other type; the second may be a
     core."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(release, "population", *arguments), tmp_path) as target:
@@ -59,7 +59,7 @@ def test_types(release: str, form: str, rng: random.Random, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("form", [PROCESS, GCORE, KERNEL_CORE])
 def test_blocks_of_c(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks by size and number, a mapped one, arenas of threads, and a hole; RSS is what the kernel says."""
+    """Check blocks by size and number, a mapped one, arenas of threads, and a hole; RSS is the kernel's."""
     with running(c_program("leaks", rng.getrandbits(30), tmp_path / "table"), tmp_path) as target:
         told = [kernel.rollup(target.pid)[0]]
         before = keep(target, tmp_path / "before.heap")
@@ -82,7 +82,7 @@ def test_blocks_of_c(form: str, rng: random.Random, tmp_path: Path) -> None:
     new = {(row["address"], row["size"]) for row in answer["holes"] if row["state"] == "new"}
     assert new & {(hole, hole_size)} == {row for row in new if row[1] >= MINIMUM_HOLE}
     if form == PROCESS:
-        # Pages of files may come and go between.
+        # Pages of files may be loaded or dropped in between.
         rss = [look["rss"] for look in answer["compared"]]
         assert min(told[:2]) <= rss[0] <= max(told[:2]) and min(told[2:]) <= rss[1] <= max(told[2:])
         assert answer["rss"] == rss[1] - rss[0]
@@ -91,8 +91,8 @@ def test_blocks_of_c(form: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_owner_and_trend(rng: random.Random, tmp_path: Path) -> None:
-    """The list that everything hangs on has its path, and what it retains more is the types that came; with three looks
-    what only rises has its rate, and the limit its time."""
+    """Check that the list that holds everything has its path, and that its growth in retained bytes is the new
+    types; with three snapshots, steady growth has its rate, and the limit its time."""
     count = rng.randrange(3000, 9000)
     with running(release_program("3.11", "growing", count), tmp_path) as target:
         looks = [keep(target, tmp_path / "0.heap")]
@@ -117,7 +117,7 @@ def test_owner_and_trend(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.11"])
 def test_two_processes(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Two runs of a program: objects are found again by their paths, and holes are not compared."""
+    """Check two runs of a program: objects are matched by their paths, and holes are not compared."""
     count = rng.randrange(3000, 9000)
     with running(release_program(release, "growing", count), tmp_path) as target:
         before = keep(target, tmp_path / "before.heap")
@@ -130,8 +130,8 @@ def test_two_processes(release: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_growing(rng: random.Random, tmp_path: Path) -> None:
-    """``heap --since`` names the type, its exact number and the list; nothing grew since a look at the same moment, and
-    another process is not compared."""
+    """Check that ``heap --since`` names the type, its exact number and the list; a snapshot of the same moment shows
+    no growth, and another process is not compared."""
     count = rng.randrange(60_000, 90_000)
     with running(release_program("3.11", "growing", count), tmp_path) as target:
         before = keep(target, tmp_path / "before.heap")
@@ -150,7 +150,8 @@ def test_growing(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_blocks(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Block by block: what came is what was planted, what was there before is still there; of C, and of Python."""
+    """Check the comparison block by block: new blocks are the planted ones, and earlier ones remain; in C and in
+    Python."""
     with running(c_program("leaks", rng.getrandbits(30), tmp_path / "table"), tmp_path) as target:
         before = keep(target, tmp_path / "before.heap", PROCESS, "--blocks")
         target.go_on()
@@ -179,8 +180,8 @@ def test_blocks(form: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.8", "3.11", "3.13"])
 def test_holders(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Whoever alone holds the new blocks is named: a list, a dict, the object with both, a variable of a function that
-    runs; and those that nothing holds are called so. From files and live."""
+    """Check that the only holder of the new blocks is named: a list, a dict, the object with both, a variable of a
+    running function; blocks without a holder are marked so. From files and live."""
     count = rng.randrange(2000, 5000)
     with running(release_program(release, "held", count), tmp_path) as target:
         before = keep(target, tmp_path / "before.heap", PROCESS, "--blocks")
@@ -201,8 +202,8 @@ def test_holders(release: str, rng: random.Random, tmp_path: Path) -> None:
                 found[str(row["type"]), held["type"], held["path"]] += held["count"]
         for name, (kind, path) in wanted.items():
             of_type = {key[1:]: value for key, value in found.items() if key[0] == f"__main__.{name}"}
-            # The collector's list of objects begins in the interpreter's data, and stacks have some words left over
-            # from the loop that made them.
+            # The collector's list of objects begins in the interpreter's data, and stacks still have some words of the
+            # loop that made the objects.
             roots = sum(of_type.pop(key) for key in list(of_type) if key[0] == "root")
             assert roots <= count // 10 and of_type == {(kind, path): count - roots}, name
         ((local, number),) = ((key, value) for key, value in found.items() if key[0] == "__main__.InLocal")
@@ -210,7 +211,7 @@ def test_holders(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_owners_by_address(tmp_path: Path) -> None:
-    """An object that one look names by a key, and the other without contents, is one object."""
+    """Check that an object that one snapshot names by a key, and the other without contents, counts as one object."""
     with running(release_program("3.11", "growing", 4000), tmp_path) as target:
         target.go_on()
         before = keep(target, tmp_path / "before.heap")
@@ -224,7 +225,7 @@ def test_owners_by_address(tmp_path: Path) -> None:
 
 
 def test_no_holders(rng: random.Random, tmp_path: Path) -> None:
-    """Without a graph nobody is named: of a program without Python."""
+    """Check that no holder is named without a graph, for a program without Python."""
     with running(c_program("leaks", rng.getrandbits(30), tmp_path / "table"), tmp_path) as target:
         before = keep(target, tmp_path / "before.heap", PROCESS, "--blocks")
         target.go_on()

@@ -1,5 +1,5 @@
-"""The findings of ``heap``: a program with a fault gets the finding, what it promises goes when its advice is followed,
-by the kernel's count, and a program without the fault does not get it."""
+"""The findings of ``heap``: a faulty program gets the finding, following its advice frees the promised bytes by the
+kernel's count, and a program without the fault does not get it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from support.programs import (
     ask,
     c_program,
     gdbheap,
+    interpreter_of_release,
     python_program,
     release_program,
     running,
@@ -46,12 +47,12 @@ MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 MANY_ARENAS = {"MALLOC_ARENA_MAX": "200"}
 
-# Of CPython 3.10 and later.
+# Sizes in CPython 3.10 and later.
 GC_HEAD, ARENA = 16, 1 << 20
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-# prctl(PR_SET_THP_DISABLE, 1): what is executed then has it too.
+# prctl(PR_SET_THP_DISABLE, 1): the executed program inherits it.
 FORBID = "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
@@ -61,19 +62,19 @@ def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
 
 
 def rss(target: Running) -> int:
-    """Return its RSS."""
+    """Return the RSS of a target."""
     return kernel.rollup(target.pid)[0]
 
 
 def in_use(target: Running) -> int:
-    """Return the bytes of pymalloc's blocks in use that the interpreter told last."""
+    """Return the bytes of pymalloc's blocks in use, as the interpreter last reported."""
     told = re.findall(r"^# bytes in allocated blocks += +([\d,]+)$", target.stderr, re.MULTILINE)
     return int(told[-1].replace(",", ""))
 
 
 def used(target: Running) -> int:
-    """Return the bytes of mimalloc's blocks in use: the interpreter counts the blocks alone (tests/test_mimalloc.py),
-    and the pages go back when they will."""
+    """Return the bytes of mimalloc's blocks in use: the interpreter counts only the blocks (tests/test_mimalloc.py),
+    and pages are returned at any time."""
     return sum(row["size"] * row["used_count"] for row in ask("pools", str(target.pid))["rows"])
 
 
@@ -87,7 +88,7 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def check_gone(freed: int, found: dict[str, Any], after: list[dict[str, Any]]) -> None:
-    """What was promised went, four fifths of it at least, and so did the finding."""
+    """Check that at least four fifths of the promised bytes were freed, and that the finding is gone."""
     assert freed >= found["bytes"] * 0.8, (freed, found)
     assert found["id"] not in [row["id"] for row in after]
 
@@ -95,7 +96,7 @@ def check_gone(freed: int, found: dict[str, Any], after: list[dict[str, Any]]) -
 def follow_advice(
     target: Running, name: str, measure: Callable[[Running], int] = rss, line: str = ""
 ) -> dict[str, Any]:
-    """Have the program follow the advice of the finding, which is returned."""
+    """Let the program follow the advice of the finding; return the finding."""
     found = finding(ask("", str(target.pid)), name)
     before = measure(target)
     target.go_on(line)
@@ -111,8 +112,8 @@ def check_started_otherwise(
     tmp_path: Path,
     trimmed: bool = False,
 ) -> None:
-    """A program (command and environment) has the finding; the advised one has not, and an RSS smaller by what was
-    promised, after malloc_trim(0) where that is part of the advice."""
+    """Check that a program (command and environment) has the finding, and that the advised one has not, with an RSS
+    smaller by the promised bytes, after malloc_trim(0) if the advice includes it."""
     with running(faulty[0], tmp_path, faulty[1]) as target:
         found = finding(ask("", str(target.pid)), name)
         before = rss(target)
@@ -124,7 +125,7 @@ def check_started_otherwise(
     check_gone(freed, found, after)
 
 
-# What can be done from within: malloc_trim(0), unmapping, ending threads.
+# Remedies from within the program: malloc_trim(0), unmapping, ending threads.
 @pytest.mark.parametrize(
     ("fault", "name"),
     [
@@ -138,14 +139,15 @@ def check_started_otherwise(
     ],
 )
 def test_done_from_within(fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """The program follows the advice; RSS shrinks by what was promised, and the finding is gone."""
+    """Check that RSS shrinks by the promised bytes when the program follows the advice, and that the finding is
+    gone."""
     with running(program(rng, tmp_path, fault), tmp_path) as target:
         follow_advice(target, name)
 
 
 @pytest.mark.parametrize(("fault", "name"), [("chunks", "free-chunks"), ("lowered", "main-top")])
 def test_lines_to_paste(fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """The lines do what is advised, as they stand there; a core has none that needs a process."""
+    """Check that the printed commands do what is advised, unchanged; a core has none that needs a process."""
     with running(program(rng, tmp_path, fault), tmp_path) as target:
         found, before = finding(ask("", str(target.pid)), name), rss(target)
         done = [gdbheap(*shlex.split(line)[1:]) for line in found["commands"] if line.startswith("gdbheap ")]
@@ -162,7 +164,7 @@ def test_lines_to_paste(fault: str, name: str, rng: random.Random, tmp_path: Pat
     [
         ("top", "main-top", {}, TRIM_THRESHOLD, False),
         ("tops", "thread-tops", {}, TRIM_THRESHOLD, False),
-        # What 'replay --what-if' measures.
+        # The bytes that 'replay --what-if' measures.
         ("tops", "thread-tops", {}, ONE_ARENA, True),
         ("small", "thread-tops", MANY_ARENAS, ONE_ARENA, True),
         ("large", "large-chunks", {}, MMAP_THRESHOLD, False),
@@ -178,13 +180,13 @@ def test_started_as_advised(
     rng: random.Random,
     tmp_path: Path,
 ) -> None:
-    """A program that is started as the advice says has an RSS smaller by what was promised, and not the finding."""
+    """Check that a program that is started as advised has an RSS smaller by the promised bytes, and no such finding."""
     command = program(rng, tmp_path, fault)
     check_started_otherwise(name, (command, faulty), (command, advised), tmp_path, trimmed)
 
 
 def test_reserved(rng: random.Random, tmp_path: Path) -> None:
-    """Buffers that are as large as they will be from the beginning leave no holes."""
+    """Check that buffers with their final size from the beginning leave no holes."""
     seed = rng.getrandbits(30)
     growing, reserved = (c_program("faults", seed, fault, tmp_path / "none") for fault in ("growing", "reserved"))
     check_started_otherwise("growing-buffers", (growing, {}), (reserved, {}), tmp_path)
@@ -192,13 +194,13 @@ def test_reserved(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_growing_python(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Python's byte arrays, below a threshold that has risen."""
+    """Check Python's byte arrays, below a threshold that has risen."""
     command = release_program(release, "faults", rng.getrandbits(30), "columns")
     check_started_otherwise("growing-buffers", (command, {}), (command, MMAP_THRESHOLD), tmp_path)
 
 
 def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
-    """The program drops the objects that the advice has one look for."""
+    """Check a program that drops the objects that the advice names."""
     truth = tmp_path / "truth"
     command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 2000, truth)
     with running(command, tmp_path) as target:
@@ -208,7 +210,7 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     named = {member["address"] for pin in pins for member in pin["members"]}
     others = [address for address in json.loads(truth.read_text()) if address - GC_HEAD not in named]
     assert found["figures"]["blocks"] == len(named)
-    # Those that an arena holds in which the interpreter's own blocks take more than half.
+    # Objects in arenas in which the interpreter's own blocks take more than half.
     assert max(others, default=0) - min(others, default=0) < ARENA
 
 
@@ -227,7 +229,7 @@ TABLES = [("emptied", "slack"), ("emptied set", "slack")]
 EVERYWHERE += TABLES
 ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack"), ("log", "leak-like")]
 ONCE += [("many cache", "leak-like"), ("popped", "slack")]
-# Their buffers have mappings of their own.
+# The buffers of these have their own mappings.
 BY_RSS = ("traced", "stack", "buffer", "queue", "emptied", "popped", "emptied set", "views", "numbers")
 PYTHON_FAULTS = [
     (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
@@ -239,7 +241,8 @@ PYTHON_FAULTS += [(release, *fault) for release in FREE_THREADED for fault in EV
 
 @pytest.mark.parametrize(("release", "fault", "name"), PYTHON_FAULTS)
 def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A Python program follows the advice; its blocks in use, as it says, or its RSS shrink by what was promised."""
+    """Check that the blocks in use by its own count, or the RSS, of a Python program shrink by the promised bytes
+    when it follows the advice."""
     measure = used if release in FREE_THREADED else rss if fault in BY_RSS else in_use
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         follow_advice(target, name, measure)
@@ -247,21 +250,21 @@ def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_pat
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_views_that_keep_nothing(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Views of bytes that something else holds, or that show most of them, are no finding."""
+    """Check that views of bytes with another holder, or of most of the bytes, are no finding."""
     with running(release_program(release, "faults", rng.getrandbits(30), "parts"), tmp_path) as target:
         assert "small-views" not in [row["id"] for row in ask("", str(target.pid))["findings"]]
 
 
 @pytest.mark.parametrize("release", [*RELEASES, *FREE_THREADED])
 def test_grown(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Tables that were made by growth alone, or that a copy cannot replace, are none of those that were emptied."""
+    """Check that tables made by growth alone, or that a copy cannot replace, do not count as emptied."""
     with running(release_program(release, "faults", rng.getrandbits(30), "grown"), tmp_path) as target:
         assert "slack" not in [row["id"] for row in ask("", str(target.pid))["findings"]]
 
 
 @pytest.mark.parametrize("fault", ["emptied", "emptied set"])
 def test_damaged_tables(fault: str, rng: random.Random, tmp_path: Path) -> None:
-    """Whatever a dict, a set or a table says of itself, no more is promised than what its block has."""
+    """Check that no more is promised than the block has, whatever a dict, a set or a table claims."""
     evil = [0, 1, 8, 255, 1 << 40, 1 << 61, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
     with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
         pid = target.pid
@@ -287,7 +290,7 @@ def test_damaged_tables(fault: str, rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMS[1:])
 @pytest.mark.parametrize(("fault", "name"), [("idle", "free-lists"), ("cycles", "cycles"), ("cache", "leak-like")])
 def test_cores(fault: str, name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is about objects is found in cores too, also where nobody knows what is resident."""
+    """Check that findings about objects are found in cores too, also if residency is unknown."""
     with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
         alive = finding(ask("", str(target.pid)), name)
         core = finding(ask("", target.as_form(form)), name)
@@ -298,8 +301,8 @@ def test_cores(fault: str, name: str, form: str, rng: random.Random, tmp_path: P
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("fault", ["registered", "handled"])
 def test_cycles_through_c(fault: str, release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Whether the collector frees cycles that words of C code close is said as it is: it sees the handlers of a parser,
-    and nothing of what sqlite holds."""
+    """Check that the finding says whether the collector frees cycles closed by words of C code: it sees the handlers
+    of a parser, but nothing that sqlite holds."""
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         answer = ask("", str(target.pid), "--detail")
         shown = gdbheap("unreachable", str(target.pid)).stdout
@@ -318,15 +321,15 @@ def test_cycles_through_c(fault: str, release: str, rng: random.Random, tmp_path
 
 
 def test_keys_on_a_free_list_behind_an_object(tmp_path: Path) -> None:
-    """With this seed an object of their size stands before keys of dicts on the interpreter's free list: the words of
-    the keys lead nowhere all the same."""
+    """Check a seed with which an object of their size precedes dict keys on the interpreter's free list: the words
+    of the keys still lead nowhere."""
     with running(release_program("3.13", "faults", 1041252470, "registered"), tmp_path) as target:
         assert finding(ask("", str(target.pid), "--detail"), "uncollectable-cycles")["bytes"] > 10 << 20
 
 
 @pytest.mark.parametrize("release", since("3.7"))
 def test_frozen(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where gc.freeze() hides cycles from the collector the advice says so."""
+    """Check that the advice mentions gc.freeze() if it hides cycles from the collector."""
     with running(release_program(release, "faults", rng.getrandbits(30), "frozen"), tmp_path) as target:
         found = finding(ask("", str(target.pid)), "cycles")
         before = in_use(target)
@@ -338,7 +341,8 @@ def test_frozen(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named as Python would write it, with its exact number; without the graph less is promised, never more."""
+    """Check that the leak is named as Python would write it, with its exact number; without the graph less is
+    promised, never more."""
     with running(python_program("stripped", "faults", rng.getrandbits(30), "cache"), tmp_path) as target:
         found = finding(ask("", str(target.pid)), "leak-like")
         monkeypatch.setattr(one_container, "MAX_LIKELY_GRAPH_BLOCKS", 0)
@@ -356,12 +360,35 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     assert least.bytes <= found["bytes"] and freed >= least.bytes * 0.8
 
 
+WEAKLY = """
+import signal, weakref
+class Node:
+    def __init__(self, depth):
+        self.text = "text %d" % depth
+        self.children = [Node(depth - 1) for _ in range(3)] if depth else []
+        seen[id(self)] = self
+seen = weakref.WeakValueDictionary()
+root = Node(10)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("release", since("3.7"))
+def test_ids_keep_nothing(release: str, tmp_path: Path) -> None:
+    """Check that a dict does not keep the objects whose addresses are the hashes of its keys."""
+    script = tmp_path / "script.py"
+    script.write_text(WEAKLY)
+    with running([interpreter_of_release(release).executable, str(script)], tmp_path) as target:
+        found = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "leak-like"]
+    assert not [row for row in found if "of type __main__.Node" in row["text"]], found
+
+
 VERSIONED = [release for release in RELEASES if release in ("3.6", "3.9", "3.11", "3.12", "3.13")]
 
 
 @pytest.mark.parametrize("release", VERSIONED)
 def test_full_before_the_first_request(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """A dict that has not changed for as long as other dicts were is not leak-like, until it changes."""
+    """Check that a dict that is unchanged for as long as the others is not leak-like until it changes."""
     with running(release_program(release, "faults", rng.getrandbits(30), "full"), tmp_path) as target:
         before = [row["id"] for row in ask("", str(target.pid))["findings"]]
         target.go_on()
@@ -370,7 +397,8 @@ def test_full_before_the_first_request(release: str, rng: random.Random, tmp_pat
 
 
 def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
-    """Nor is one whose pages a child shares, in either, until the process writes to them."""
+    """Check that a dict whose pages a child shares is not leak-like, in either process, until the process writes to
+    them."""
     with running(python_program("stripped", "faults", rng.getrandbits(30), "forked"), tmp_path) as target:
         (child,) = map(int, Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split())
         both = [[row["id"] for row in ask("", str(pid))["findings"]] for pid in (target.pid, child)]
@@ -380,7 +408,7 @@ def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_the_largest_stands_first() -> None:
-    """Whether it may be intended or not."""
+    """Check that the largest finding comes first, intended or not."""
     rows = [
         Finding("slack", 1, {}),
         Finding("leak-like", 9 << 30, {}, doubtful=True),
@@ -390,7 +418,7 @@ def test_the_largest_stands_first() -> None:
 
 
 def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:
-    """In a large heap they are looked for, too, as the page follows references anyway; and in detail."""
+    """Check that cycles are found in a large heap too, since the page follows references anyway, and in detail."""
     for fault in ("many cycles", "many old"):
         with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
             rows = ask("", str(target.pid))["findings"]
@@ -403,7 +431,7 @@ def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
-    """The program frees the blocks that the advice has one look for, and trims."""
+    """Check a program that frees the blocks that the advice names, and trims."""
     command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
     with running(command, tmp_path, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}) as target:
         found = finding(ask("", str(target.pid)), "pinned-pages")
@@ -420,13 +448,14 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
         freed = before - rss(target)
         after = ask("", str(target.pid))["findings"]
     check_gone(freed, found, after)
-    # The blocks themselves were in use: what went is at least as much more.
+    # The blocks themselves were in use: the freed bytes are more by at least their size.
     assert found["bytes"] + found["figures"]["held"] <= 1.1 * freed
 
 
 @pytest.mark.parametrize("way", ["not asked for", "forbidden", "trimmed"])
 def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
-    """Malloc does not ask for huge pages, or the process may have none; or the program calls malloc_trim(0)."""
+    """Check a malloc that does not request huge pages, a process that may have none, and a program that calls
+    malloc_trim(0)."""
     if not THP.exists() or "[never]" in THP.read_text():
         pytest.skip("this kernel makes no huge pages")
     command = program(rng, tmp_path, "huge")
@@ -449,7 +478,7 @@ def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
-    """Two processes share all of their memory: the sum of their RSS is larger than it by what both findings say."""
+    """Check two processes that share all memory: the sum of their RSS exceeds it by the bytes of both findings."""
     with running(program(rng, tmp_path, "fork"), tmp_path) as target:
         (child,) = map(int, Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split())
         rows = [finding(ask("", str(pid)), "after-fork") for pid in (target.pid, child)]
@@ -460,20 +489,20 @@ def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA, HUGE_PAGES])
 def test_healthy(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
-    """A program that uses what it holds gets no finding."""
+    """Check that a program that uses all its memory gets no finding."""
     with running(program(rng, tmp_path, "healthy"), tmp_path, environment) as target:
         assert ask("", str(target.pid), "--quick")["findings"] == []
 
 
 @pytest.mark.parametrize("release", [*RELEASES, *FREE_THREADED])
 def test_healthy_release(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Nor does a Python program that has objects of several kinds in several containers."""
+    """Check that a Python program with objects of several kinds in several containers gets no finding."""
     with running(release_program(release, "faults", rng.getrandbits(30), "healthy"), tmp_path) as target:
         assert ask("", str(target.pid), "--quick")["findings"] == []
 
 
 def test_healthy_python(rng: random.Random, tmp_path: Path) -> None:
-    """Nor does a Python program whose objects live, but that a single dict keeps them all."""
+    """Check that a Python program with live objects gets no finding, except that a single dict keeps them all."""
     truth = tmp_path / "truth"
     command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 1, truth)
     with running(command, tmp_path) as target:

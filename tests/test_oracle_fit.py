@@ -1,4 +1,4 @@
-"""``heap holes --fit`` against malloc itself: what is predicted is what the program's next malloc() then does."""
+"""``heap holes --fit`` against malloc itself: the program's next malloc() does what is predicted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ PLAIN, FAST, BLOCKED = 0, 1, 2
 SMALL_CHUNK = 96
 MMAP_THRESHOLD = 32 << 20
 NO_MMAP = "glibc.malloc.mmap_max=0"
-# Of a request: 8 bytes of the next chunk serve it, 16 is the grain; malloc leaves 32 bytes at the top.
+# For a request: 8 bytes of the next chunk can be used, 16 is the grain; malloc leaves 32 bytes at the top.
 HEADER, GRAIN, LEFT_AT_TOP = 8, 16, 32
 
 
 @dataclass(frozen=True)
 class Built:
-    """What fit.c has left: free chunks by address, the same merged with the small free one behind, the top's size."""
+    """The memory of fit.c: free chunks by address, the same merged with the small free one after them, the size of
+    the top."""
 
     alone: dict[int, int]
     merged: dict[int, int]
@@ -33,13 +34,13 @@ class Built:
 
     @property
     def largest(self) -> int:
-        """The size of the largest single chunk."""
+        """Return the size of the largest single chunk."""
         return max(self.alone.values())
 
 
 @dataclass(frozen=True)
 class Result:
-    """What malloc() did: the pointer, its usable size, and by how much arenas, break and mmapped bytes grew."""
+    """The effect of malloc(): the pointer, its usable size, and the growth of arenas, break and mmapped bytes."""
 
     pointer: int
     usable: int
@@ -59,62 +60,62 @@ def built(path: Path, top: int) -> Built:
 
 
 def request_for(chunk: int) -> int:
-    """The largest request that a chunk of this size serves."""
+    """Return the largest request that fits a chunk of this size."""
     return chunk - HEADER
 
 
 def some(found: Built, rng: random.Random) -> int:
-    """A request that some chunk serves."""
+    """Return a request that some chunk fits."""
     return rng.randrange(2048, found.largest - HEADER)
 
 
 def exactly(found: Built, rng: random.Random) -> int:
-    """The largest chunk, to the byte."""
+    """Return the largest chunk, to the byte."""
     return request_for(found.largest)
 
 
 def one_byte_more(found: Built, rng: random.Random) -> int:
-    """The largest chunk is 16 bytes too short for one byte more."""
+    """Return one byte more, for which the largest chunk is 16 bytes too short."""
     return request_for(found.largest) + 1
 
 
 def merged(found: Built, rng: random.Random) -> int:
-    """The largest that merging with a fast chunk gives."""
+    """Return the largest request after merging with a fast chunk."""
     return request_for(max(found.merged.values()))
 
 
 def off_the_top(found: Built, rng: random.Random) -> int:
-    """All of the top chunk but what malloc leaves, with the fast chunk below it."""
+    """Return the top chunk except the rest that malloc leaves, with the fast chunk below it."""
     return request_for(found.top + SMALL_CHUNK - LEFT_AT_TOP)
 
 
 def more_than_top(found: Built, rng: random.Random) -> int:
-    """A byte more than the top chunk or any other can give."""
+    """Return a byte more than the top chunk or any other can give."""
     return max(request_for(found.top - LEFT_AT_TOP), request_for(found.largest)) + 1
 
 
 def a_few_mib(found: Built, rng: random.Random) -> int:
-    """More than there is."""
+    """Return more than there is."""
     return rng.randrange(5 << 20, 15 << 20)
 
 
 def below_threshold(found: Built, rng: random.Random) -> int:
-    """The largest chunk that malloc does not map."""
+    """Return the largest request that malloc does not map."""
     return request_for(MMAP_THRESHOLD - GRAIN)
 
 
 def at_threshold(found: Built, rng: random.Random) -> int:
-    """The smallest chunk that it does."""
+    """Return the smallest request that malloc maps."""
     return request_for(MMAP_THRESHOLD)
 
 
 def beyond_a_heap(found: Built, rng: random.Random) -> int:
-    """More than a thread's heap can be."""
+    """Return more than a thread's heap can have."""
     return rng.randrange(65 << 20, 80 << 20)
 
 
 def small(found: Built, rng: random.Random) -> int:
-    """One that waits in the tcache."""
+    """Return the size of a chunk in the tcache."""
     return rng.randrange(SMALL_CHUNK - HEADER - GRAIN + 1, SMALL_CHUNK - HEADER + 1)
 
 
@@ -123,7 +124,7 @@ Choose = Callable[[Built, random.Random], int]
 
 @dataclass(frozen=True)
 class Case:
-    """A program and a request, and what it must come to: cached, best, top, grows or mapped."""
+    """A program, a request, and the expected result: cached, best, top, grows or mapped."""
 
     choose: Choose
     outcome: str
@@ -134,7 +135,7 @@ class Case:
 
     @property
     def leaves_remainders(self) -> bool:
-        """Whether the arena has several extents or heaps."""
+        """Return whether the arena has several extents or heaps."""
         return self.shape == BLOCKED or (self.where == THREAD and self.largest > 1 << 20)
 
 
@@ -172,18 +173,18 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_prediction(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of a process."""
+    """Check that malloc() in a process does what was predicted."""
     check(CASES[name], PROCESS, rng, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["some, fast bins", "one byte more", "a further heap", "small, thread"])
 def test_prediction_from_a_core(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of a core that gdb wrote while the program waited."""
+    """Check the prediction from a core that gdb wrote while the program waited."""
     check(CASES[name], GCORE, rng, tmp_path)
 
 
 def check(case: Case, form: str, rng: random.Random, directory: Path) -> None:
-    """Ask, let the program call malloc, and compare."""
+    """Ask for a prediction, let the program call malloc, and compare."""
     table, result = directory / "table", directory / "result"
     arguments = (rng.randrange(1 << 30), case.where, case.shape, case.largest, table, result)
     program = c_program("fit", *arguments)
@@ -201,7 +202,7 @@ def check(case: Case, form: str, rng: random.Random, directory: Path) -> None:
 
 
 def outcome(answer: dict[str, Any], ours: dict[str, Any]) -> str:
-    """What the answer says will happen, in a word."""
+    """Return the predicted result as one word."""
     if answer["cached_pieces"]:
         return "cached"
     if ours["best_piece"] is not None:
@@ -210,7 +211,7 @@ def outcome(answer: dict[str, Any], ours: dict[str, Any]) -> str:
 
 
 def check_outcome(answer: dict[str, Any], ours: dict[str, Any], done: Result, case: Case) -> None:
-    """Compare with what malloc did."""
+    """Compare with the result of malloc."""
     kernel = (done.arenas, done.mapped > 0)
     if case.outcome == "cached":
         assert kernel == (0, False) and done.pointer in [piece["address"] for piece in answer["cached_pieces"]]
@@ -226,7 +227,7 @@ def check_outcome(answer: dict[str, Any], ours: dict[str, Any], done: Result, ca
 
 
 def check_figures(answer: dict[str, Any], ours: dict[str, Any], found: Built, request: int, case: Case) -> None:
-    """The chunk's size, the sum of all arenas, and what is missing, by the program's own table."""
+    """Check the chunk's size, the sum of all arenas, and the missing bytes, by the program's own table."""
     chunk = max(32, (request + 8 + 15) // 16 * 16)
     assert (answer["request"], answer["chunk"]) == (request, chunk)
     assert answer["mmap_threshold"] == MMAP_THRESHOLD
@@ -238,8 +239,10 @@ def check_figures(answer: dict[str, Any], ours: dict[str, Any], found: Built, re
 
 
 def check_nearest(answer: dict[str, Any], ours: dict[str, Any], found: Built, chunk: int, case: Case) -> None:
-    """The largest chunks of the arena, and what they miss. What full heaps and extents have left is not in the table:
-    alone, or merged with a chunk that is."""
+    """Check the largest chunks of the arena, and the bytes that they lack.
+
+    The remainders of full heaps and extents are not in the table: alone, or merged with a chunk that is.
+    """
     sizes = found.merged if case.shape == FAST else found.alone
     near = {piece["address"]: piece["size"] for piece in answer["nearest"] if piece["arena"] == case.where}
     assert near and all(size <= min(near.values()) for address, size in sizes.items() if address not in near)
@@ -252,7 +255,7 @@ def check_nearest(answer: dict[str, Any], ours: dict[str, Any], found: Built, ch
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_hole_may_be_several_chunks(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Seven chunks in a row that wait in the tcache are a hole, but serve no request of their common size."""
+    """Check seven adjacent chunks in the tcache: they are a hole, but fit no request of their common size."""
     arguments = (rng.randrange(1 << 30), MAIN, PLAIN, 400_000, tmp_path / "table", tmp_path / "result")
     with running(c_program("fit", *arguments), tmp_path) as target:
         name = target.as_form(form)
@@ -270,7 +273,7 @@ def test_a_hole_may_be_several_chunks(form: str, rng: random.Random, tmp_path: P
 
 @pytest.mark.parametrize(("request_size", "chunk"), [(0, 32), (24, 32), (25, 48), (40, 48), (8_880_819, 8_880_832)])
 def test_sizes_of_chunks(request_size: int, chunk: int, rng: random.Random, tmp_path: Path) -> None:
-    """request2size; what malloc refuses is wrong usage."""
+    """Check request2size; a size that malloc refuses is a wrong usage."""
     arguments = (rng.randrange(1 << 30), MAIN, PLAIN, 4000, tmp_path / "table", tmp_path / "result")
     with running(c_program("fit", *arguments), tmp_path) as target:
         assert ask("holes", str(target.pid), f"--fit={request_size}")["fit"]["chunk"] == chunk

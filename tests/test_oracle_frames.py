@@ -1,5 +1,5 @@
-"""DataFrames, tables and arrays: the oracles are pandas' ``memory_usage()``, pyarrow's and numpy's ``nbytes``, and what
-they say of their shapes and dtypes, in the program itself."""
+"""DataFrames, tables and arrays, checked in the program itself by pandas' ``memory_usage()``, pyarrow's and numpy's
+``nbytes``, and their shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gdbheap.answers.at import at
 
 KEYS = ("what", "shape", "bytes")
 ARRAY_KEYS = ("shape", "bytes", "dtype", "data_address", "views", "base")
-# In whose dtypes there is an object that no text can be read of without running anything.
+# Names of dtypes that contain an object whose text can only be read by running code.
 PARTLY_NAMED = ("period",)
 
 
 def started(python: str, rng: random.Random, folder: Path) -> Any:
-    """Start the program; what it says of itself is in ``truth``."""
+    """Start the program; its own figures are in ``truth``."""
     command = [python, str(SOURCES / "frames.py"), str(rng.getrandbits(30)), str(folder / "truth")]
     return running(command, folder)
 
 
 def check_frames(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
-    """Each has the shape, the size and the columns that it says, by name, dtype and bytes; deep where that is known."""
+    """Check the shape, the size and the columns of each, by name, dtype and bytes; deep sizes if they are known."""
     for frame in wanted:
         row = rows[frame["path"]]
         assert [row[key] for key in KEYS] == [frame[key] for key in KEYS], frame["path"]
@@ -43,7 +43,7 @@ def check_frames(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
 
 
 def check_arrays(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
-    """Arrays, those that show memory of others, and what has no row: views."""
+    """Check arrays, views of the memory of others, and views without a row."""
     for array in wanted:
         row = rows[array["path"]]
         assert [row[key] for key in ARRAY_KEYS] == [array[key] for key in ARRAY_KEYS], array["path"]
@@ -51,7 +51,7 @@ def check_arrays(rows: dict[str, Any], wanted: list[dict[str, Any]]) -> None:
 
 
 def check_places(target: str, places: list[list[Any]]) -> None:
-    """The column, or the array, that an address is in."""
+    """Check the column or the array of each address."""
     with heap_of(target) as heap:
         for address, what, name, shape in places:
             found = at(heap, address).array
@@ -63,7 +63,7 @@ def check_places(target: str, places: list[list[Any]]) -> None:
 
 @pytest.mark.parametrize("modules", [("numpy",), ("numpy", "pandas", "pyarrow")], ids=["numpy", "all"])
 def test_frames_are_what_they_say(modules: tuple[str, ...], rng: random.Random, tmp_path: Path) -> None:
-    """All of them, in a process and in its core, each once."""
+    """Check all frames and arrays, each once, in a process and in its core."""
     with started(python_with(*modules), rng, tmp_path) as target:
         truth = json.loads((tmp_path / "truth").read_text())
         for form in (PROCESS, GCORE):
@@ -83,7 +83,7 @@ def test_frames_are_what_they_say(modules: tuple[str, ...], rng: random.Random, 
 
 
 def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
-    """In the table of holders a variable that is a frame is not divided, and the rows still add up."""
+    """Check that a variable that is a frame is one row of the holders, and that the rows still add up."""
     command = [python_with("numpy", "pandas"), str(SOURCES / "one_frame.py"), str(rng.getrandbits(30))]
     with running(command, tmp_path) as target:
         answer = ask("owners", str(target.pid), "--top=all")
@@ -100,13 +100,14 @@ def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
     rows, columns = said["shape"]
     assert f"DataFrame ({rows:,} x {columns}) of {path}" in shown and "column price float64" in shown
     assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text
-    # Classes that have these names and nothing else.
+    # Classes that only have these names.
     assert "17 polars.DataFrame" in text and "3 objects that look like arrays or tables could not be read" in text
     assert "column <str of 5>" in hidden and "price" not in hidden and "not one word" not in hidden
 
 
 def test_labels_are_data(rng: random.Random, tmp_path: Path) -> None:
-    """Labels are as secret as values, which pivoting makes labels of, also where they look like names in code."""
+    """Check that labels are hidden like values, which pivoting turns into labels, even if they look like names in
+    code."""
     secret = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
     command = [python_with("pandas", "polars", "pyarrow"), str(SOURCES / "labels.py"), secret]
     with running(command, tmp_path) as target:
@@ -121,7 +122,8 @@ def test_labels_are_data(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:
-    """Shapes, strides and pointers that cannot be are not believed; what is sound beside them is listed."""
+    """Check that impossible shapes, strides and pointers are rejected, and that the sound ones beside them are
+    listed."""
     command = [python_with("numpy"), str(SOURCES / "false_arrays.py"), str(rng.getrandbits(30))]
     with running(command, tmp_path) as target:
         said = json.loads(target.stderr)
@@ -134,7 +136,7 @@ def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_covered_against_bytes(rng: random.Random) -> None:
-    """What ranges add up to, beside a set of all their bytes."""
+    """Check the sum of ranges against a set of all their bytes."""
     for _ in range(200):
         covered, model = _Covered(), set[int]()
         for _ in range(rng.randrange(1, 30)):
@@ -146,7 +148,7 @@ def test_covered_against_bytes(rng: random.Random) -> None:
 
 
 def test_who_has_no_arrays(tmp_path: Path) -> None:
-    """A program with Python and none is answered; one without Python is told."""
+    """Check that a program with Python but no arrays is answered, and that one without Python gets an error."""
     code = "import array, os\nkept = [array.array('d', range(n)) for n in range(500)]\nos.read(0, 1)"
     with running([interpreter_of("stripped"), "-I", "-c", code], tmp_path) as target:
         answer = ask("owners", str(target.pid), "--by=array")

@@ -1,4 +1,4 @@
-"""Objects on the interpreter's free lists are none that live, and as many as sys._debugmallocstats() says."""
+"""Objects on the interpreter's free lists are not live, and as many as sys._debugmallocstats() counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cases(4)
 
 ROW = re.compile(r"^ *([\d,]+) free (?:\d+-sized )?Py(\w+?)Objects \*", re.MULTILINE)
 NAMES = {"CFunction": "builtin_function_or_method"}
-# A frame that is kept by its code is on no list; float's links stand where others have their type, up to 3.13.
+# A frame that its code keeps is on no list; the links of floats are where others have their type, up to 3.13.
 UNTOLD = ("frame", "dictkeys")
 LINKED_BY_COUNT = since("3.14")
 
@@ -43,7 +43,8 @@ def counted(target: str) -> tuple[dict[str, int], dict[str, int]]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("release", RELEASES)
 def test_free_lists(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """What went between two stops is gone, to the object; what the interpreter keeps of it is told apart."""
+    """Check that the objects that were deleted between two stops are gone; those that the interpreter keeps are
+    reported separately."""
     with running(release_program(release, "freelists", rng.getrandbits(32), tmp_path / "truth"), tmp_path) as target:
         before, _ = counted(str(target.pid))
         target.go_on()
@@ -55,7 +56,7 @@ def test_free_lists(release: str, form: str, rng: random.Random, tmp_path: Path)
 
 
 def lists(target: Running, release: str) -> dict[str, int]:
-    """Return what the interpreter says, of the types whose free objects are told apart."""
+    """Return the interpreter's figures for the types whose free objects are reported separately."""
     found = told(target.stderr)
     assert bool(found) == (release != "2.7")
     without = UNTOLD if release in LINKED_BY_COUNT else (*UNTOLD, "float")

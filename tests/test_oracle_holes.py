@@ -1,4 +1,4 @@
-"""``heap holes`` on a program that leaves a known set of holes: exactly those, with size, neighbours and residency."""
+"""``heap holes`` for a program with a known set of holes: exactly those, with size, neighbours and residency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cases(4)
 
 MAIN, THREAD, ENDED = PLACES = (0, 1, 2)
 NOTHING, TRIM, ADVISE = 0, 1, 2
-# glibc, sysmalloc(): what a heap that is full keeps at its end, two fence posts of 16 bytes.
+# glibc, sysmalloc(): the end of a full heap, two fence posts of 16 bytes.
 FENCE = 32
 
 
@@ -31,13 +31,14 @@ class Block:
 
     @property
     def heap(self) -> int:
-        """The thread's heap that it lies in."""
+        """Return the thread's heap that contains it."""
         return self.chunk & -HEAP_MAX
 
 
 @dataclass(frozen=True)
 class Hole:
-    """Neighbours that are not held; ``before`` and ``after`` are what touches it, None at an end of the heap."""
+    """Adjacent blocks that are not held; ``before`` and ``after`` are the touching neighbours, None at an end of the
+    heap."""
 
     address: int
     size: int
@@ -46,15 +47,17 @@ class Hole:
 
 
 def blocks(path: Path) -> list[Block]:
-    """Return the program's table, by address: what an earlier heap had left over at its end was used later."""
+    """Return the program's table, by address; a remainder at the end of an earlier heap was used later."""
     records = struct.iter_unpack("<3Q", path.read_bytes())
     found = [Block(pointer - 16, usable + 8, bool(held)) for pointer, usable, held in records]
     return sorted(found, key=lambda block: block.chunk)
 
 
 def with_remainders(found: list[Block], pid: int) -> list[Block]:
-    """Add what the ends of full thread heaps have left: from the last block to the fence, free. A heap in which nothing
-    is held any more is gone, but for the first; the last one may be all top chunk."""
+    """Add the remainders at the ends of full thread heaps: from the last block to the fence, free.
+
+    An empty heap is gone, except the first; the last one may be all top chunk.
+    """
     held = {block.heap for block in found if block.held}
     there = {heap for heap in {block.heap for block in found} if heap in held or is_there(pid, heap)}
     top = top_of_thread(pid, min(there))
@@ -72,7 +75,7 @@ def with_remainders(found: list[Block], pid: int) -> list[Block]:
 
 
 def is_there(pid: int, address: int) -> bool:
-    """Whether there is memory at an address."""
+    """Return whether there is memory at an address."""
     try:
         kernel.read_u64(pid, address)
     except OSError:
@@ -98,7 +101,7 @@ def holes_of(found: list[Block]) -> list[Hole]:
 
 
 def touches(block: Block, after: Block) -> bool:
-    """Return whether two blocks lie next to each other."""
+    """Return whether two blocks are adjacent."""
     return block.chunk + block.size == after.chunk
 
 
@@ -117,7 +120,7 @@ def expected(path: Path, place: int, pid: int) -> list[Hole]:
     """Return the holes that the program left, largest first."""
     found = blocks(path)
     if place == ENDED:
-        found.pop()  # the tcache that held the last block was emptied: it is part of the top chunk
+        found.pop()  # the tcache of the last block was emptied: the block is part of the top chunk
     complete = found if place == MAIN else with_remainders(found, pid)
     return sorted(holes_of(complete), key=lambda hole: -hole.size)
 
@@ -156,7 +159,8 @@ def check_neighbours(row: dict[str, Any], hole: Hole) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("minimum", [64 * 1024])
 def test_exactly_the_holes(place: int, form: str, minimum: int, rng: random.Random, tmp_path: Path) -> None:
-    """All of at least --min and no other, in the main arena, a thread's, and one whose thread has ended."""
+    """Check all holes of at least --min and no others, in the main arena, a thread's, and one whose thread has
+    ended."""
     with program(rng, tmp_path, place, NOTHING) as target:
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", target.as_form(form), f"--min={minimum}")
@@ -167,7 +171,7 @@ def test_exactly_the_holes(place: int, form: str, minimum: int, rng: random.Rand
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_hole_down_to_the_smallest(place: int, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks in tcaches and fast bins are held by nobody: alone, or between free ones, they are (parts of) holes."""
+    """Check that blocks in tcaches and fast bins, which nobody holds, are holes or parts of holes."""
     with program(rng, tmp_path, place, NOTHING, largest=5000) as target:
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", str(target.pid), "--min=16")
@@ -176,7 +180,7 @@ def test_every_hole_down_to_the_smallest(place: int, rng: random.Random, tmp_pat
 
 
 def test_arena_of_several_heaps(rng: random.Random, tmp_path: Path) -> None:
-    """A thread's arena beyond 64 MiB: each full heap ends in what its last chunk left over."""
+    """Check a thread's arena beyond 64 MiB: each full heap ends in the remainder of its last chunk."""
     with program(rng, tmp_path, THREAD, NOTHING, gaps=120, largest=1_000_000) as target:
         truth = expected(tmp_path / "table", THREAD, target.pid)
         assert len({hole.address // HEAP_MAX for hole in truth}) > 1
@@ -184,7 +188,8 @@ def test_arena_of_several_heaps(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_top_cuts_the_list_and_not_the_sums(rng: random.Random, tmp_path: Path) -> None:
-    """--top=3 shows the three largest; count, bytes and resident are over all that match."""
+    """Check that --top=3 shows the three largest holes, and that count, bytes and resident bytes are of all that
+    match."""
     with program(rng, tmp_path, MAIN, NOTHING) as target:
         whole = ask("holes", str(target.pid), "--min=100K")
         cut = ask("holes", str(target.pid), "--min=100K", "--top=3")
@@ -195,7 +200,7 @@ def test_top_cuts_the_list_and_not_the_sums(rng: random.Random, tmp_path: Path) 
 
 
 def test_sizes_take_units(rng: random.Random, tmp_path: Path) -> None:
-    """--min=1M and --min=1048576 are the same question."""
+    """Check that --min=1M and --min=1048576 are the same question."""
     with program(rng, tmp_path, MAIN, NOTHING, gaps=40, largest=900_000) as target:
         word, number = (ask("holes", str(target.pid), f"--min={size}") for size in ("1M", "1048576"))
         truth = expected(tmp_path / "table", MAIN, target.pid)
@@ -206,7 +211,7 @@ def test_sizes_take_units(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("release", [NOTHING, TRIM, ADVISE])
 @pytest.mark.parametrize("place", [MAIN, THREAD])
 def test_resident_bytes(place: int, release: int, rng: random.Random, tmp_path: Path) -> None:
-    """The pages inside a hole that are in RAM, by the kernel's pagemap, also where its middle was given back."""
+    """Check the resident pages inside a hole by the kernel's pagemap, also if its middle was given back."""
     with program(rng, tmp_path, place, release) as target:
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", str(target.pid), "--min=64K")
@@ -221,7 +226,7 @@ def test_resident_bytes(place: int, release: int, rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("release", [TRIM, ADVISE])
 def test_resident_bytes_of_a_core(release: int, rng: random.Random, tmp_path: Path) -> None:
-    """A kernel core shows the same residency by its holes; gdb's core cannot know."""
+    """Check that the residency of a kernel core comes from its holes; in gdb's core it is unknown."""
     with program(rng, tmp_path, MAIN, release) as target:
         live = ask("holes", str(target.pid), "--min=64K")
         from_gdb = ask("holes", target.as_form(GCORE), "--min=64K")
@@ -233,7 +238,7 @@ def test_resident_bytes_of_a_core(release: int, rng: random.Random, tmp_path: Pa
 
 
 def test_holes_of_a_fragmented_python(rng: random.Random, tmp_path: Path) -> None:
-    """On a process that did not count for us: holes are disjoint, aligned, and free of every object that is alive."""
+    """Check a process without its own table: holes are disjoint, aligned, and contain no live object."""
     with running(python_program("stripped", "fragmented", rng.getrandbits(32), 300), tmp_path) as target:
         answer = ask("holes", target.as_form(PROCESS), "--min=64K")
         mappings = kernel.maps(target.pid)

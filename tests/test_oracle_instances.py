@@ -1,4 +1,4 @@
-"""``heap pyobjects --list``: the very objects that the program says it has, and the sums of the table of types."""
+"""``heap pyobjects --list``: exactly the objects that the program reports, and the sums of the table of types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def by_type(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 
 @every_python
 def test_every_object_is_listed(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each instance that the program wrote down is there once, with its type, and its text where that is not cut."""
+    """Check that each instance that the program wrote down is there once, with its type, and its text if that is not
+    cut."""
     with running(values(python, rng, tmp_path, 400), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), OWN, "--list")
         table = ask("pyobjects", str(target.pid), OWN)
@@ -48,7 +49,8 @@ def test_every_object_is_listed(python: str, rng: random.Random, tmp_path: Path)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_list_equals_the_table(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Sums by type are the table's, whatever the order; a cut list keeps the totals and the order's first rows."""
+    """Check that sums by type equal the table's in any order, and that a cut list keeps the totals and the first
+    rows."""
     arguments = (rng.getrandbits(32), 1000, 20_000, tmp_path / "truth")
     with running(python_program(kind, "population", *arguments), tmp_path) as target:
         target.go_on()
@@ -78,7 +80,8 @@ KEYS: dict[str, Any] = {
 
 @every_python
 def test_items_that_look_like_an_object(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is a buffer claims nothing: objects to which its bytes point stay objects, and keep what they own."""
+    """Check that the bytes of a buffer claim nothing: objects to which they point stay objects, and keep their
+    buffers."""
     count = rng.randrange(1, 300)
     with running(program(python, "lookalikes", count), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), OWN, "--list")
@@ -90,7 +93,7 @@ def test_items_that_look_like_an_object(python: str, rng: random.Random, tmp_pat
 
 @pytest.mark.parametrize("options", [["--sort=address"], ["--list", "--sort=count"]])
 def test_orders_that_are_none(options: list[str], rng: random.Random, tmp_path: Path) -> None:
-    """A type has no address, an object no count: one line, exit status 2."""
+    """Check that a type has no address and an object no count: one line, exit status 2."""
     with running(python_program(KINDS[1], "pools", rng.getrandbits(32), 300), tmp_path) as target:
         done = gdbheap("pyobjects", str(target.pid), *options)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
@@ -98,7 +101,7 @@ def test_orders_that_are_none(options: list[str], rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("options", [[], ["--list"]])
 def test_nothing_matches(options: list[str], rng: random.Random, tmp_path: Path) -> None:
-    """A pattern that no type's name matches is answered with a sentence."""
+    """Check that a pattern that matches no type's name is answered with a sentence."""
     with running(python_program(KINDS[1], "pools", rng.getrandbits(32), 300), tmp_path) as target:
         done = gdbheap("pyobjects", str(target.pid), "--type=no.such.*", *options)
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stdout

@@ -1,7 +1,8 @@
-"""``heap unreachable`` tells cycles, lost references, lost blocks and doubtful blocks apart.
+"""``heap unreachable`` distinguishes cycles, lost references, lost blocks and doubtful blocks.
 
-The oracles: the collector of the program itself (gc.DEBUG_SAVEALL keeps what it would have freed), and the table of an
-extension module that leaks."""
+It is checked against the program's own collector (gc.DEBUG_SAVEALL keeps what it would have freed), and against the
+table of an extension module that leaks.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from gdbheap.answers.unreachable import Lost, Unreachable, unreachable
 
 pytestmark = pytest.mark.cases(3)
 
-# Of these types objects hang on cycles without being known to the collector.
+# Types of objects that hang on cycles but are unknown to the collector.
 UNTRACKED = {"bytes", "str", "bytearray", "int", "float", "tuple", "dict", "unicode", "long", "range_iterator"}
 Groups = dict[str, set[int]]
 # The interpreter keeps words of objects that it took off its free lists: 4 in 3.11, 3 in 3.6, none in 2.7.
 MAX_STALE = 12
-# Some releases lose a small block themselves: 3.7 one.
+# Some releases lose a small block themselves: 3.7 loses one.
 MAX_OWN = 2
 
 
@@ -36,7 +37,7 @@ def start(release: str, folder: Path, seed: int, *lost: int) -> list[str]:
 
 
 def addresses(rows: list[Lost]) -> Groups:
-    """Return the addresses of rows by group, those of cycles that the collector does not free as "kept"."""
+    """Return the addresses of rows by group; cycles that the collector does not free are "kept"."""
     found: Groups = defaultdict(set)
     for row in rows:
         is_kept = row.group == "cycles" and "gc.collect()" in row.why
@@ -45,13 +46,13 @@ def addresses(rows: list[Lost]) -> Groups:
 
 
 def look(target: Running) -> Unreachable:
-    """Return all that is listed."""
+    """Return everything that is listed."""
     with heap_of(str(target.pid)) as heap:
         return unreachable(heap, 1 << 30)
 
 
 def truth_of(folder: Path) -> Groups:
-    """Return what was planted, by kind."""
+    """Return the planted addresses, by kind."""
     found: Groups = defaultdict(set)
     for name in ("cycles", "lost"):
         for line in (folder / name).read_text().splitlines():
@@ -62,7 +63,8 @@ def truth_of(folder: Path) -> Groups:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_groups(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each object and block is in its group; collectable are exactly the cycles that the collector finds."""
+    """Check that each object and block is in its group, and that exactly the cycles that the collector finds are
+    collectable."""
     with running(start(release, tmp_path, rng.getrandbits(30)), tmp_path) as target:
         before = look(target)
         target.go_on()
@@ -74,7 +76,7 @@ def test_groups(release: str, rng: random.Random, tmp_path: Path) -> None:
     types = {address: row.type for row in answer.rows for address in row.addresses}
     whys = {address: row.why for row in answer.rows for address in row.addresses}
     assert truth["collected"] | truth["failure"] <= collected
-    # Python 2 only sets aside what has a finalizer.
+    # Python 2 sets aside only objects with a finalizer.
     freed = collected - truth["finalizer"] - {address for address in collected if "__del__" in whys.get(address, "")}
     assert freed <= found["cycles"], len(freed - found["cycles"])
     # Blocks of C code that only objects of cycles lead to have no type.
@@ -93,7 +95,7 @@ def test_groups(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_sums(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The sums are those of the rows; more than what was lost is in no group of what is lost."""
+    """Check that the sums are those of the rows, and that all else is in no group of lost memory."""
     with running(start(release, tmp_path, rng.getrandbits(30)), tmp_path) as target:
         target.go_on()
         answer = ask("unreachable", str(target.pid), "--top=all")
@@ -106,7 +108,8 @@ def test_sums(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_findings(rng: random.Random, tmp_path: Path) -> None:
-    """Each kind of leak is a finding with its bytes and its next step; none promises that gc.collect() frees them."""
+    """Check that each kind of leak is a finding with its bytes and its next step, and that none promises that
+    gc.collect() frees it."""
     count, size = rng.randrange(3000, 4000), rng.randrange(3000, 4000)
     with running(start(RELEASE, tmp_path, rng.getrandbits(30), count, size), tmp_path) as target:
         target.go_on()

@@ -1,4 +1,5 @@
-"""The ledger of ``heap``: children add up to parents, roots to what the kernel says, and it explains nearly all."""
+"""The ledger of ``heap``: children add up to parents, roots to the kernel's sums, and nearly all memory is
+explained."""
 
 from __future__ import annotations
 
@@ -17,50 +18,50 @@ COLUMNS = ("virtual", "resident", "swapped")
 
 
 def plain(rng: random.Random, directory: Path) -> list[str]:
-    """One thread, main arena and mmapped chunks."""
+    """Return a program with one thread, main arena and mmapped chunks."""
     return c_program("recorder", 1, rng.getrandbits(30), 50_000, 5000, 300_000, 0, directory / "table")
 
 
 def threaded(rng: random.Random, directory: Path) -> list[str]:
-    """Eight threads with stacks and arenas."""
+    """Return a program with eight threads with stacks and arenas."""
     return c_program("recorder", 8, rng.getrandbits(30), 20_000, 2000, 300_000, 0, directory / "table")
 
 
 def scattered(rng: random.Random, directory: Path) -> list[str]:
-    """A main arena in pieces."""
+    """Return a program with a main arena in pieces."""
     return c_program("recorder", 3, rng.getrandbits(30), 20_000, 2000, 300_000, 2, directory / "table")
 
 
 def huge_pages(rng: random.Random, directory: Path) -> list[str]:
-    """Arenas in huge pages of hugetlbfs, where there are any."""
+    """Return a program with arenas in huge pages of hugetlbfs, if there are any."""
     program = c_program("recorder", 5, rng.getrandbits(30), 20_000, 2000, 300_000, 0, directory / "table")
     return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=2", *program]
 
 
 def mapped(rng: random.Random, directory: Path) -> list[str]:
-    """Every kind of mapping."""
+    """Return a program with every kind of mapping."""
     file = directory / "mapped"
     file.write_bytes(rng.getrandbits(8 << 20).to_bytes(1 << 20, "little"))
     return c_program("mappings", rng.getrandbits(30), file)
 
 
 def unstripped_python(rng: random.Random, directory: Path) -> list[str]:
-    """A CPython with symbols, its pools full and empty."""
+    """Return a CPython with symbols, with full and empty pools."""
     return python_program("unstripped", "pools", rng.getrandbits(32), 60_000)
 
 
 def stripped_python(rng: random.Random, directory: Path) -> list[str]:
-    """A CPython without symbols."""
+    """Return a CPython without symbols."""
     return python_program("stripped", "pools", rng.getrandbits(32), 60_000)
 
 
 def fragmented_python(rng: random.Random, directory: Path) -> list[str]:
-    """A CPython that leaves holes."""
+    """Return a CPython that leaves holes."""
     return python_program("stripped", "fragmented", rng.getrandbits(32), 300)
 
 
 def leaving_holes(rng: random.Random, directory: Path) -> list[str]:
-    """Free chunks whose inner pages were given back."""
+    """Return a program with free chunks whose inner pages were given back."""
     return c_program("holes", rng.getrandbits(30), 120, 300_000, 0, 2, directory / "table")
 
 
@@ -84,13 +85,13 @@ def start(program: Any, rng: random.Random, directory: Path) -> Any:
 
 
 def roots(lines: list[dict[str, Any]], column: str) -> Any:
-    """Return the sum of a column over the lines without a parent; None when it is not known."""
+    """Return the sum of a column over the lines without a parent; None if it is unknown."""
     values = [line[column] for line in lines if line["parent"] is None]
     return None if any(value is None for value in values) else sum(values)
 
 
 def check_families(lines: list[dict[str, Any]]) -> None:
-    """Each parent is the sum of its children, in each column."""
+    """Check that each parent is the sum of its children, in each column."""
     ids = [line["id"] for line in lines]
     assert len(ids) == len(set(ids))
     for line in lines:
@@ -111,7 +112,7 @@ def line_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def private_data(core: Path, mappings: list[kernel.Mapped]) -> int:
-    """Return what a core says of residency: the data, not the holes, of what is private and was dumped whole.
+    """Return the resident bytes by a core: the data, not the holes, of private memory that was dumped whole.
 
     The kernel writes shared memory, the vdso, and the first page of each ELF file whether they were resident or not.
     """
@@ -127,7 +128,8 @@ def virtual_size(target: Running) -> int:
 
 @by_program
 def test_ledger_of_a_process(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """Roots equal smaps_rollup to the page and maps to the byte; under 1 % of RSS is unexplained."""
+    """Check that roots equal smaps_rollup to the page and maps to the byte, and that under 1 % of RSS is
+    unexplained."""
     with start(program, rng, tmp_path) as target:
         before = kernel.rollup(target.pid)
         answer = ask("", str(target.pid))
@@ -143,7 +145,8 @@ def test_ledger_of_a_process(program: Any, rng: random.Random, tmp_path: Path) -
 
 @by_program
 def test_ledger_of_a_kernel_core(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """Resident is what is not a hole of the file; the heaps' lines are those of the process that died."""
+    """Check that resident bytes are the data of the file, and that the heaps' lines are those of the process that
+    died."""
     with start(program, rng, tmp_path) as target:
         live, mappings = ask("", str(target.pid)), kernel.maps(target.pid)
         core = Path(target.as_form(KERNEL_CORE))
@@ -158,7 +161,7 @@ def test_ledger_of_a_kernel_core(program: Any, rng: random.Random, tmp_path: Pat
 
 @by_program
 def test_ledger_of_gdbs_core(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """Residency is unknown, and null; what malloc and pymalloc hold is the same."""
+    """Check that residency is unknown, and null, and that the bytes of malloc and pymalloc are the same."""
     with start(program, rng, tmp_path) as target:
         live = ask("", str(target.pid))
         answer = ask("", target.as_form(GCORE))
@@ -175,7 +178,7 @@ def heaps(answer: dict[str, Any], columns: tuple[str, ...] = ("virtual", "reside
 
 
 def test_ledger_agrees_with_arenas_and_pools(rng: random.Random, tmp_path: Path) -> None:
-    """The lines of malloc and pymalloc are those of ``heap arenas`` and ``heap pools``."""
+    """Check the lines of malloc and pymalloc against ``heap arenas`` and ``heap pools``."""
     with start(stripped_python, rng, tmp_path) as target:
         answer, arenas, pools = (ask(noun, str(target.pid)) for noun in ("", "arenas", "pools"))
     assert line_of(answer, "pymalloc")["virtual"] == pools["arenas"] * pools["arena_size"]
@@ -186,7 +189,7 @@ def test_ledger_agrees_with_arenas_and_pools(rng: random.Random, tmp_path: Path)
 
 
 def test_at_names_the_kernels_mappings(rng: random.Random, tmp_path: Path) -> None:
-    """What the kernel maps into every process is called by its name, not "other"."""
+    """Check that the kernel's own mappings in every process have their names, not "other"."""
     with start(plain, rng, tmp_path) as target:
         own = [mapped for mapped in kernel.maps(target.pid) if mapped.path.startswith("[v")]
         owners = {mapped.path: ask("at", str(target.pid), hex(mapped.start))["mapping"]["whose"] for mapped in own}
@@ -198,7 +201,7 @@ ZERO, HUGE, CHILD_WRITES, PARENT_WRITES = 1, 2, 4, 8
 
 @pytest.mark.parametrize("where", [0, ZERO, HUGE, ZERO + HUGE, CHILD_WRITES, PARENT_WRITES, 15])
 def test_pages_in_every_state(where: int, rng: random.Random, tmp_path: Path) -> None:
-    """Zero pages, huge pages, pages shared after fork(): the roots are the kernel's sums, entry by entry."""
+    """Check zero pages, huge pages and pages shared after fork(): the roots are the kernel's sums, entry by entry."""
     command = c_program("held", rng.getrandbits(30), 800, 200_000, where)
     with running(command, tmp_path) as target:
         before = kernel.rollup(target.pid)
@@ -220,7 +223,7 @@ def test_pages_in_every_state(where: int, rng: random.Random, tmp_path: Path) ->
 
 @by_program
 def test_ledger_of_a_process_in_swap(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """Pages in swap are counted as the kernel counts them, in the lines of what they hold."""
+    """Check that pages in swap are counted as the kernel counts them, in the lines of their contents."""
     with start(program, rng, tmp_path) as target:
         kernel.page_out(target.pid, rng)
         before = kernel.rollup(target.pid)
@@ -234,7 +237,8 @@ def test_ledger_of_a_process_in_swap(program: Any, rng: random.Random, tmp_path:
 
 @by_program
 def test_ledger_in_detail(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """The parts of the parts add up, and the rest of the ledger is the same; each arena has its own lines."""
+    """Check that the parts of the parts add up, that the rest of the ledger is the same, and that each arena has its
+    own lines."""
     with start(program, rng, tmp_path) as target:
         answer, detailed = ask("", str(target.pid)), ask("", str(target.pid), "--detail")
         arenas = ask("arenas", str(target.pid))["rows"]
@@ -252,14 +256,15 @@ def test_ledger_in_detail(program: Any, rng: random.Random, tmp_path: Path) -> N
 
 
 def sorted_as(lines: list[dict[str, Any]], order: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``lines`` in the order in which their ids stand in ``order``."""
+    """Return ``lines`` in the order of their ids in ``order``."""
     places = [line["id"] for line in order]
     return sorted(lines, key=lambda line: places.index(line["id"]))
 
 
 @pytest.mark.parametrize("program", [leaving_holes, threaded, fragmented_python], ids=lambda program: program.__name__)
 def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """A whole page is under "free" if and only if each byte of it is: by the listed chunks and pagemap's entries."""
+    """Check that a whole page is under "free" if and only if each byte of it is, by the listed chunks and pagemap's
+    entries."""
     with start(program, rng, tmp_path) as target:
         lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
         holes = ask("holes", str(target.pid), "--min=16")["rows"]
@@ -272,7 +277,7 @@ def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Pa
 
 @pytest.mark.parametrize("program", [leaving_holes, threaded, fragmented_python], ids=lambda program: program.__name__)
 def test_each_byte_has_an_owner(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """What is resident of a line are the resident bytes of its chunks, by their list and pagemap's entries."""
+    """Check that the resident bytes of a line are those of its chunks, by their list and pagemap's entries."""
     with start(program, rng, tmp_path) as target:
         lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
         chunks = ask("chunks", str(target.pid), "--top=all")["rows"]

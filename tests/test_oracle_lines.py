@@ -1,4 +1,4 @@
-"""``heap pyobjects --by=line`` and ``heap at``: what tracemalloc itself says of a program that it traces."""
+"""``heap pyobjects --by=line`` and ``heap at`` against tracemalloc's own figures in the traced program."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any
 import pytest
 from support.library import heap_of
 from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since, stripped_library
+from test_damage import Memory
 
 from gdbheap.answers.at import at
 from gdbheap.answers.lines import lines
 
 
 def started(release: str, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command that runs the program; its truth goes to the folder."""
+    """Return the command that runs the program; its truth is written to the folder."""
     python = interpreter_of_release(release).executable
     arguments = (rng.getrandbits(32), rng.randrange(2, 800), rng.randrange(1, 9), folder / "truth")
     return [python, "-s", str(SOURCES / "traced_lines.py"), *map(str, arguments)]
 
 
 def check_lines(rows: list[tuple[str, int, int]], folder: Path) -> dict[str, Any]:
-    """Each line of the program up to its fork has the very blocks and bytes that tracemalloc counts, and no other line
-    has any; return what the program wrote."""
+    """Check that each line of the program up to its fork has exactly the blocks and bytes that tracemalloc counts,
+    and no other line has any; return the program's output."""
     truth: dict[str, Any] = json.loads((folder / "truth").read_text())
 
     def before(place: str) -> bool:
@@ -38,7 +39,8 @@ def check_lines(rows: list[tuple[str, int, int]], folder: Path) -> dict[str, Any
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_lines_of_a_process(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The table equals take_snapshot() to the line, block and byte; single blocks have their lines."""
+    """Check that the table equals take_snapshot() to the line, block and byte, and that single blocks have their
+    lines."""
     with running(started(release, rng, tmp_path), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             answer = lines(heap)
@@ -51,7 +53,7 @@ def test_lines_of_a_process(release: str, rng: random.Random, tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ["stripped", "debug hooks", *FORMS[1:]])
 def test_other_ways(mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """Without symbols, under debug hooks, and in cores."""
+    """Check programs without symbols, with debug hooks, and in cores."""
     environment = {}
     if mode == "stripped":
         own = next(iter(since("3.12")), "")
@@ -69,3 +71,23 @@ def test_other_ways(mode: str, rng: random.Random, tmp_path: Path) -> None:
         text = gdbheap("pyobjects", name, "--by=line", "--top=3").stdout
     assert where is None or f"{where['file']}:{where['line']}" == place
     assert "(other lines)" in text
+
+
+def test_lines_that_cannot_be_read(rng: random.Random, tmp_path: Path) -> None:
+    """Check a table of which a few tracebacks lead nowhere: each of its entries is in a line, or counts as
+    unreadable."""
+    with running(started("3.11", rng, tmp_path), tmp_path) as target:
+        core = target.as_form(FORMS[1])
+    memory, spoilt = Memory(Path(core)), rng.randrange(1, 9)
+    with heap_of(core) as heap:
+        (table, *_others), before = heap.python.traces.tables, lines(heap)
+        entries = rng.sample([entry for _bucket, entry in heap.python.traces._entries(table)], spoilt)
+        starts = [entry + 16 + table.key if table.key else memory.word(entry + 24) for entry in entries]
+    for start in starts:
+        memory.put(start + 8, 0x10)
+    with heap_of(core) as heap:
+        answer = lines(heap)
+        known = sum(table.entries for table in heap.python.traces.tables)
+    assert before.unreadable == 0 and answer.unreadable == spoilt
+    assert answer.count + answer.unreadable == before.count == known
+    assert before.bytes - answer.bytes == sum(memory.word(start) for start in starts)

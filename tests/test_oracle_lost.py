@@ -1,7 +1,8 @@
-"""``heap unreachable`` of C, C++ and Rust programs finds the blocks that they have lost, each of them and no other.
+"""``heap unreachable`` finds exactly the lost blocks of C, C++ and Rust programs.
 
-The truth is each program's own table, which tests/test_planted.py compares with LeakSanitizer and valgrind. What glibc
-has for itself (the buffers of stdio, thread caches, the vectors of thread-local data) is in none of these tables."""
+The truth is each program's own table, which tests/test_planted.py compares with LeakSanitizer and valgrind. glibc's own
+blocks (the buffers of stdio, thread caches, the vectors of thread-local data) are in none of these tables.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, running
 
 pytestmark = pytest.mark.cases(10)
 
-# How many addresses a row has at most.
+# The maximum number of addresses in a row.
 LISTED = 1000
 
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lost_blocks_are_those_of_the_program(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each by its address, in rows of the sizes of their chunks; the heads keep their structures."""
+    """Check each block by its address, in rows of the sizes of their chunks; the heads keep their structures."""
     command = planted.command(name, rng.getrandbits(31), tmp_path / "table")
     with running(command, tmp_path) as target:
         table = planted.table_of(tmp_path / "table")
@@ -41,7 +42,7 @@ def test_lost_blocks_are_those_of_the_program(name: str, form: str, rng: random.
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_without_the_programs_file(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core that lacks the headers of a program which is not here: its data keep what they kept."""
+    """Check a core without the headers of a missing program: its data keep the same blocks."""
     own, *arguments = planted.command(name, rng.getrandbits(31), tmp_path / "table")
     program = Path(shutil.copy(own, tmp_path / "program"))
     with running([str(program), *arguments], tmp_path) as target:
@@ -57,7 +58,7 @@ def test_without_the_programs_file(name: str, rng: random.Random, tmp_path: Path
 
 
 def test_a_core_that_lacks_memory(rng: random.Random, tmp_path: Path) -> None:
-    """What a core that is cut short lacks may lead to each block: nothing is said to be lost."""
+    """Check a truncated core: each block may be held by the missing part, so nothing is reported as lost."""
     with running(planted.command("lists.c", rng.getrandbits(31), tmp_path / "table"), tmp_path) as target:
         core = target.kernel_core()
     stack = last_written(core)
@@ -74,12 +75,12 @@ def test_a_core_that_lacks_memory(rng: random.Random, tmp_path: Path) -> None:
 
 
 def last_written(core: Path) -> kernel.Segment:
-    """Return the last segment of a process's own that has bytes in the file."""
+    """Return the last private segment with bytes in the file."""
     return [one for one in kernel.segments(core) if one.file_size and one.start < 1 << 63][-1]
 
 
 def check_rows(rows: list[dict[str, Any]], lost: list[Planted]) -> None:
-    """Assert that these are the blocks, by size, count and address."""
+    """Check that the rows have these blocks, by size, count and address."""
     expected = defaultdict(set)
     for block in lost:
         expected[block.chunk].add(block.address)
@@ -96,7 +97,7 @@ def check_rows(rows: list[dict[str, Any]], lost: list[Planted]) -> None:
 
 
 def check_circles(rows: list[dict[str, Any]], table: list[Planted]) -> None:
-    """Assert that blocks that keep one another are said to, and those to which nothing points."""
+    """Check that blocks that keep one another are marked so, and blocks without any reference too."""
     by_why = {
         why: {address for row in rows if row["why"] == why for address in row["addresses"]}
         for why in ("lost blocks point to one another", "nothing points to it")
@@ -108,10 +109,12 @@ def check_circles(rows: list[dict[str, Any]], table: list[Planted]) -> None:
 
 
 def check_stray(rows: list[dict[str, Any]], table: list[Planted]) -> None:
-    """Assert that what words into the middle lead to is told apart, and nothing but what threads or layouts hold.
+    """Check that only blocks reached by words into their middle, and those that threads or layouts hold, are
+    reported separately.
 
-    glibc's own blocks, which no table has, may be among it: the text of dlerror() is one, as a thread's data lead into
-    it alone."""
+    glibc's own blocks, which no table has, may be among them: the text of dlerror() is one, as only a thread's data
+    lead into it.
+    """
     planted_at = {row.address for row in table}
     found = {address for row in rows for address in row["addresses"]} & planted_at
     inside = {row.address for row in table if row.kind == INTERIOR}
@@ -120,7 +123,8 @@ def check_stray(rows: list[dict[str, Any]], table: list[Planted]) -> None:
 
 
 def check_heads(heads: list[dict[str, Any]], lost: list[Planted]) -> None:
-    """Assert that each structure has its head, with the bytes and the blocks of all of it; of a circle any block is."""
+    """Check that each structure has its head, with the bytes and the blocks of all of it; any block of a circle may
+    be the head."""
     groups = defaultdict(list)
     for block in lost:
         groups[block.group].append(block)

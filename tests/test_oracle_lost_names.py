@@ -1,4 +1,4 @@
-"""A core of an interpreter whose files are gone: the types of its objects are named by what modules call them."""
+"""A core of an interpreter whose files are gone: the types of its objects are named by their names in modules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gdbheap.targets.core import Core
 
 pytestmark = pytest.mark.cases(2)
 
-# No module holds these: iterators in Python 2, cells up to 3.7.
+# No module holds these types: iterators in Python 2, cells up to 3.7.
 LEAST = {"2.7": 0.97, "3.6": 0.98, "3.7": 0.98}
-# Of so many all is asked that is said of an address.
+# The number of addresses about which everything is asked.
 WHOLE = 100
 BUFFERS = ("dict", "list", "set", "collections.deque", "collections.OrderedDict", "array.array", "bytearray")
 
@@ -43,7 +43,7 @@ def owned(target: str) -> dict[str, list[int]]:
 
 def copied(release: str, folder: Path) -> tuple[list[str], dict[str, str], Path | None]:
     """Return a command and environment that run a copy of the interpreter's code, and the copy; none is needed in a
-    root folder, whose files a core does not find."""
+    root folder, whose files cannot be found for a core."""
     found = interpreter_of_release(release)
     if ROOT_FOLDER:
         return [found.executable], {}, None
@@ -57,7 +57,8 @@ def copied(release: str, folder: Path) -> tuple[list[str], dict[str, str], Path 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("release", RELEASES)
 def test_names_without_the_interpreter(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """At least 99 % of all objects have their type's name, none another type's, and no buffer is lost."""
+    """Check that at least 99 % of all objects have their type's name, that none has another type's, and that no
+    buffer is lost."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     command, environment, copy = copied(release, tmp_path)
     with running([*command, *program[1:]], tmp_path, environment) as target:
@@ -74,9 +75,9 @@ def test_names_without_the_interpreter(release: str, rng: random.Random, tmp_pat
 
 
 def check_names(heap: Heap, reached: dict[int, str], least: float, rng: random.Random) -> None:
-    """Compare with what the program says of itself."""
+    """Compare with the program's own report."""
     blocks = {address: block for address in reached if (block := find_block(heap, address)) is not None}
-    # All of them take one census, each by itself one of its own.
+    # All of them take one census; asked one by one, each would take its own.
     heap.python.owners_of([block.address for block in blocks.values()])
     found = {address: _object(heap, block, address) for address, block in blocks.items()}
     for address in rng.sample(sorted(reached), min(len(reached), WHOLE)):

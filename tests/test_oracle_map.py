@@ -1,4 +1,4 @@
-"""``heap map``: its cells add up to the ledger's lines and to pagemap's entries; what is drawn is what is there."""
+"""``heap map``: its cells add up to the ledger's lines and to pagemap's entries; the drawing equals the memory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def parts(answer: dict[str, Any]) -> dict[str, Counter[str]]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_add_up_to_the_ledger(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each line of the ledger is the sum of its parts over the cells and the rest."""
+    """Check that each line of the ledger is the sum of its parts over the cells and the rest."""
     with running(commands(rng, tmp_path)[name], tmp_path) as running_target:
         target = running_target.as_form(form)
         ledger, drawn = ask("", target)["ledger"], ask("map", target)
@@ -83,7 +83,7 @@ def test_cells_add_up_to_the_ledger(name: str, form: str, rng: random.Random, tm
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_are_the_kernels_pages(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Cells follow each other without a gap, and each has as many resident pages as pagemap says."""
+    """Check that cells follow each other without a gap, and that each has as many resident pages as pagemap has."""
     with running(commands(rng, tmp_path)[name], tmp_path) as target:
         answer = ask("map", str(target.pid))
         for group in answer["rows"]:
@@ -100,7 +100,7 @@ def test_cells_are_the_kernels_pages(name: str, rng: random.Random, tmp_path: Pa
 
 
 def test_used_bytes_are_the_programs_own(rng: random.Random, tmp_path: Path) -> None:
-    """By the program's table of its blocks: how much of each cell is in use, to the byte."""
+    """Check the used bytes of each cell by the program's table of its blocks."""
     table = tmp_path / "table"
     command = c_program("holes", rng.getrandbits(30), 60, 300_000, 0, 0, table)
     with running(command, tmp_path) as target:
@@ -119,8 +119,8 @@ def test_used_bytes_are_the_programs_own(rng: random.Random, tmp_path: Path) -> 
 @pytest.mark.parametrize("form", [PROCESS, GCORE])
 @pytest.mark.parametrize("release", ["3.13", *FREE_THREADED])
 def test_mimalloc_is_drawn(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """CPython's mimalloc: its segments are groups, whose cells hold all of its lines but what is reserved beside them,
-    and what is in use is drawn so."""
+    """Check CPython's mimalloc: its segments are groups, whose cells have all of its lines except those reserved
+    beside them, and used parts are drawn as used."""
     program = release_program(release, "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
     with running(program, tmp_path, {} if release in FREE_THREADED else {"PYTHONMALLOC": "mimalloc"}) as running_target:
         target = running_target.as_form(form)
@@ -138,7 +138,7 @@ def test_mimalloc_is_drawn(release: str, form: str, rng: random.Random, tmp_path
     assert {part["id"] for part in answer["other_lines"]} & set(drawn) <= {"mimalloc.free"}
     title = text.index("mimalloc's segments: ")
     assert re.search("[█▓]", text[title:].split("\n\n")[0])
-    assert why.returncode == 2 and "in no block in use" in why.stderr
+    assert why.returncode == 2 and "is not in a block in use" in why.stderr
 
 
 def records(table: Path) -> list[tuple[int, int, int]]:
@@ -147,7 +147,7 @@ def records(table: Path) -> list[tuple[int, int, int]]:
 
 
 def look(cell: dict[str, Any]) -> str:
-    """Return what a cell of malloc's must be drawn as, by its parts: the rule of docs/commands.md once more."""
+    """Return how a cell of malloc's must be drawn, by its parts: the rule of docs/commands.md, implemented again."""
     sums: Counter[str] = Counter()
     for part in cell["parts"]:
         kind = part["id"].partition(".")[2] if part["id"].startswith("glibc") else "other"
@@ -171,7 +171,8 @@ def plain(target: Running) -> str:
 
 
 def test_characters(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each cell, in ASCII where nothing else can be said; no colour without a terminal; a legend names them."""
+    """Check one character for each cell, in ASCII if nothing else is possible; no colour without a terminal; a
+    legend names them."""
     with running(commands(rng, tmp_path)["threads"], tmp_path) as target:
         answer = ask("map", str(target.pid))
         blocks = plain(target)
@@ -199,7 +200,7 @@ def made_map(rng: random.Random) -> HeapMap:
 
 
 def test_colours_and_width(rng: random.Random) -> None:
-    """On a terminal the lines fit; colour adds escapes around the same characters and nothing else."""
+    """Check that the lines fit on a terminal, and that colour only adds escapes around the same characters."""
     answer, width = made_map(rng), rng.randrange(40, 200)
     without = render(answer, Style(width=width), 0)
     coloured = render(answer, Style(width=width, bold=True), 0)
@@ -211,7 +212,7 @@ def test_colours_and_width(rng: random.Random) -> None:
 @pytest.mark.parametrize("form", [PROCESS, GCORE])
 @pytest.mark.parametrize("name", ["threads", "python"])
 def test_svg(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Valid XML: a title and a legend, every bar inside the picture, bars of a row filled from edge to edge."""
+    """Check valid XML: a title and a legend, every bar inside the picture, bars of a row filled from edge to edge."""
     path = tmp_path / "a <picture> & more.svg"
     with running(commands(rng, tmp_path)[name], tmp_path) as running_target:
         target = running_target.as_form(form)
@@ -232,7 +233,7 @@ def test_svg(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_usage(rng: random.Random, tmp_path: Path) -> None:
-    """A size that is none, a file that cannot be written: one line, status 2."""
+    """Check an invalid size, and a file that cannot be written: one line, status 2."""
     with running(commands(rng, tmp_path)["states"], tmp_path) as target:
         nowhere = gdbheap("map", str(target.pid), f"--svg={tmp_path}/not/there.svg")
         bad = gdbheap("map", str(target.pid), "--cell=x")

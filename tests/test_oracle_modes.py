@@ -1,4 +1,4 @@
-"""CPython without pymalloc (PYTHONMALLOC=malloc, malloc_debug): every object lies in a chunk of malloc."""
+"""CPython without pymalloc (PYTHONMALLOC=malloc, malloc_debug): every object is in a chunk of malloc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_mode(release: str, mode: str, folder: Path, name: str, *arguments: object
 
 @modes
 def test_no_pools(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """The interpreter has no figures of pymalloc to print, and the answer has none; nothing is damaged."""
+    """Check that the interpreter has no figures of pymalloc, that the answer has none, and that nothing is damaged."""
     with in_mode(release, mode, tmp_path, "pools", rng.getrandbits(32), rng.randrange(100, 5000)) as target:
         assert "Small block threshold" not in target.stderr
         answer = ask("pools", str(target.pid))
@@ -43,7 +43,8 @@ def test_no_pools(release: str, mode: str, rng: random.Random, tmp_path: Path) -
 
 @modes
 def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """As with pymalloc: no wrong type, one in a thousand at most unknown; a core says the same."""
+    """Check, as with pymalloc, that no type is wrong, that at most one in a thousand is unknown, and that a core
+    gives the same types."""
     with in_mode(release, mode, tmp_path, "closure", rng.getrandbits(32), 1500, tmp_path / "truth") as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
         sample = some(reached, rng)
@@ -58,7 +59,7 @@ def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp
 
 
 def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> None:
-    """Ask ``heap chunks --type`` for a type: each object that can be reached lies in one of its chunks."""
+    """Check that each reachable object of a type is in one of the chunks of ``heap chunks --type``."""
     name = rng.choice(sorted(set(reached.values())))
     chunks = ask("chunks", target, f"--type={name}", "--top=1000000")["rows"]
     ends = {chunk["address"]: chunk["address"] + chunk["size"] for chunk in chunks}
@@ -68,7 +69,7 @@ def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> No
 
 
 def check_neighbours(target: str, reached: dict[int, str]) -> None:
-    """The blocks beside holes that hold an object of the closure are named by its type."""
+    """Check that the blocks beside holes with a reachable object have its type."""
     holes = ask("holes", target, "--min=1", "--top=1000")["rows"]
     beside = [block for hole in holes for block in (hole["before"], hole["after"]) if block]
     held = [(block, a) for block in beside for a in range(block["address"], block["address"] + 96, 8) if a in reached]
@@ -80,7 +81,7 @@ def check_neighbours(target: str, reached: dict[int, str]) -> None:
 
 @modes
 def test_exactly_the_new_objects(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    """Check every population between two stops, to the object and the byte, with its buffers; no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with in_mode(release, mode, tmp_path, "population", *arguments) as target:
         hook = 0 if mode == "malloc" else HOOK
@@ -101,11 +102,11 @@ def values_chunk(pid: int, thing: int, release: str, hook: int) -> int:
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_another_malloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Objects in the blocks of an allocator that is not walked are counted all the same; that there are no pools is a
-    whole answer."""
+    """Check that objects in the blocks of an allocator that is not walked are counted, and that the answer without
+    pools is complete."""
     program = release_program(release, "pools", rng.getrandbits(32), 100)
     with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("tcmalloc")}) as target:
         assert ask("pools", str(target.pid))["rows"] == []
         found = {row["type"]: row for row in ask("pyobjects", str(target.pid), "--top=all")["rows"]}
-    # What any interpreter has: its modules, and a dict for each of them.
+    # Any interpreter has modules, and a dict for each of them.
     assert found["dict"]["count"] > found["module"]["count"] > 5 and found["str"]["own"] > 0

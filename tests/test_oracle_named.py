@@ -1,7 +1,7 @@
 """Real programs at random moments: nearly every used byte has a name.
 
-And the names are true: what is said to be reached from objects goes when they go, what nobody leads to is not named,
-and buffers add up by what they are to their owners.
+The names are true: memory reached from objects goes when the objects go, memory without a reference is not named, and
+buffers add up by kind to their owners.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MAX_UNCLASSIFIED = 0.005
 STOPS, MANY_STOPS = 2, 20
 # Seconds: tables are resized all the time.
 SHORT_GAP = 0.2
-# What of a library's structures a type's objects may share with others or leave to a cache.
+# The share of a library's structures that a type's objects own alone; others may be shared or in a cache.
 MIN_TRUE = 0.9
 FULL = 1_000_000
 
 
 @pytest.mark.parametrize("workload", workloads(), ids=lambda workload: workload.name)
 def test_nearly_all_is_named(workload: Workload, rng: random.Random, tmp_path: Path) -> None:
-    """At each stop; the parts add up to the used bytes."""
+    """Check each stop; the parts add up to the used bytes."""
     for stop in measured(workload, STOPS, rng, tmp_path):
         assert stop.named >= MIN_NAMED, stop
         assert stop.unclassified <= MAX_UNCLASSIFIED * stop.blocks, stop
@@ -53,14 +53,14 @@ def test_nearly_all_is_named(workload: Workload, rng: random.Random, tmp_path: P
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_in_the_middle_of_resizing(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """A table to which only a register leads has a name too."""
+    """Check that a table to which only a register leads has a name too."""
     command = [interpreter_of(kind), str(SOURCES / "resizing.py"), str(rng.getrandbits(32))]
     workload = Workload("resizing", lambda rng: command)
     for stop in measured(workload, MANY_STOPS, rng, tmp_path, SHORT_GAP):
         assert stop.named >= MIN_NAMED, stop
 
 
-# Kind of borrowed.py, what it needs, and the types whose objects lead to its structures.
+# For each kind of borrowed.py: the modules that it needs, and the types whose objects lead to its structures.
 BORROWED: dict[str, tuple[str, tuple[str, ...]]] = {
     "sqlite3": ("", ("sqlite3.*",)),
     "ssl": ("", ("ssl.*", "_ssl.*")),
@@ -76,7 +76,8 @@ BORROWED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def held(target: str, patterns: tuple[str, ...]) -> tuple[int, int, dict[str, int]]:
-    """Return the used bytes, of them what is said to be of objects of these types, and what each root leads to."""
+    """Return the used bytes, the part of them that is named after objects of these types, and the bytes that each
+    root leads to."""
     answer = ask("pyobjects", target, f"--top={FULL}")
     rows = [row for row in answer["rows"] if any(fnmatchcase(row["type"], pattern) for pattern in patterns)]
     roots = {row["name"]: row["bytes"] for row in answer["roots"]}
@@ -85,7 +86,8 @@ def held(target: str, patterns: tuple[str, ...]) -> tuple[int, int, dict[str, in
 
 @pytest.mark.parametrize("kind", BORROWED)
 def test_what_is_reached_goes_with_its_objects(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """The bytes of a library's structures that are named after objects are free once these objects are gone."""
+    """Check that the bytes of a library's structures that are named after objects are free once these objects are
+    gone."""
     package, patterns = BORROWED[kind]
     python = python_with(package) if package else interpreter_of("stripped")
     command = [python, str(SOURCES / "borrowed.py"), kind, str(rng.randrange(40, 120)), str(rng.getrandbits(32))]
@@ -100,8 +102,8 @@ def test_what_is_reached_goes_with_its_objects(kind: str, rng: random.Random, tm
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_syntax_tree_of_a_running_script(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The blocks that a main script's syntax tree has while it runs are the interpreter's; the same script as bytecode
-    has none."""
+    """Check that the blocks of a running main script's syntax tree are the interpreter's, and that the same script
+    as bytecode has none."""
     script = tmp_path / "main.py"
     script.write_text(
         "held = lambda: [" + "(id, [])," * rng.randrange(300, 3000) + "]\nimport signal\nsignal.pause()\n"
@@ -118,14 +120,15 @@ def test_syntax_tree_of_a_running_script(release: str, rng: random.Random, tmp_p
 
 
 def syntax_blocks(target: Running) -> dict[int, bool]:
-    """Return, of all used chunks as large as a PyArena's block, whether they are the interpreter's by themselves."""
+    """Return whether each used chunk of the size of a PyArena's block is the interpreter's own."""
     rows = ask("chunks", str(target.pid), "--min=8224", "--max=8300", "--state=used", f"--top={FULL}")["rows"]
     return {row["address"]: row["what"] == f"reached from the interpreter at {row['address']:#x}" for row in rows}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks to which no pointer leads are listed as unknown, largest first, with their sizes and looks."""
+    """Check that blocks without any pointer to them are listed as unknown, largest first, with their sizes and
+    apparent contents."""
     arguments = [str(rng.randrange(100, 400)), str(rng.getrandbits(32)), str(tmp_path / "truth")]
     command = [interpreter_of("stripped"), str(SOURCES / "lost.py"), *arguments]
     with running(command, tmp_path) as target:
@@ -139,7 +142,7 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
     assert sizes == sorted(sizes, reverse=True)
     assert sum(sizes) == answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
     missed = [hex(at) for at in lost if at not in unknown]
-    # Whatever looks like an address and is none may lead to one: the heap of this interpreter lies below 1 GiB.
+    # A word that only looks like an address may lead to one: the heap of this interpreter is below 1 GiB.
     assert len(missed) <= 3 + len(lost) // 100, missed
     for at in lost.keys() & unknown.keys():
         size, look = lost[at]
@@ -150,7 +153,7 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
         assert row in [line.split() for line in text.splitlines()]
 
 
-# What the objects of owners.py own; the nodes of an OrderedDict are as many as its items, beside keys and a table.
+# The buffers of the objects of owners.py; an OrderedDict has as many nodes as items, beside keys and a table.
 ROLES = {
     "Deque": "items", "Array": "items", "List": "items", "Bytes": "data", "Dict": "keys", "Set": "table",
     "Wide": "data",
@@ -158,14 +161,15 @@ ROLES = {
 
 
 def in_chunks(size: int) -> int:
-    """Return the least chunk of a request, or pymalloc's block."""
+    """Return the size of the smallest chunk for a request, or of pymalloc's block."""
     return (size + 15) & ~15 if size <= 512 else (size + 8 + 15) & ~15
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_buffers_by_what_they_are(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """As many of each kind as the program counted, of as many bytes; the rows add up to the table of types."""
+    """Check that each kind has the number and bytes that the program counted, and that the rows add up to the table
+    of types."""
     arguments = (rng.getrandbits(32), 1500, tmp_path / "truth")
     command = [interpreter_of(kind), str(SOURCES / "owners.py"), *map(str, arguments)]
     with running(command, tmp_path) as target:
@@ -189,7 +193,7 @@ def test_buffers_by_what_they_are(kind: str, form: str, rng: random.Random, tmp_
 
 
 def check_roles(truth: dict[str, Any], rows: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """Compare with the sizes that ``__sizeof__`` tells."""
+    """Compare with the sizes of ``__sizeof__``."""
     for name, role in ROLES.items():
         _count, sizes = truth[f"__main__.{name}"]
         found = rows[f"__main__.{name}", role]
@@ -202,7 +206,7 @@ def check_roles(truth: dict[str, Any], rows: dict[tuple[str, str], dict[str, Any
 
 
 def check_cut(answer: dict[str, Any], cut: dict[str, Any], top: int) -> None:
-    """A pattern and --top: the sums are of all rows that match, the rows are the first ones."""
+    """Check that with a pattern and --top the sums are of all rows that match, and the rows are the first ones."""
     own = [row for row in answer["rows"] if row["type"].startswith("__main__.")]
     assert len(own) > top
     sums = {key: sum(row[key] for row in own) for key in ("count", "bytes")}
@@ -213,7 +217,7 @@ def check_cut(answer: dict[str, Any], cut: dict[str, Any], top: int) -> None:
 
 
 def test_two_tables_at_once_are_refused(tmp_path: Path) -> None:
-    """--list and --buffers, or an order that a table does not have, are wrong usage."""
+    """Check that --list with --buffers, or an order that a table does not have, is a wrong usage."""
     with running([interpreter_of("stripped"), "-c", "import os; os.read(0, 1)"], tmp_path) as target:
         for options in (("--list", "--buffers"), ("--buffers", "--sort=address"), ("--sort=role",)):
             done = gdbheap("pyobjects", str(target.pid), *options)

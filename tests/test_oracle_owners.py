@@ -1,4 +1,5 @@
-"""Who owns each block: as many bytes as ``__sizeof__`` counts, of the right owner, and next to nothing left over."""
+"""The owner of each block: as many bytes as ``__sizeof__`` counts, of the right owner, and almost nothing without
+one."""
 
 from __future__ import annotations
 
@@ -30,19 +31,20 @@ def program(kind: str, name: str, *arguments: object) -> list[str]:
 
 
 def allocated(size: int) -> int:
-    """Return the least that a request takes: of pymalloc, or beyond 512 bytes of glibc."""
+    """Return the smallest block for a request: pymalloc's, or beyond 512 bytes glibc's."""
     return (size + 15) & ~15 if size <= 512 else (size + 8 + 15) & ~15
 
 
 def in_chunks(size: int) -> int:
-    """Return the same where every request goes to glibc."""
+    """Return the smallest chunk for a request, if every request goes to glibc."""
     return max(32, (size + 8 + 15) & ~15)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [*KINDS, NUMPY])
 def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Random populations: counts are equal, and buffers are what ``__sizeof__`` counts, as the allocators round it."""
+    """Check random populations: counts are equal, and buffers are what ``__sizeof__`` counts, rounded as by the
+    allocators."""
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
     with running(command, tmp_path) as target:
         truth = json.loads((tmp_path / "truth").read_text())["sizes"]
@@ -52,14 +54,14 @@ def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Rando
         chunks = sum(size > 512 or name == "__main__.Plain" for size in sizes)
         row = found[name]
         assert row["count"] == count, name
-        # A chunk may have 16 bytes more than it needs. What words in an array's data lead to (np.empty leaves what
-        # was there before) has a figure of its own, and is in no object's size.
+        # A chunk may have 16 bytes more than it needs. Memory reached by words in an array's data (np.empty leaves
+        # earlier contents) has its own figure, and is in no object's size.
         assert 0 <= row["buffers"] - row["reached"] - least <= 16 * chunks, (name, row, least)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, NUMPY])
 def test_owners_are_those_that_point_there(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each block of each object of the population has this object as its owner."""
+    """Check that each block of each object of the population has this object as its owner."""
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         truth = dict(json.loads((tmp_path / "truth").read_text())["owners"])
@@ -75,7 +77,7 @@ def address_of(owner: Any) -> Any:
 
 
 def balance(answer: dict[str, Any]) -> int:
-    """Return used bytes less all that the answer explains; 0 when the books balance."""
+    """Return used bytes less the explained bytes; 0 if the sums agree."""
     parts = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
     parts += [root["bytes"] for root in answer["roots"]]
     return int(answer["all_used"]["bytes"] - sum(parts) - answer["total"]["bytes"])
@@ -84,7 +86,7 @@ def balance(answer: dict[str, Any]) -> int:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Threads with objects of many extension modules: the sums balance, and nearly all of it has an owner."""
+    """Check threads with objects of many extension modules: the sums agree, and nearly all memory has an owner."""
     with running(program(kind, "extensions", rng.getrandbits(32), 8), tmp_path) as target:
         text = target.as_form(form)
         answer, pools = ask("pyobjects", text, "--top=1000000"), ask("pools", text)
@@ -97,7 +99,8 @@ def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_free_has_no_owner(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Fields that lead to blocks which were given back own nothing: the books balance, and lists have no such items."""
+    """Check that fields that lead to freed blocks own nothing, that the sums agree, and that lists have no such
+    items."""
     count = rng.randrange(50, 500)
     with running(program(kind, "given_back", rng.getrandbits(32), count), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), "--top=1000000")

@@ -16,36 +16,36 @@ from gdbheap.contents.python.names.edges import Edge, EdgeNames
 
 pytestmark = pytest.mark.cases(3)
 
-# Past every limit of a walk that is cut into parts.
+# Longer than every limit of a walk that is cut into parts.
 DEEPEST, FEW = 1_000_000 if THOROUGH else 200_000, 3_000
 SOME = 100 if THOROUGH else 20
-# The two chains of a million: of links and of lists.
+# The two chains of a million: one of links and one of lists.
 DEEP = ("links", "nested")
 
 
 def check(target: Running, truth: dict[str, list[int]], folder: Path) -> None:
-    """Look once, evaluate once."""
+    """Ask for all paths at one stop, and evaluate them together."""
     found = explained(str(target.pid), {address for some in truth.values() for address in some})
     check_chains(target, truth, found, folder)
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_expressions_lead_there(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """Random objects of each structure, in each release of CPython."""
+    """Check random objects of each structure, in each release of CPython."""
     with started(build, tmp_path, "references", rng.getrandbits(32), FEW, SOME, tmp_path / "truth") as target:
         check(target, truth_of(tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("build", BUILDS if THOROUGH else BUILDS[:1])
 def test_deepest(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """A hundred random objects of a linked list and of a nested one, each as deep as DEEPEST."""
+    """Check a hundred random objects of a linked list and of a nested one, each as deep as DEEPEST."""
     with started(build, tmp_path, "references", rng.getrandbits(32), DEEPEST, 100, tmp_path / "truth") as target:
         truth = truth_of(tmp_path)
         check(target, {name: truth[name] for name in DEEP}, tmp_path)
 
 
 def test_an_edge_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many paths lead through it: those of one answer have their beginnings in common."""
+    """Check that an edge is read once, however many paths share it."""
     read, counts = EdgeNames.edge, Counter[tuple[int, int, bool]]()
 
     def counted(edges: EdgeNames, holder: int, target: int, names: bool = False) -> Edge:

@@ -1,4 +1,4 @@
-"""``heap pins``: a program that frees what it is told to free gives back what was promised, by the kernel's count."""
+"""``heap pins``: a program that frees the named blocks gives back the promised bytes, by the kernel's count."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from gdbheap.heap import Heap
 pytestmark = pytest.mark.cases(3)
 
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
-# What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
+# Memory that freeing and malloc_trim() touch themselves: a stack, an arena for the freeing thread, merged chunks.
 OWN = 64 * 1024
 ROWS = 500
 PYTHON = re.compile(r"sys\.modules\[|[\w.()']+\(")
 PAGE = 4096
-# mimalloc's.
+# The size of a slice of mimalloc's.
 SLICE = 64 * 1024
 WITHOUT_CACHE = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
 def told(target: Running, pointers: list[int]) -> int:
-    """Have the program free these and trim; return by how much RssAnon shrank."""
+    """Let the program free these and trim; return by how much RssAnon shrank."""
     path = target.directory / "told"
     path.write_bytes(struct.pack(f"<{len(pointers)}Q", *pointers))
     before = kernel.anonymous(target.pid)
@@ -47,7 +47,7 @@ def told(target: Running, pointers: list[int]) -> int:
 
 
 def owned(answer: dict[str, Any], held: set[int]) -> list[dict[str, Any]]:
-    """Return the pins of which every block is one of the program's own."""
+    """Return the pins with blocks of the program only."""
     return [
         pin
         for pin in answer["rows"]
@@ -56,7 +56,8 @@ def owned(answer: dict[str, Any], held: set[int]) -> list[dict[str, Any]]:
 
 
 def check(answer: dict[str, Any]) -> None:
-    """No block is in two groups; the sums are those of the groups; each keeps twice its own bytes."""
+    """Check that no block is in two groups, that the sums are those of the groups, and that each keeps twice its own
+    bytes."""
     seen: set[int] = set()
     for pin in answer["rows"]:
         addresses = {member["address"] for member in pin["members"]}
@@ -76,7 +77,7 @@ def check(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", [0, IN_THREAD, BLOCKED, FOREIGN])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_glibc(threads: int, mode: int, rng: random.Random, tmp_path: Path) -> None:
-    """Main arena and threads' arenas: the pins that keep the most, freed in one go."""
+    """Check the main arena and threads' arenas: the pins that keep the most are freed together."""
     table = tmp_path / "table"
     kept = rng.choice([8, 20, 60])
     command = c_program("pins", rng.getrandbits(30), threads, 60_000 // threads, kept, 30_000, mode, table)
@@ -95,7 +96,7 @@ def test_glibc(threads: int, mode: int, rng: random.Random, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("release", ["3.9", "3.11", "3.13"])
 def test_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Arenas that few objects keep: dropping those frees the arenas' pages."""
+    """Check arenas that few objects keep: dropping those frees the arenas' pages."""
     truth = tmp_path / "truth"
     command = release_program(release, "pinned_arenas", rng.getrandbits(30), rng.choice([300, 1000, 4000]), truth)
     with running(command, tmp_path) as target:
@@ -118,15 +119,17 @@ def test_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.13", "3.14", "3.15", *FREE_THREADED])
 def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Pages of mimalloc that few objects keep: without those nothing is left in them, which is what is promised. Builds
-    with the interpreter's lock give them up then, and to the kernel once another page of the segment goes."""
+    """Check that pages of mimalloc that few objects keep are empty without them, as promised.
+
+    Builds with the interpreter's lock give the pages up then, and return them once another page of the segment goes.
+    """
     truth, threaded = tmp_path / "truth", release in FREE_THREADED
     command = release_program(release, "pinned_arenas", rng.getrandbits(30), rng.choice([50, 200, 1000]), truth, 20)
     with running(command, tmp_path, {} if threaded else {"PYTHONMALLOC": "mimalloc"}) as target:
         answer = ask("pins", str(target.pid), "--allocator=mimalloc")
         head = objects_offset(answer, json.loads(truth.read_text()))
         top = owned(answer, {address - head for address in json.loads(truth.read_text())})
-        # Such small blocks lie in pages of one slice.
+        # Such small blocks are in pages of one slice.
         slices = [pin["address"] // SLICE * SLICE for pin in top]
         assert [pin["would_free"] for pin in top] == [kernel.resident_inside(target.pid, at, SLICE) for at in slices]
         path = target.directory / "told"
@@ -151,20 +154,20 @@ def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def mapped(pid: int, address: int) -> bool:
-    """Return whether anything is there."""
+    """Return whether any memory is there."""
     return any(mapping.start <= address < mapping.end for mapping in kernel.maps(pid))
 
 
 def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
-    """Return how far into its block an object starts: the one distance that takes most of them to a member."""
+    """Return the offset of an object in its block: the one with which most objects start in a member."""
     members = {member["address"] for pin in answer["rows"] for member in pin["members"]}
     return max(range(0, 48, 8), key=lambda head: sum(address - head in members for address in objects))
 
 
 @pytest.mark.parametrize("mode", [0, BLOCKED, FOREIGN])
 def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) -> None:
-    """The bound by which ``heap`` tells that it need not look holds, whatever is free; where nearly nothing is, it is
-    low enough to tell."""
+    """Check the bound by which ``heap`` decides that pins need not be searched for: it always holds, and is low
+    enough if almost nothing is free."""
     for kept in (1, 2, 4, 30):
         arguments = (rng.getrandbits(30), rng.choice([1, 3]), 10_000, kept, rng.choice([500, 9000, 60_000]), mode)
         with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:
@@ -177,8 +180,8 @@ def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) 
 
 
 def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]:
-    """Return the resident pages that malloc_trim() would release of these neighbours if some were gone: of each run of
-    free chunks the whole pages, less the first 48 bytes. What the thread's cache holds is no free chunk."""
+    """Return the resident pages that malloc_trim() would release of these neighbours if some were gone: the whole
+    pages of each run of free chunks, less the first 48 bytes. A chunk in the thread's cache is not free."""
     found: set[int] = set()
     runs: list[list[int]] = []
     for chunk in chunks:
@@ -195,8 +198,8 @@ def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]
 
 @pytest.mark.parametrize("kept", [1, 2, 3, 10])
 def test_against_a_plain_model(kept: int, rng: random.Random, tmp_path: Path) -> None:
-    """Chunk by chunk: what a group would free is what the free runs around it gain, and none of it goes without all of
-    the group; in a heap without free chunks there is no group to speak of."""
+    """Check chunk by chunk that freeing a group gains the pages of the free runs around it, and only if all of it is
+    freed; a heap without free chunks has no group."""
     command = c_program("pins", rng.getrandbits(30), 1, 20_000, kept, 9000, 0, tmp_path / "table")
     with running(command, tmp_path, WITHOUT_CACHE) as target:
         answer = ask("pins", str(target.pid), "--allocator=glibc")
@@ -212,7 +215,7 @@ def test_against_a_plain_model(kept: int, rng: random.Random, tmp_path: Path) ->
 def check_group(
     pin: dict[str, Any], chunks: list[dict[str, Any]], places: dict[int, int], pid: int, rng: random.Random
 ) -> None:
-    """Compare one group with the model, which looks at the chunks around it."""
+    """Compare one group with the model, which examines the chunks around it."""
     members = [member["address"] for member in pin["members"]]
     window = chunks[max(0, places[members[0]] - 40) : places[members[-1]] + 40]
     if any(chunk["state"] == "top" for chunk in window):
@@ -224,12 +227,12 @@ def check_group(
 
 
 def named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the blocks with a path that is Python, of those that are objects, not what objects own."""
+    """Return the blocks of objects whose path is Python, without buffers."""
     return [row for row in rows if PYTHON.match(row["path"] or "") and " at 0x" not in row["what"]]
 
 
 def in_their_blocks(rows: list[dict[str, Any]], target: Running) -> None:
-    """Let the program evaluate the paths: each value lies in the block that it is said to lead to."""
+    """Let the program evaluate the paths: each value must be in the block that it leads to."""
     asked = target.directory / "asked"
     asked.write_text(json.dumps([row["path"] for row in rows]))
     target.go_on(str(asked))
@@ -239,7 +242,7 @@ def in_their_blocks(rows: list[dict[str, Any]], target: Running) -> None:
 
 @pytest.mark.parametrize("release", ["3.9", "3.11", "3.13"])
 def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What holds each pin and the neighbours of each hole, by the program's own account."""
+    """Check the holder of each pin and the neighbours of each hole against the program's own report."""
     with running(release_program(release, "held_apart", rng.getrandbits(30)), tmp_path) as target:
         answer = ask("pins", str(target.pid), "--path")
         cut = ask("pins", str(target.pid), "--path", "--sort=size", "--top=7")
@@ -254,14 +257,14 @@ def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
     assert kinds["__main__.Record"] == "sys.modules['__main__'].cache.log[…]"
     alone = [pin for pin in answer["rows"] if pin["blocks"] == 1]
     assert alone and all(pin["path"] == pin["members"][0]["path"] for pin in alone)
-    # Those that are listed have theirs, whatever the order is.
+    # The listed pins have their paths, whatever the order is.
     largest = sorted(answer["rows"], key=lambda pin: -pin["size"])[:7]
     assert [pin["size"] for pin in cut["rows"]] == [pin["size"] for pin in largest]
     assert all(pin["path"] for pin in cut["rows"]) and not cut["warnings"]
 
 
 def test_paths_without_python(rng: random.Random, tmp_path: Path) -> None:
-    """The program keeps its blocks' addresses in a mapping: each path begins at a mapping that has the address."""
+    """Check that each path begins at the mapping in which the program keeps the addresses of its blocks."""
     command = c_program("pins", rng.getrandbits(30), 1, 20_000, 20, 9000, 0, tmp_path / "table")
     with running(command, tmp_path) as target:
         held = set(struct.unpack(f"<{(tmp_path / 'table').stat().st_size // 8}Q", (tmp_path / "table").read_bytes()))
@@ -279,7 +282,7 @@ def test_paths_without_python(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_no_references(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where references cannot be read the answer is the same without paths, with one warning."""
+    """Check that the answer is the same without paths, with one warning, if references cannot be read."""
     command = c_program("pins", rng.getrandbits(30), 1, 20_000, 20, 9000, 0, tmp_path / "table")
 
     def refuse(_heap: Heap) -> None:

@@ -1,4 +1,4 @@
-"""polars' frames: the oracles are ``estimated_size()``, names, dtypes and shapes as the program itself says them."""
+"""polars' frames, checked by ``estimated_size()``, names, dtypes and shapes in the program itself."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from support.programs import GCORE, PROCESS, SOURCES, ask, gdbheap, running
 
 
 def test_frames_of_polars(rng: random.Random, tmp_path: Path) -> None:
-    """Random frames, of several parts and cut, in a process and in its core: every column by name, dtype and bytes; and
-    of those of which one word was changed none is believed."""
+    """Check random frames, of several parts and cut, in a process and in its core: every column by name, dtype and
+    bytes. Frames with one changed word are rejected."""
     for python in pythons_with_polars():
         check_python(python, rng, tmp_path)
 
 
 def check_python(python: str, rng: random.Random, folder: Path) -> None:
-    """One release of polars."""
+    """Check one release of polars."""
     command = [python, str(SOURCES / "polars_frames.py"), str(rng.getrandbits(30)), str(folder / "truth")]
     with running(command, folder) as target:
         truth = json.loads((folder / "truth").read_text())
@@ -28,13 +28,13 @@ def check_python(python: str, rng: random.Random, folder: Path) -> None:
             rows = {row["address"]: row for row in answer["rows"]}
             for address, frame in truth["frames"].items():
                 row = rows.get(int(address))
-                # A series that shows what a frame has is no row.
+                # A series that views a frame's column has no row.
                 assert row is not None or len(frame["columns"]) == 1, (truth["version"], frame)
                 if row is not None:
                     assert row["shape"] == frame["shape"]
                     for one, (name, dtype, size) in zip(row["columns"], frame["columns"]):
                         assert (one["dtype"], one["bytes"]) == (dtype, size), (python, truth["version"], name)
-                        # A struct's lies elsewhere before 1.0.
+                        # A struct's name is elsewhere before 1.0.
                         assert one["name"] == name or (dtype == "Struct" and one["name"] is None)
                     sizes = [size for _name, _dtype, size in frame["columns"]]
                     assert row["bytes"] == (None if None in sizes else sum(sizes))
@@ -47,6 +47,6 @@ def check_python(python: str, rng: random.Random, folder: Path) -> None:
 
 
 def check_place(target: str, address: int) -> None:
-    """The series that an address is in."""
+    """Check the series of an address."""
     inside = ask("at", target, hex(address))["array"]
     assert inside is not None and (inside["what"], inside["dtype"], inside["shape"]) == ("Series", "Int64", [1234])

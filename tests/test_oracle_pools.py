@@ -16,7 +16,8 @@ pytestmark = pytest.mark.cases(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("objects", [300, 20_000, 150_000])
 def test_pools_equal_debugmallocstats(kind: str, form: str, objects: int, rng: random.Random, tmp_path: Path) -> None:
-    """Arenas, free pools, and each size class's pools, used and free blocks, after random allocations and deletions."""
+    """Check arenas, free pools, and each size class's pools, used and free blocks, after random allocations and
+    deletions."""
     with running(python_program(kind, "pools", rng.getrandbits(32), objects), tmp_path) as target:
         truth = told(target.stderr)
         answer = ask("pools", target.as_form(form))
@@ -26,7 +27,7 @@ def test_pools_equal_debugmallocstats(kind: str, form: str, objects: int, rng: r
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pools_of_many_small_processes(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """More seeds, small processes: other sizes of the last arena, other pools empty, each time."""
+    """Check more seeds with small processes: each has another size of the last arena, and other empty pools."""
     for _ in range(6):
         seed, objects = rng.getrandbits(32), rng.randrange(16, 60_000)
         with running(python_program(kind, "pools", seed, objects), tmp_path) as target:
@@ -35,7 +36,7 @@ def test_pools_of_many_small_processes(kind: str, rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("noun", ["pools", "pyobjects"])
 def test_a_program_without_python_says_so(noun: str, rng: random.Random, tmp_path: Path) -> None:
-    """One line, exit status 5."""
+    """Check that a program without Python gives one line and exit status 5."""
     program = c_program("recorder", 1, rng.getrandbits(30), 100, 50, 5000, 0, tmp_path / "table")
     with running(program, tmp_path) as target:
         done = gdbheap(noun, target.as_form(PROCESS))

@@ -1,4 +1,4 @@
-"""``heap pyobjects`` on populations of known size, and ``heap at`` on every object that a process can reach."""
+"""``heap pyobjects`` for populations of known size, and ``heap at`` for every object that a process can reach."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def population(kind: str, rng: random.Random, directory: Path, most: int, larges
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("most", "largest"), [(40, 20_000), (3000, 20_000), (20_000, 20)])
 def test_exactly_the_new_objects(kind: str, most: int, largest: int, rng: random.Random, tmp_path: Path) -> None:
-    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    """Check every population between two stops, to the object and the byte, with its buffers; no other type changed."""
     with population(kind, rng, tmp_path, most, largest) as target:
         check_new_objects(target, tmp_path / "truth", "3.11")
 
@@ -35,7 +35,7 @@ def test_exactly_the_new_objects(kind: str, most: int, largest: int, rng: random
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_own_classes(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The program's own classes hold exactly its populations, in a process and in both kinds of core."""
+    """Check that the program's own classes have exactly its populations, in a process and in both kinds of core."""
     with population(kind, rng, tmp_path, 1000, 20_000) as target:
         before = census(str(target.pid))
         target.go_on()
@@ -52,7 +52,7 @@ def test_own_classes(kind: str, form: str, rng: random.Random, tmp_path: Path) -
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_reachable_object(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A random part of the closure of gc.get_objects(): address and type, 99.9 % of it at least."""
+    """Check a random part of the closure of gc.get_objects(): address and type, at least 99.9 % of it."""
     program = python_program(kind, "closure", rng.getrandbits(32), 4000, tmp_path / "truth")
     with running(program, tmp_path) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
@@ -65,7 +65,7 @@ def test_every_reachable_object(kind: str, form: str, rng: random.Random, tmp_pa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_census_holds_at_least_what_is_reachable(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """No type has fewer objects than can be reached of it, but for one in a thousand of all."""
+    """Check that no type has fewer objects than can be reached of it, except for one in a thousand of all."""
     program = python_program(kind, "closure", rng.getrandbits(32), 4000, tmp_path / "truth")
     with running(program, tmp_path) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
@@ -76,7 +76,7 @@ def test_census_holds_at_least_what_is_reachable(kind: str, rng: random.Random, 
 def test_many_blocks_without_a_graph(
     kind: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where next to nothing is C code's, the graph is not drawn for it: the rest is as with one, and the sums hold."""
+    """Check that the graph is not read if C code has almost no blocks: the rest is the same, and the sums agree."""
     with population(kind, rng, tmp_path, 20_000, 20) as target:
         target.go_on()
         with heap_of(str(target.pid)) as heap:
@@ -95,5 +95,5 @@ def test_many_blocks_without_a_graph(
 
 
 def fields_first(row: TypeRow) -> tuple[int, str]:
-    """Return the place of a row among others, without the buffers that no field names."""
+    """Return a row's place in the order, by its type without the buffers that no field names."""
     return -(row.bytes - row.reached + row.mapped), row.type

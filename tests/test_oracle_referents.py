@@ -1,4 +1,4 @@
-"""The edges of objects are what the collector visits: gc.get_referents() says it in the program."""
+"""The edges of objects are what the collector visits: gc.get_referents() in the program."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gdbheap.graph.nodes import EXACT, LIKELY
 from gdbheap.heap import Heap
 
 MANY = 5000
-# What the collector visits in objects of these types is all that they refer to.
+# Types for which the collector visits all references.
 WHOLE = ("list", "tuple", "cell", "function", "generator", "references.Link", "references.Slotted")
-# A frame goes on when the truth was written; a cache visits what its links hold, too.
+# A frame continued after the truth was written; for a cache, the collector also visits the contents of its links.
 OTHERS = ("frame", "functools._lru_cache_wrapper")
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_edges_are_what_the_collector_visits(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """All that it visits in thousands of objects; in the plainest types nothing else."""
+    """Check all references that the collector visits in thousands of objects; the plainest types have no others."""
     arguments = (rng.getrandbits(32), MANY, tmp_path / "truth")
     with started(build, tmp_path, "referents", *arguments) as target, heap_of(str(target.pid)) as heap:
         lines = [list(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines()]
@@ -53,7 +53,8 @@ os.read(0, 1)
 
 @pytest.mark.parametrize("release", since("3.11"))
 def test_emptied_blocks_of_deques_refer_to_nothing(release: str, tmp_path: Path) -> None:
-    """A deque keeps blocks that it emptied, with items that are gone; others lie where those lay, and it holds none."""
+    """Check that blocks that a deque emptied, with items that are gone, hold nothing, although others are at the
+    places of those items."""
     with running([interpreter_of_release(release).executable, "-c", EMPTIED], tmp_path) as target:
         items = ask("pyobjects", str(target.pid), "--list", "--type=__main__.Item", "--top=all")["rows"]
         with heap_of(str(target.pid)) as heap:
@@ -62,12 +63,12 @@ def test_emptied_blocks_of_deques_refer_to_nothing(release: str, tmp_path: Path)
             edges = [edge for edge in graph.referrers(numbers) if edge.strength in (EXACT, LIKELY)]
             holders = Counter(graph.node(edge.source).address for edge in edges)
     ((_items, certain), *others) = holders.most_common()
-    # A word that was left in a block of the interpreter may be an item's address by chance. Each block has 64 items.
+    # A word that is left in a block of the interpreter may be an item's address by chance. Each block has 64 items.
     assert len(numbers) == certain == 1000 and sum(count for _address, count in others) < 10
 
 
 def referred(heap: Heap, number: int) -> tuple[set[int], set[int]]:
-    """Return the nodes to which an object, or a buffer that it owns, leads as far as can be told, and for sure."""
+    """Return the nodes to which an object, or its buffer, leads: possibly, and certainly."""
     graph = heap.references.graph
     found: tuple[set[int], set[int]] = (set(), set())
     seen, left = {number}, [number]

@@ -1,4 +1,4 @@
-"""The text of ``heap at`` against repr(), evaluated in the target itself, of random nested values."""
+"""The text of ``heap at`` against repr(), evaluated in the target itself, for random nested values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(python: str, name: str, *arguments: object) -> list[str]:
 
 
 def truth(directory: Path) -> list[tuple[int, str]]:
-    """Return (address, text) of what the program wrote."""
+    """Return (address, text) of each value that the program wrote."""
     pairs = json.loads((directory / "truth").read_text())
     return [(address, text) for address, text in pairs if len(text) < LONGEST]
 
@@ -43,12 +43,12 @@ def texts(target: str, addresses: list[int], limits: Limits) -> list[str | None]
 
 
 def wrong(pairs: list[tuple[int, str]], found: list[str | None]) -> list[tuple[str, str, str | None]]:
-    """Return those that differ."""
+    """Return the pairs that differ."""
     return [(hex(a), text[:300], got and got[:300]) for (a, text), got in zip(pairs, found) if not same(text, got, a)]
 
 
 def same(text: str, found: str | None, address: int) -> bool:
-    """Return whether it is the very text; no text stands for one that tells no more than the type."""
+    """Return whether the texts are equal; no text stands for one that only tells the type."""
     return text == found if found is not None else re.fullmatch(rf"<\S+ object at {address:#x}>", text) is not None
 
 
@@ -60,7 +60,7 @@ def values(python: str, rng: random.Random, directory: Path, count: int) -> list
 @every_python
 @pytest.mark.parametrize("form", FORMS)
 def test_texts_equal_repr(python: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """With wide limits nothing is cut, and every character is the target's own."""
+    """Check that with wide limits nothing is cut, and that every character is the target's own."""
     with running(values(python, rng, tmp_path, 600), tmp_path) as target:
         pairs = truth(tmp_path)
         found = texts(target.as_form(form), [address for address, _ in pairs], WIDE)
@@ -71,7 +71,8 @@ def test_texts_equal_repr(python: str, form: str, rng: random.Random, tmp_path: 
 
 @every_python
 def test_texts_of_other_things(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is cut says how much it is; functions say where they are; strings that were never made ready are read."""
+    """Check that a cut text states its length, that functions state their place, and that strings that were never
+    made ready are read."""
     with running(program(python, "things", rng.getrandbits(32), tmp_path / "truth"), tmp_path) as target:
         pairs = truth(tmp_path)
         found = texts(str(target.pid), [address for address, _ in pairs], Limits())
@@ -80,7 +81,8 @@ def test_texts_of_other_things(python: str, rng: random.Random, tmp_path: Path) 
 
 @every_python
 def test_default_limits(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is not cut is exact; no text is much longer than the limit; with a single read there is one."""
+    """Check that an uncut text is exact, that no text is much longer than the limit, and that a single read gives
+    one."""
     with running(values(python, rng, tmp_path, 300), tmp_path) as target:
         pairs = truth(tmp_path)
         addresses = [address for address, _ in pairs]
@@ -93,11 +95,11 @@ def test_default_limits(python: str, rng: random.Random, tmp_path: Path) -> None
 
 @every_python
 def test_the_command(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """``heap at`` names the object and says its text, from a process."""
+    """Check that ``heap at`` names the object and prints its text, for a process."""
     with running(values(python, rng, tmp_path, 60), tmp_path) as target:
         pairs = truth(tmp_path)
         answers = [(pair, ask("at", str(target.pid), hex(pair[0]))["object"]) for pair in rng.sample(pairs, 8)]
-    # Small numbers and classes of the interpreter are no blocks of an allocator's.
+    # Small numbers and classes of the interpreter are in no allocator's blocks.
     shown = [(pair, answer) for pair, answer in answers if answer]
     assert shown
     for (address, text), answer in shown:
@@ -109,7 +111,7 @@ SMALLEST_POOL, POOL_HEADER = 4096, 48
 
 
 def pooled(core: Path, addresses: list[int]) -> list[int]:
-    """Return those that lie in pools: beside others lie the types without which nothing is an object."""
+    """Return the addresses in pools: beside others are the types without which no object can be recognised."""
     with heap_of(str(core)) as heap:
         return [
             address
@@ -126,7 +128,7 @@ def damage(core: Path, addresses: list[int], rng: random.Random) -> None:
         for address in addresses:
             place = address + 8 * rng.randrange(-4, 12)
             if place % SMALLEST_POOL < POOL_HEADER:
-                continue  # a pool's header is no object's
+                continue  # a pool's header is no part of an object
             offset = next((place - start + at for start, size, at in segments if start <= place < start + size), None)
             if offset is not None:
                 word = rng.choice((rng.getrandbits(64), rng.randrange(100), rng.choice(addresses), 1 << 63, 0))
@@ -136,7 +138,8 @@ def damage(core: Path, addresses: list[int], rng: random.Random) -> None:
 
 @every_python
 def test_damaged_objects(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """Torn objects have a text or none, whatever their fields hold; nothing is raised, nothing is endless."""
+    """Check that torn objects have a text or none, whatever their fields contain; nothing is raised, nothing is
+    endless."""
     with running(values(python, rng, tmp_path, 600), tmp_path) as target:
         pairs = truth(tmp_path)
         core = target.gcore()
@@ -144,7 +147,7 @@ def test_damaged_objects(python: str, rng: random.Random, tmp_path: Path) -> Non
         before = texts(str(core), addresses, Limits())
         damage(core, pooled(core, addresses), rng)
     with heap_of(str(core)) as heap:
-        # The tables of types are learned from what is whole.
+        # The tables of types are learned before the damage.
         after = [heap.python.objects.repr.text(address) for address in addresses]
     assert before != after
     assert max(len(text) for text in after if text) < 4000

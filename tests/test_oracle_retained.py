@@ -1,4 +1,5 @@
-"""Retained sizes are those of leaving the object out, on random graphs; who points to an object is who holds it."""
+"""Retained sizes equal the bytes freed by leaving the object out, on random graphs; the referrers of an object are
+its holders."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Asked = list[tuple[int, list[int]]]
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_retained_is_what_leaving_out_frees(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """An object dominates exactly what is not reached without it, and retains its bytes; referrers hold it."""
+    """Check that an object dominates exactly the objects that are unreachable without it, and retains their bytes;
+    its referrers hold it."""
     sizes = ",".join(map(str, SIZES))
     arguments = (rng.getrandbits(32), sizes, ASKED, tmp_path / "truth")
     with started(build, tmp_path, "random_graph", *arguments) as target, heap_of(str(target.pid)) as heap:
@@ -32,7 +34,7 @@ def test_retained_is_what_leaving_out_frees(build: str, rng: random.Random, tmp_
 
 
 def check_retained(heap: Heap, truth: Asked) -> None:
-    """Assert what each object dominates, and how many bytes that is."""
+    """Check the objects that each object dominates, and their bytes."""
     graph = heap.references.graph
     everything = {address for _one, kept in truth for address in kept} | {one for one, _kept in truth}
     numbers = {address: graph.find(address) or 0 for address in everything}
@@ -56,13 +58,13 @@ def own_bytes(heap: Heap, number: int) -> int:
 
 
 def targets_of(heap: Heap, numbers: list[int]) -> list[Node]:
-    """Return the nodes to which some lead."""
+    """Return the nodes to which some of these lead."""
     edges = {edge.target for number in numbers for edge in heap.references.graph.edges(number)}
     return heap.references.nodes(sorted(edges))
 
 
 def check_referrers(heap: Heap, some: list[int]) -> None:
-    """Assert that what heap refs lists is named and exact where the layout is known."""
+    """Check that each referrer of heap refs is named, and exact if the layout is known."""
     for one in some:
         found = refs(heap, one, None)
         assert found.count == len(found.rows) > 0

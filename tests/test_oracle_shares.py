@@ -1,5 +1,7 @@
-"""``heap owners``: every block in use is in one row. The oracles are the program's own account of what it has, the
-allocators' sums, and the chains of the graph, one by one."""
+"""``heap owners``: every block in use is in one row.
+
+It is checked against the program's own report, the allocators' sums, and single chains of the graph.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ LEAST, MOST = 1.0, 1.35
 
 @pytest.mark.parametrize("release", ["3.8", "3.13"])
 def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Variables by their paths with the bytes that only they lead to, a frame's, and a package's code."""
+    """Check variables by their paths with the bytes that only they lead to, the bytes of a frame, and a package's
+    code."""
     truth = tmp_path / "truth"
     command = release_program(release, "shared_out", rng.getrandbits(30), truth)
     with running(command, tmp_path) as target:
@@ -62,7 +65,7 @@ def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("release", ["3.11", "3.13"])
 def test_what_a_module_of_c_holds(release: str, tmp_path: Path) -> None:
-    """A module's state, whose fields nobody knows here, is what the module holds."""
+    """Check that a module holds its state, whose fields are unknown here."""
     script = "import os, ssl; kept = ssl.create_default_context(); os.read(0, 1)"
     with running([interpreter_of_release(release).executable, "-c", script], tmp_path) as target:
         names = [row["path"] for row in ask("owners", str(target.pid), "--top=all")["rows"]]
@@ -72,7 +75,8 @@ def test_what_a_module_of_c_holds(release: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["2.7", "3.11"])
 def test_what_an_object_of_c_holds(release: str, tmp_path: Path) -> None:
-    """One row, named by the object's type, for blocks that hang on an object to which only a library's data lead."""
+    """Check one row, named by the object's type, for blocks that hang on an object to which only a library's data
+    lead."""
     python = interpreter_of_release(release).executable
     script = (
         "import os, sys, planted_extension as own; holder, count, item = own.hold(6 << 20); own.hide(holder)\n"
@@ -87,7 +91,7 @@ def test_what_an_object_of_c_holds(release: str, tmp_path: Path) -> None:
 
 
 def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None:
-    """The allocators' used bytes are the oracle for the sum, each block's own chain for its row."""
+    """Check the sum against the allocators' used bytes, and each block's row against its own chain."""
     with running(
         python_program("stripped", "owners", rng.getrandbits(30), 500, tmp_path / "truth"), tmp_path
     ) as target:
@@ -111,7 +115,7 @@ def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None
 
 
 def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
-    """Blocks one by one have a default of their own for --min; holders have none."""
+    """Check that --min has a default for single blocks and none for holders."""
     with running(
         python_program("stripped", "owners", rng.getrandbits(30), 500, tmp_path / "truth"), tmp_path
     ) as target:
@@ -125,7 +129,7 @@ def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("service", [replace(one, size=one.size // 10) for one in SERVICES], ids=lambda one: one.title)
 def test_ten_rows_explain_real_programs(service: Service, tmp_path: Path) -> None:
-    """Most of what a program uses is in the first ten rows, each with a name."""
+    """Check that the first ten rows, each with a name, have most of the bytes that a program uses."""
     with serving(service, tmp_path) as pid:
         answer = ask("owners", str(pid), "--top=10")
     assert sum(row["bytes"] for row in answer["rows"]) >= 0.8 * answer["total"]["bytes"]

@@ -1,4 +1,4 @@
-"""``heap pools --detail``: sizes against sys.getsizeof(), arenas against pools found without them."""
+"""``heap pools --detail``: sizes against sys.getsizeof(), arenas against pools found independently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERCENTS = (1, 10, 25, 50, 75, 100)
 
 
 def told(target: str) -> dict[int, tuple[int, int]]:
-    """Return {block size: (objects that tell their size, bytes asked for)}; what was wasted must be the rest."""
+    """Return {block size: (objects with a known size, requested bytes)}; the wasted bytes must be the rest."""
     classes = ask("pools", target, "--detail")["rows"]
     assert all(row["wasted"] == row["told"] * row["size"] - row["asked"] for row in classes)
     return {row["size"]: (row["told"], row["asked"]) for row in classes}
@@ -28,7 +28,7 @@ def told(target: str) -> dict[int, tuple[int, int]]:
 
 @every_python
 def test_asked_equals_getsizeof(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is gone between two stops, by size class: how many objects, and what they had asked for, to the byte."""
+    """Check the objects that are gone between two stops, by size class: their number and requested bytes."""
     command = program(python, "sized", rng.getrandbits(32), rng.randrange(200, 20_000), tmp_path / "truth")
     with running(command, tmp_path) as target:
         before = told(str(target.pid))
@@ -41,7 +41,7 @@ def test_asked_equals_getsizeof(python: str, rng: random.Random, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """How many arenas have blocks of a class, or of no other; how full they are; which are the emptiest."""
+    """Check how many arenas have blocks of a class, or of no other, how full they are, and which are the emptiest."""
     with running(python_program(kind, "pools", rng.getrandbits(32), 100_000), tmp_path) as target:
         answer = ask("pools", str(target.pid))
         found = list(pymalloc.pools(target.pid, answer["pool_size"]))
@@ -77,7 +77,7 @@ def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> 
 
 @every_python
 def test_what_pins_an_arena(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """The few objects that are left in an arena are counted by their class, unless five others hold more."""
+    """Check that the few objects left in an arena are counted by class, unless five other classes have more."""
     with running(program(python, "pinned", rng.getrandbits(32), tmp_path / "truth"), tmp_path) as target:
         answer = ask("pools", str(target.pid), "--detail")
         addresses = json.loads((tmp_path / "truth").read_text())

@@ -1,4 +1,4 @@
-"""Merged stacks against the interpreter's own frames and against gdb's, of threads that stand still one at a time."""
+"""Merged stacks against the interpreter's own frames and against gdb's, for threads that are stopped one at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tasks(pid: int) -> list[int]:
 
 
 def stacks_of(pid: int) -> Stacks:
-    """Return what takes the stacks of a process that runs."""
+    """Return the capture of stacks of a running process."""
     return Stacks(pid, X86_64)
 
 
@@ -67,7 +67,8 @@ def python_rows(frames: tuple[StackFrame, ...]) -> list[list[object]]:
 
 
 def check_python(target: Running, release: str) -> None:
-    """Every thread's Python frames are exactly its own, no evaluator is left, and C's lie where they were called."""
+    """Check that every thread's Python frames are exactly its own, that no evaluator is left, and that C's frames
+    are where they were called."""
     truth = json.loads(target.stderr)
     stacks = stacks_of(target.pid)
     found = [captured(stacks, tid) for tid in tasks(target.pid)]
@@ -86,13 +87,13 @@ def check_python(target: Running, release: str) -> None:
 
 
 def compare_name(names: list[str]) -> str:
-    """Return what this release calls the callback."""
+    """Return this release's name of the callback."""
     return "by_c.<locals>.compare" if "by_c.<locals>.compare" in names else "compare"
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_python_frames(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Functions, files and lines of every thread, of stacks of every depth."""
+    """Check functions, files and lines of every thread, for stacks of every depth."""
     for depth in (3, 12, 60):
         program = release_program(release, "calls", rng.getrandbits(30), depth, rng.randrange(1, 5))
         with running(program, tmp_path) as target:
@@ -101,7 +102,8 @@ def test_python_frames(release: str, rng: random.Random, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_loaded_and_started_later(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Stacks made when a program has only been executed: its library, interpreter and threads all come later."""
+    """Check a capture that starts when a program has only been executed: its library, interpreter and threads come
+    later."""
     program = release_program(release, "calls", rng.getrandbits(30), 10, 2)
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     with (folder / "stderr").open("wb") as errors:
@@ -124,7 +126,7 @@ def test_loaded_and_started_later(release: str, rng: random.Random, tmp_path: Pa
 
 @needs_gdb
 def test_native_frames_are_gdbs(rng: random.Random, tmp_path: Path) -> None:
-    """Program counters of every thread, and the names of the program's own functions."""
+    """Check program counters of every thread, and the names of the program's own functions."""
     program = c_program("nested", rng.getrandbits(28), rng.randrange(60), rng.randrange(1, 6))
     with running(program, tmp_path) as target:
         pid = target.pid
@@ -162,7 +164,7 @@ def gdb_stacks(pid: int, folder: Path) -> dict[int, list[tuple[int, str]]]:
 
 
 def test_a_library_is_loaded_later(rng: random.Random, tmp_path: Path) -> None:
-    """A frame in an object that came after the first look has its name, and what called it too."""
+    """Check that a frame in an object that was loaded later has its name, and its callers too."""
     source, library = tmp_path / "late.c", tmp_path / "late.so"
     source.write_text(LIBRARY)
     build("nested")
@@ -179,7 +181,7 @@ def test_a_library_is_loaded_later(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_nothing_raises(rng: random.Random, tmp_path: Path) -> None:
-    """Whatever the registers and the thread pointer: of a process that runs, one that was killed, one that is gone."""
+    """Check any registers and thread pointers, for a process that runs, one that was killed, and one that is gone."""
     target_program = release_program("3.11", "calls", rng.getrandbits(30), 8, 2)
     with running(target_program, tmp_path) as target:
         stacks = stacks_of(target.pid)
@@ -194,5 +196,5 @@ def test_nothing_raises(rng: random.Random, tmp_path: Path) -> None:
         target.process.wait()
         raw = stacks.capture(right, pointer)
         assert raw.cut and raw.python is None
-        # What was taken while it lived is named afterwards.
+        # A stack that was taken while the process lived is named afterwards.
         assert python_rows(stacks.name(whole))

@@ -1,4 +1,4 @@
-"""Interpreters with pools of their own (CPython 3.12 and later) against what each says of itself."""
+"""Interpreters with their own pools (CPython 3.12 and later), each against its own figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def added(figures: list[dict[str, object]]) -> dict[str, object]:
 @releases
 @pytest.mark.parametrize("form", FORMS)
 def test_pools_of_all_interpreters(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each size class is the sum of what the interpreters print, and each one has its share."""
+    """Check that each size class is the sum of the interpreters' figures, and that each interpreter has its share."""
     isolated = rng.randrange(1, 5)
     arguments = (rng.getrandbits(31), rng.randrange(200, 20_000), isolated, rng.randrange(2), "-")
     with running(release_program(release, "subinterpreters", *arguments), tmp_path) as target:
@@ -54,7 +54,7 @@ def test_pools_of_all_interpreters(release: str, form: str, rng: random.Random, 
         answer = ask("pools", target.as_form(form))
     assert answer["damage"] == [] and answer["interpreters"] == rows
     assert answered(answer) == added(figures)
-    # The int that the count was returned in is one more.
+    # The int that returned the count is one more.
     assert sum(row["blocks"] for row in rows) + raw == int(found[1]) + 1
     shares = [(row["arenas"], row["blocks"], row["bytes"]) for row in rows]
     expected = [share_of(row) for row in figures]
@@ -71,7 +71,7 @@ def share_of(figures: dict[str, object]) -> tuple[object, int, int]:
 @pytest.mark.cases(1)
 @releases
 def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Of each interpreter, isolated or sharing the main one's pools: as of a single one."""
+    """Check each interpreter, isolated or with the main one's pools, like a single one."""
     isolated, shared = rng.randrange(1, 4), rng.randrange(1, 3)
     arguments = (rng.getrandbits(31), rng.randrange(200, 5000), isolated, shared, tmp_path / "truth")
     with running(release_program(release, "subinterpreters", *arguments), tmp_path) as target:
@@ -92,5 +92,6 @@ def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path
 
 
 def is_alive(pid: int, thing: int) -> bool:
-    """Return whether the program itself, not only its child, holds the object: its count is one, and not 0."""
+    """Return whether the program itself, not only its child, holds the object: its reference count is one, and not
+    0."""
     return 0 < kernel.read_u64(pid, thing) < 1 << 32

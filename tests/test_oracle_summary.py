@@ -1,4 +1,5 @@
-"""The summary of ``heap``: used and free to the byte as malloc and the program say, and why the rest stays."""
+"""The summary of ``heap``: used and free bytes as malloc and the program report them, and the reason why the rest
+stays."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ NO_CACHES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
 def scraps(rng: random.Random, folder: Path, threads: int) -> list[str]:
-    """Return the command that runs scraps.c; what it says of itself is in ``folder``/table."""
+    """Return the command that runs scraps.c; its own figures are in ``folder``/table."""
     return c_program("scraps", rng.getrandbits(30), rng.randrange(2000, 4000), threads, folder / "table")
 
 
@@ -53,8 +54,8 @@ def heads(target: str) -> int:
 
 @pytest.mark.parametrize("threads", [0, 3])
 def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
-    """What is used and free is what mallinfo2() says, and the program holds nearly all of it; what malloc_trim(0) would
-    not give back has a reason. A core tells the same bytes."""
+    """Check that used and free bytes are those of mallinfo2(), that the program holds nearly all used ones, and that
+    bytes that malloc_trim(0) would not give back have a reason. A core gives the same bytes."""
     with running(scraps(rng, tmp_path, threads), tmp_path, NO_CACHES) as target:
         answer, trim = ask("", str(target.pid)), ask("trim", str(target.pid), "--dry-run")
         before = heads(str(target.pid))
@@ -63,7 +64,7 @@ def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
     used, mapped, free, held = figures(tmp_path)
     told = answer["summary"]
     assert told["used"] + before == used + mapped and told["free"] == free
-    # The rest are caches of threads and what the C library holds for itself.
+    # The rest are caches of threads and blocks of the C library itself.
     assert held <= told["used"] <= held + 4096 * (threads + 1)
     assert told["returnable"] == trim["predicted"] == answer["reclaimable"]
     assert sum(row["bytes"] for row in told["stays"]) + told["returnable"] == told["free_resident"]
@@ -75,7 +76,7 @@ def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_memory_beside_every_malloc(tmp_path: Path) -> None:
-    """Of a program that maps most of its memory itself nobody says what "the program" uses."""
+    """Check that the summary does not say what "the program" uses if the program maps most of its memory itself."""
     with running([interpreter_of("stripped"), "-I", "-c", MAPPED], tmp_path) as target:
         answer, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
     (rest,) = [line["resident"] for line in answer["ledger"] if line["id"] == "other"]
@@ -87,8 +88,11 @@ def test_memory_beside_every_malloc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "expected"), [(None, "glibc.locked"), (HUGE_PAGES, "glibc.hugetlb")])
 def test_why_whole_free_pages_stay(path: str | None, expected: str, rng: random.Random, tmp_path: Path) -> None:
-    """Locked pages stay for another reason than those of hugetlbfs, of which this machine may have none: the same
-    arenas, as locked memory and as mappings that the kernel names so."""
+    """Check the reasons why locked pages and pages of hugetlbfs stay.
+
+    This machine may have no hugetlbfs: the same arenas are tested as locked memory, and as mappings to which the kernel
+    gives such names.
+    """
     with running(c_program("faults", rng.getrandbits(30), "chunks", tmp_path / "none"), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             if path is None:
@@ -103,7 +107,7 @@ def test_why_whole_free_pages_stay(path: str | None, expected: str, rng: random.
 
 
 def test_resident_part(rng: random.Random, tmp_path: Path) -> None:
-    """Whole pages that the kernel took back are no longer resident, and nothing else of what is free."""
+    """Check that exactly the whole pages that the kernel took back are no longer resident."""
     command = c_program("holes", rng.getrandbits(30), 120, 300_000, 0, 2, tmp_path / "table")
     with running(command, tmp_path, NO_CACHES) as target:
         told = ask("", str(target.pid))["summary"]
@@ -119,7 +123,7 @@ def test_resident_part(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_unknown_residency(rng: random.Random, tmp_path: Path) -> None:
-    """Where nothing tells what is resident the bytes are told all the same, and nothing of what could go back."""
+    """Check that the bytes are stated if residency is unknown, without those that could be given back."""
     with running(scraps(rng, tmp_path, 0), tmp_path, NO_CACHES) as target:
         core = target.as_form(GCORE)
     told = ask("", core)["summary"]
@@ -136,7 +140,7 @@ def test_unknown_residency(rng: random.Random, tmp_path: Path) -> None:
 def test_whatever_python_allocates_with(
     release: str, mode: str, allocator: str, rng: random.Random, tmp_path: Path
 ) -> None:
-    """The sum has the blocks of each allocator, CPython's mimalloc too: those of ``heap pyobjects``."""
+    """Check that the sum has the blocks of each allocator, CPython's mimalloc too: those of ``heap pyobjects``."""
     program = release_program(release, "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
     with running(program, tmp_path, {"PYTHONMALLOC": mode}) as target:
         answer, objects = ask("", str(target.pid)), ask("pyobjects", str(target.pid), "--top=1")

@@ -1,4 +1,4 @@
-"""``heap tasks``: what asyncio.all_tasks() and the coroutines say of themselves, of every CPython found here."""
+"""``heap tasks`` against asyncio.all_tasks() and the coroutines themselves, for every CPython found here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.library import heap_of
 from support.programs import (
     ALL_RELEASES,
     FORMS,
@@ -26,6 +27,7 @@ from support.programs import (
     since,
 )
 
+from gdbheap.answers.at import find_block
 from gdbheap.answers.tasks import MAX_CHAIN, _Finder
 from gdbheap.contents.python.running.coroutines import Suspended
 
@@ -33,42 +35,43 @@ pytestmark = pytest.mark.cases(3)
 
 FIRST = "3.6"
 LIVE = ("pending", "running")
-# tid, task id, task name, coroutine stack; what follows is about who awaits it.
+# tid, task id, task name, coroutine stack; the rest is about its awaiter.
 PS_LINE = r"^\d+ +(0x[0-9a-f]+) +(\S+(?: \S+)*)  +(\S+(?: \S+)*)(?:  |$)"
 Chain = list[tuple[str, int]]
 
 
 def started(release: str, rng: random.Random, folder: Path, groups: int = 25, most: int = 20) -> list[str]:
-    """Return the command that runs the program; its truth goes to the folder."""
+    """Return the command that runs the program; its truth is written to the folder."""
     python = interpreter_of_release(release).executable
     arguments = (rng.getrandbits(32), groups, most, folder / "truth")
     return [python, "-s", str(SOURCES / "tasks.py"), *map(str, arguments)]
 
 
 def truth_in(folder: Path) -> dict[str, Any]:
-    """Return what the program wrote."""
+    """Return the output of the program."""
     found: dict[str, Any] = json.loads((folder / "truth").read_text())
     return found
 
 
 def chain_of(row: dict[str, Any]) -> Chain:
-    """Return (function, line) of each that awaits, as far as they are in a row."""
+    """Return (function, line) of each awaiting coroutine in a row."""
     return [(step["function"], step["line"]) for step in row["waits"]]
 
 
 def key(row: dict[str, Any]) -> str:
-    """Return what is the same of those that wait alike."""
+    """Return the part of a row that is equal for tasks that wait alike."""
     return json.dumps([row[name] for name in ("kind", "type", "state", "waits", "waits_for")])
 
 
 def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
-    """Every task of all_tasks() is listed with its name, its class and its chain; no other is live."""
+    """Check that every task of all_tasks() is listed with its name, its class and its chain, and that no other is
+    live."""
     found = {row["address"]: row for row in rows if row["kind"] == "task" and row["state"] in LIVE}
     assert found.keys() == {task["address"] for task in truth["tasks"]}
     for task in truth["tasks"]:
         row = found[task["address"]]
         assert row["name"] == task["name"]
-        # C's own type was not named so before it was made by a module's state (3.12).
+        # The type of C had another name before a module's state made it (3.12).
         assert row["type"].rsplit(".", 1)[-1] == task["type"].rsplit(".", 1)[-1]
         assert row["waits"][0]["function"] == task["coroutine"]
         assert (row["state"] == "running") == task["running"]
@@ -78,7 +81,8 @@ def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("release", since(FIRST))
 def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Tasks by name and line, with their chains; generators and coroutines that no task runs; both tables agree."""
+    """Check tasks by name and line, with their chains; generators and coroutines that no task runs; both tables
+    agree."""
     with running(started(release, rng, tmp_path), tmp_path) as target:
         listed, table = ask("tasks", str(target.pid), "--list"), ask("tasks", str(target.pid), "--top=0")
     truth, rows = truth_in(tmp_path), listed["rows"]
@@ -99,7 +103,7 @@ def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) 
 
 
 def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
-    """3.14's own tool lists the same tasks of C's class, with the same names and stacks of coroutines."""
+    """Check that 3.14's own tool lists the same tasks of C's class, with the same names and stacks of coroutines."""
     with running(started("3.14", rng, tmp_path), tmp_path) as target:
         python = interpreter_of_release("3.14").executable
         command = entered([python, "-m", "asyncio", "ps", str(target.pid)])
@@ -113,13 +117,13 @@ def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
     assert {address: row["name"] for address, row in own.items()} == {a: name for a, (name, _stack) in told.items()}
     stacks = {a: " -> ".join(s["function"] for s in row["waits"][::-1]) for a, row in own.items()}
     pending = {a: stack for a, (_name, stack) in told.items() if own[a]["state"] == "pending"}
-    # It follows coroutines alone, not the generator that an object's __await__() is.
+    # The tool follows only coroutines, not the generator that an object's __await__() returns.
     assert pending == {a: stacks[a].rpartition("Awaitable.__await__ -> ")[2] for a in pending}
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core says the same, and what all of a row keep is as much as they hold themselves, or more."""
+    """Check that a core gives the same, and that the retained bytes of a row are at least its own bytes."""
     with running(started(RELEASE, rng, tmp_path, 20, 10), tmp_path) as target:
         core = target.as_form(form)
         rows = ask("tasks", core, "--list")["rows"]
@@ -132,7 +136,7 @@ def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_many_tasks_are_one_row(tmp_path: Path) -> None:
-    """50,000 tasks that wait alike are one row, with their number."""
+    """Check that 50,000 tasks that wait alike are one row, with their number."""
     program = (
         "import asyncio, os\n"
         "async def stands(gate):\n    await gate.wait()\n"
@@ -169,10 +173,41 @@ asyncio.new_event_loop().run_until_complete(main(random.Random(int(sys.argv[1]))
 """
 
 
+BARE = """
+import asyncio, json, os, sys
+async def stands(gate):
+    await gate
+async def main():
+    gate = asyncio.get_running_loop().create_future()
+    kept = [asyncio.ensure_future(stands(gate)) for _ in range(20)]
+    await asyncio.sleep(0.01)
+    sys.stderr.write(json.dumps([[id(task), id(task.get_coro()), id(gate)] for task in kept]))
+    sys.stderr.flush()
+    os.read(0, 1)
+asyncio.run(main())
+"""
+
+
+def test_bytes_of_a_task(tmp_path: Path) -> None:
+    """Check that the bytes of a task are the blocks of the task itself, of its coroutine and of its frame, which is in
+    the coroutine since 3.11."""
+    with running([interpreter_of_release("3.11").executable, "-c", BARE], tmp_path) as target:
+        known = json.loads(target.stderr)
+        rows = {row["address"]: row for row in ask("tasks", str(target.pid), "--list", "--kind=task")["rows"]}
+        with heap_of(str(target.pid)) as heap:
+            for task, coroutine, gate in known:
+                found = [find_block(heap, address) for address in (task, coroutine)]
+                assert rows[task]["awaits"] == gate
+                assert rows[task]["bytes"] == sum(block.size for block in found if block is not None), (
+                    hex(task),
+                    found,
+                )
+
+
 @pytest.mark.parametrize("release", since(FIRST))
 def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What tasks retain is what the program says of their coroutines and variables, and never less than is their own:
-    the task that runs is held by the call of the event loop, and so is its coroutine."""
+    """Check that tasks retain the bytes that the program reports for their coroutines and variables, and never less
+    than their own: the running task is held by the call of the event loop, and so is its coroutine."""
     python = interpreter_of_release(release).executable
     with running([python, "-c", HOLDING, str(rng.getrandbits(32))], tmp_path) as target:
         rows = ask("tasks", str(target.pid), "--retained", "--kind=task")["rows"]
@@ -180,7 +215,7 @@ def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> 
     by_name = {row["coroutine"]: row for row in rows}
     assert by_name.keys() == {"stands", "main"}
     assert all(row["retained"] >= row["bytes"] for row in rows)
-    # Blocks have heads and classes of sizes; frames apart, futures and callbacks are not in the program's count.
+    # Blocks have headers and classes of sizes; besides frames, futures and callbacks are not in the program's count.
     assert known <= by_name["stands"]["retained"] <= 1.35 * known
 
 
@@ -203,14 +238,15 @@ os.read(0, 1)
 
 
 def test_a_chain_that_many_wait_for(rng: random.Random, tmp_path: Path) -> None:
-    """Generators of one inner chain: its bytes count once, its first steps are told, and how many more there are."""
+    """Check generators that all wait for one inner chain: the chain's bytes count once, and the row lists the
+    chain's first steps and the number of the other steps."""
     depth, count = rng.randrange(200, 300), rng.randrange(50, 90)
     command = [interpreter_of_release(RELEASE).executable, "-c", SHARED, str(depth), str(count)]
     with running(command, tmp_path) as target:
         answer, listed = ask("tasks", str(target.pid)), ask("tasks", str(target.pid), "--list", "--top=all")
         known = int(target.stderr)
     (row,) = answer["rows"]
-    # Blocks have heads and classes of sizes.
+    # Blocks have headers and classes of sizes.
     assert row["count"] == count and known <= row["bytes"] <= 1.35 * known
     assert sum(one["bytes"] for one in listed["rows"]) == row["bytes"]
     # The outer one, the chain and its leaf.
@@ -218,7 +254,7 @@ def test_a_chain_that_many_wait_for(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_chain_is_followed_once(rng: random.Random) -> None:
-    """Steps over all chains are as many as coroutines, also where chains lead to themselves."""
+    """Check that steps over all chains are as many as coroutines, also for chains that lead to themselves."""
     count = rng.randrange(300, 500)
     finder: Any = object.__new__(_Finder)
     finder._waiting = {at: Suspended(at, "link", "suspended", None, 0, 0, False) for at in range(1, count)}
@@ -241,7 +277,8 @@ os.read(0, 1)
 
 
 def test_greenlets(tmp_path: Path) -> None:
-    """Greenlets are grouped by the line where they were left, if this machine has an interpreter with greenlet."""
+    """Check that greenlets are grouped by the line at which they wait, if this machine has an interpreter with
+    greenlet."""
     python = interpreter_with("greenlet")
     with running([python, "-c", GREENLETS], tmp_path) as target:
         rows = ask("tasks", str(target.pid), "--kind=greenlet")["rows"]
@@ -250,7 +287,7 @@ def test_greenlets(tmp_path: Path) -> None:
 
 
 def interpreter_with(module: str) -> str:
-    """Return an interpreter that can import a module; skip where there is none."""
+    """Return an interpreter that can import a module; skip if there is none."""
     for release in reversed(ALL_RELEASES):
         for found in interpreters(release):
             command = [found.executable, "-c", f"import {module}"]
@@ -260,7 +297,7 @@ def interpreter_with(module: str) -> str:
 
 
 def test_python_2_has_none(tmp_path: Path) -> None:
-    """What has no asyncio is told so in one line."""
+    """Check that an interpreter without asyncio gets one line."""
     python = interpreter_of_release("2.7").executable
     with running([python, "-c", "import os; os.read(0, 1)"], tmp_path) as target:
         done = gdbheap("tasks", str(target.pid), check=False)

@@ -1,4 +1,4 @@
-"""Tensors: the oracle is what torch says of them in the program itself, of every dtype that it has."""
+"""Tensors, checked by torch in the program itself, of every dtype that it has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS = ("shape", "dtype", "device", "nbytes", "bytes", "data_address", "views")
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, Any]]]:
-    """The program, and what it says."""
+    """Yield the program and its own figures."""
     folder = tmp_path_factory.mktemp("tensors")
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -27,7 +27,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, di
 
 
 def check(answer: dict[str, Any], truth: dict[str, Any]) -> None:
-    """Each is there as it says, and nothing but those."""
+    """Check that exactly these tensors are listed, with their figures."""
     rows = {row["path"]: row for row in answer["rows"] if row["what"] == "Tensor"}
     wanted = {one["path"]: one for one in truth["tensors"] if one["nbytes"]}
     for path, one in wanted.items():
@@ -42,13 +42,14 @@ def check(answer: dict[str, Any], truth: dict[str, Any]) -> None:
 
 
 def test_tensors_are_what_they_say(held: tuple[Running, dict[str, Any]]) -> None:
-    """Shape, dtype, device, bytes of the items and of the storage, address, views; false ones are left out."""
+    """Check shape, dtype, device, bytes of the items and of the storage, address, and views; false ones are left
+    out."""
     target, truth = held
     check(ask("owners", target.as_form(PROCESS), "--by=array", "--top=all", "--max-stop=0"), truth)
 
 
 def test_tensors_of_a_core(held: tuple[Running, dict[str, Any]], rng: random.Random) -> None:
-    """The same, and the tensor of an address."""
+    """Check the tensors in a core, and the tensor of an address."""
     target, truth = held
     core = target.as_form(GCORE)
     check(ask("owners", core, "--by=array", "--top=all"), truth)
@@ -58,7 +59,7 @@ def test_tensors_of_a_core(held: tuple[Running, dict[str, Any]], rng: random.Ran
 
 
 def test_tensors_in_words(held: tuple[Running, dict[str, Any]]) -> None:
-    """What is not in this memory is said, and what a small part keeps."""
+    """Check that memory elsewhere is mentioned, and the memory that a small part keeps."""
     target, _truth = held
     lines = gdbheap("owners", str(target.pid), "--by=array", "--top=all", "--max-stop=0").stdout.splitlines()
     (meta,), (freed,), (part,) = (

@@ -1,4 +1,5 @@
-"""What all objects of a type retain together is what leaving all of them out frees, on random graphs."""
+"""The bytes that all objects of a type retain together equal those freed by leaving all of them out, on random
+graphs."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ PHASE_OF = {DOUBTFUL: BY_PADDING, STRAY: BY_INNER}
 
 @pytest.mark.parametrize("build", [*KINDS, "2.7", "3.13-mimalloc", "3.13t"])
 def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """All objects of a class, by the program's own account; of other types, modules, and any few objects, by the graph
-    searched without them."""
+    """Check all objects of a class by the program's own report; other types, modules, and any few objects by a
+    search of the graph without them."""
     arguments = (rng.getrandbits(32), rng.choice([30, 1000, 10_000]), tmp_path / "truth")
     with started(build, tmp_path, "random_classes", *arguments) as target, heap_of(str(target.pid)) as heap:
         graph = heap.references.graph
@@ -49,7 +50,7 @@ def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def dict_of(heap: Heap, module: int) -> int:
-    """Return a module's dict: the word behind the object's head."""
+    """Return a module's dict: the word after the object's header."""
     return heap.target.space.word(module + heap.python.interpreter.release.at(16))
 
 
@@ -68,8 +69,11 @@ class Plain:
         self.whole = self.reached(set())
 
     def counting(self, source: int, edges: list[Edge]) -> Iterator[int]:
-        """Yield the targets that an edge keeps alive; one that may be left over counts where nothing better leads, and
-        where it lies in use and its target is no object's."""
+        """Yield the targets that an edge keeps alive.
+
+        One that may be stale counts only if no better edge leads there, and only if it is in a block in use and its
+        target is no object's.
+        """
         for edge in edges:
             phase = max(self.phases[source], PHASE_OF.get(edge.strength, 0))
             is_raw = self.nodes[edge.target].kind == "unknown" and self.nodes[edge.target].place == "block"
@@ -78,7 +82,7 @@ class Plain:
                 yield edge.target
 
     def reached(self, without: AbstractSet[int]) -> set[int]:
-        """Return what is reached from the roots without some nodes."""
+        """Return the nodes that are reachable from the roots without some nodes."""
         seen = {number for number, node in enumerate(self.nodes) if node.place == "root" and number not in without}
         left = list(seen)
         while left:
@@ -88,12 +92,12 @@ class Plain:
         return seen
 
     def retained(self, members: AbstractSet[int]) -> int:
-        """Return the bytes of what is not reached without the members."""
+        """Return the bytes that are unreachable without the members."""
         return sum(self.nodes[number].size for number in self.whole - self.reached(members))
 
 
 def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
-    """Python where there is an expression, else in words whose variable it is."""
+    """Check that the holder is a Python expression if there is one, otherwise words that name the variable."""
     commands = [("held_apart", []), ("pinned_arenas", [100, tmp_path / "truth"])]
     for name, arguments in commands:
         with running(release_program(RELEASE, name, rng.getrandbits(30), *arguments), tmp_path) as target:
@@ -110,7 +114,7 @@ def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.8", "3.11", "3.13"])
 def test_holders_are_those_of_all(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """What thousands hold of one item alone is no holder of the others, nor is its way theirs."""
+    """Check that the holder of one item among thousands is not named for the others, nor its path."""
     with running(release_program(release, "several_holders", rng.getrandbits(30)), tmp_path) as target:
         found = ask("retained", str(target.pid), "--top=all")["rows"]
     rows = {row["type"]: row for row in found if row["address"] is None}

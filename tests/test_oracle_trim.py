@@ -1,4 +1,4 @@
-"""``heap trim``: what it predicts is what the kernel says RssAnon loses when malloc_trim() is called."""
+"""``heap trim``: its prediction equals the kernel's loss of RssAnon when malloc_trim() is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, gdbhea
 pytestmark = pytest.mark.cases(14)
 
 FOREIGN, BLOCKED, LOCKED, FORKED, AGAIN, FAST = 1, 2, 4, 8, 16, 32
-# malloc_trim() itself may touch a little for the first time: its stack, a page of libc's data.
+# malloc_trim() itself may touch a little memory for the first time: its stack, a page of libc's data.
 OWN = 4 * kernel.PAGE
 HUGE = {"": "", "huge pages": "glibc.malloc.hugetlb=1", "no caches": "glibc.malloc.tcache_count=0"}
 
@@ -24,14 +24,14 @@ def program(rng: random.Random, threads: int, mode: int, largest: int = 200_000)
 
 
 def trimmed(target: Running, pad: int = 0) -> int:
-    """Have the program call malloc_trim(pad); return by how much RssAnon shrank."""
+    """Let the program call malloc_trim(pad); return by how much RssAnon shrank."""
     before = kernel.anonymous(target.pid)
     target.go_on(str(pad))
     return before - kernel.anonymous(target.pid)
 
 
 def check_sums(answer: dict[str, Any]) -> None:
-    """The arenas add up; what was not done has no actual figures."""
+    """Check that the arenas add up, and that a prediction has no actual figures."""
     rows = answer["rows"]
     assert answer["actual"] is None and all(row["actual"] is None for row in rows)
     assert sum(row["predicted"] for row in rows) == answer["predicted"]
@@ -43,7 +43,8 @@ def check_sums(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", [0, FOREIGN, BLOCKED, FORKED, AGAIN, FAST, FAST + AGAIN + FORKED])
 @pytest.mark.parametrize("threads", [1, 9])
 def test_prediction(threads: int, mode: int, tunables: str, rng: random.Random, tmp_path: Path) -> None:
-    """The main arena alone, and with eight threads' arenas, in every state; afterwards nothing more is to be had."""
+    """Check the main arena alone, and with eight threads' arenas, in every state; afterwards nothing more can be
+    released."""
     with running(program(rng, threads, mode), tmp_path, {"GLIBC_TUNABLES": tunables}) as target:
         answer = ask("trim", str(target.pid))
         actual = trimmed(target)
@@ -57,7 +58,8 @@ def test_prediction(threads: int, mode: int, tunables: str, rng: random.Random, 
 
 @pytest.mark.parametrize("threads", [1, 9])
 def test_in_swap(threads: int, rng: random.Random, tmp_path: Path) -> None:
-    """What goes back is what was resident and what was in swap; walking the lists brings pages back, but no more."""
+    """Check that the released bytes are the resident and swapped ones; walking the lists brings pages back, but no
+    more."""
     with running(program(rng, threads, 0), tmp_path) as target:
         kernel.page_out(target.pid, rng)
         answer = ask("trim", str(target.pid))
@@ -69,7 +71,7 @@ def test_in_swap(threads: int, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_pad(rng: random.Random, tmp_path: Path) -> None:
-    """--pad is malloc_trim's argument; it counts for the top of the main arena only."""
+    """Check that --pad is malloc_trim's argument, and counts only for the top of the main arena."""
     with running(program(rng, 2, 0), tmp_path) as target:
         top = next(row["top"] for row in ask("arenas", str(target.pid))["rows"] if row["index"] == 0)
         pads = [0, 1, top // 2, rng.randrange(top), top, 1 << 62]
@@ -83,7 +85,7 @@ def test_pad(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_locked_memory(threads: int, rng: random.Random, tmp_path: Path) -> None:
-    """mlock: only the end of the break goes back, and the answer says why."""
+    """Check locked memory: only the end of the break is released, and the answer says why."""
     with running(program(rng, threads, LOCKED), tmp_path) as target:
         answer = ask("trim", str(target.pid))
         assert abs(answer["predicted"] - trimmed(target)) <= OWN, answer
@@ -93,18 +95,20 @@ def test_locked_memory(threads: int, rng: random.Random, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
 def test_python(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """A Python process that has dropped large buffers: its own malloc_trim(0) gives back what was predicted."""
+    """Check that a Python process that has dropped large buffers releases the predicted bytes by its own
+    malloc_trim(0)."""
     with running(python_program(kind, "trimming", rng.getrandbits(32), 300), tmp_path) as target:
         answer = ask("trim", str(target.pid))
         actual = trimmed(target)
     check_sums(answer)
-    # Between the line that it reads and the call the interpreter runs, and takes a little memory for that.
+    # Between reading the line and the call, the interpreter runs and takes a little memory.
     assert abs(answer["predicted"] - actual) <= max(64 << 10, actual // 50), answer
     assert actual > 1 << 20
 
 
 def test_cores(rng: random.Random, tmp_path: Path) -> None:
-    """A kernel core tells the same as the process; gdb's core knows no residency, but the same whole pages."""
+    """Check that a kernel core gives the same as the process, and that gdb's core, without residency, has the same
+    whole pages."""
     with running(program(rng, 3, AGAIN + FAST), tmp_path) as target:
         live = ask("trim", str(target.pid))
         from_gdb = ask("trim", target.as_form(GCORE))
@@ -117,7 +121,7 @@ def test_cores(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_ledger_says_the_same(rng: random.Random, tmp_path: Path) -> None:
-    """``heap`` and ``heap trim`` agree, and no more is given back than is free."""
+    """Check that ``heap`` and ``heap trim`` agree, and that no more is released than is free."""
     with running(program(rng, 3, FAST), tmp_path) as target:
         answer, trim = ask("", str(target.pid)), ask("trim", str(target.pid))
     lines = {line["id"]: line for line in answer["ledger"]}
@@ -127,7 +131,7 @@ def test_ledger_says_the_same(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_usage(rng: random.Random, tmp_path: Path) -> None:
-    """What cannot be done is one line and status 2."""
+    """Check that an impossible use gives one line and status 2."""
     with running(program(rng, 1, 0), tmp_path) as target:
         both = gdbheap("trim", str(target.pid), "--yes", "--dry-run")
         large = gdbheap("trim", str(target.pid), "--pad=9223372036854775808")

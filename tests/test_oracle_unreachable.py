@@ -1,4 +1,4 @@
-"""``heap unreachable`` finds the planted cycles and the planted leaks, all of them and nothing else."""
+"""``heap unreachable`` finds exactly the planted cycles and leaks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class Found:
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_what_nothing_keeps_alive(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """What was planted since the first look, and nothing else. (Some releases leak a module when they start.)
+    """Check that exactly the objects planted since the first reading are found.
 
-    A word that was left over on the stack of a thread that runs may lead to a block that this thread lost, and then the
-    answer says so; to those that a thread lost which is gone nothing leads. (But in a heap at a multiple of 4 GiB every
-    small number beside the upper half of an old address looks like an address.)"""
+    (Some releases leak a module when they start.)
+
+    A stale word on the stack of a running thread may lead to a block that this thread lost, and then the answer says
+    so; nothing leads to blocks that an ended thread lost. (But in a heap at a multiple of 4 GiB every small number
+    beside the upper half of an old address looks like an address.)
+    """
     with started(build, tmp_path, "garbage", rng.getrandbits(32), tmp_path / "truth") as target:
         before = found_in(target)
         target.go_on()
@@ -52,7 +55,7 @@ def test_what_nothing_keeps_alive(build: str, rng: random.Random, tmp_path: Path
 
 
 def found_in(target: Running) -> Found:
-    """Return what is listed."""
+    """Return the addresses that are listed."""
     with heap_of(str(target.pid)) as heap:
         rows = unreachable(heap, 1 << 30).rows
     objects = {address for row in rows if row.group == "cycles" and row.type is not None for address in row.addresses}
@@ -64,7 +67,7 @@ def found_in(target: Running) -> Found:
 
 
 def test_the_same_each_time(rng: random.Random, tmp_path: Path) -> None:
-    """Rows that are as large stand in an order of their own: nothing depends on how a run hashes its keys."""
+    """Check that rows of equal size have a fixed order, which does not depend on a run's hashes."""
     with running(python_program("unstripped", "equal_rings", rng.randrange(2, 20)), tmp_path) as target:
         first, *others = (ask("unreachable", str(target.pid)) for _ in range(4))
     assert len({row["why"] for row in first["rows"] if row["type"] == "tuple" and row["group"] == "cycles"}) == 4

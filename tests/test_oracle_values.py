@@ -1,4 +1,4 @@
-"""``heap duplicates``, ``heap pyobjects --by`` and ``--group``: a program's own counts of its random values."""
+"""``heap duplicates``, ``heap pyobjects --by`` and ``--group`` against a program's own counts of its random values."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ BY = ("--by=line", "--by=length")
 
 
 def started(release: str, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command that runs the program; its truth goes to the folder."""
+    """Return the command that runs the program; its truth is written to the folder."""
     python = interpreter_of_release(release).executable
     return [python, "-s", str(SOURCES / "equal_values.py"), str(rng.getrandbits(32)), str(COUNT), str(folder / "truth")]
 
 
 def truth_in(folder: Path) -> dict[str, Any]:
-    """Return what the program wrote."""
+    """Return the output of the program."""
     found: dict[str, Any] = json.loads((folder / "truth").read_text())
     return found
 
 
 def check_duplicates(heap: Heap, truth: dict[str, Any]) -> None:
-    """Each value that the program holds twice is one row with as many copies, which are its objects; what it holds once
-    is none; the rows add up to the sums."""
+    """Check that each value that the program has twice is one row with its copies, that a single value has none, and
+    that the rows add up to the sums."""
     answer = duplicates(heap, None, None)
     found = {row.address: row for row in answer.rows}
     assert len(found) == answer.count
@@ -62,7 +62,7 @@ def check_duplicates(heap: Heap, truth: dict[str, Any]) -> None:
 
 
 def check_groups(heap: Heap, truth: dict[str, Any]) -> None:
-    """Instances by the value of an attribute, in a dict, inline or in a slot, are as many as were made."""
+    """Check the number of instances by the value of an attribute, in a dict, inline or in a slot."""
     for name, (counts, unset) in truth["groups"].items():
         answer = groups(heap, f"__main__.{name}", "group")
         by_text: dict[str | None, int] = collections.Counter()
@@ -77,7 +77,8 @@ def check_groups(heap: Heap, truth: dict[str, Any]) -> None:
 
 
 def check_fill(heap: Heap, truth: dict[str, Any]) -> None:
-    """The room of byte arrays is what they say themselves; lists are at least those of the program; tenths add up."""
+    """Check the room of byte arrays against their own report; lists are at least those of the program; tenths add
+    up."""
     rows = {row.type: row for row in fills(heap, None).rows}
     room = truth["arrays"]
     arrays = rows["bytearray"]
@@ -91,7 +92,7 @@ def check_fill(heap: Heap, truth: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Duplicates, groups and room, in every release's layouts."""
+    """Check duplicates, groups and room, in every release's layouts."""
     with running(started(release, rng, tmp_path), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             truth = truth_in(tmp_path)
@@ -105,14 +106,14 @@ def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -
 
 
 def has_texts(truth: dict[str, Any]) -> bool:
-    """Whether the program gave a text to any of its instances of Plain; there may be very few of these."""
+    """Return whether the program gave a text to any of its instances of Plain; there may be very few of these."""
     counts, _ = truth["groups"]["Plain"]
     return any(count and text.startswith("'") for text, count in zip(truth["texts"], counts))
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The commands say the same of a core, name holders, and show no contents where none are wanted."""
+    """Check that the commands answer the same for a core, name holders, and hide contents on request."""
     with running(started(RELEASE, rng, tmp_path), tmp_path) as target:
         core = target.as_form(form)
         answer = ask("duplicates", core, "--holders", "--top=5")
@@ -132,7 +133,7 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def sessions(rng: random.Random, folder: Path, count: int) -> list[str]:
-    """Return the command that runs a program with so many instances, in the values' place or in dicts of their own."""
+    """Return the command that runs a program with so many instances, with inline values or with dicts."""
     python = interpreter_of_release(RELEASE).executable
     return [python, "-s", str(SOURCES / "sessions.py"), str(rng.getrandbits(32)), str(count), str(folder / "truth")]
 
@@ -141,7 +142,7 @@ GROUPED = ("--type=__main__.Session", "--group=tenant_id")
 
 
 def test_groups_of_many(rng: random.Random, tmp_path: Path) -> None:
-    """200,000 instances, each with a text of its own, are as many of each value as the program counted itself."""
+    """Check that 200,000 instances, each with its own text, are counted by value as the program counts them."""
     with running(sessions(rng, tmp_path, 200_000), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), *GROUPED, "--max-stop=0")
         shown = gdbheap("pyobjects", str(target.pid), *GROUPED, "--max-stop=0", "--top=3").stdout
@@ -154,13 +155,14 @@ def test_groups_of_many(rng: random.Random, tmp_path: Path) -> None:
 
 
 def until_let_go(process: Process) -> None:
-    """Return when the time of the stop is over."""
+    """Return once the time of the stop is over."""
     while process.tracer is not None and not process.tracer.expired:
         time.sleep(0.01)
 
 
 def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is let go while its values are read: what is said is true, the rest is said not to be known."""
+    """Check a process that is resumed while its values are read: the reported values are true, and the others are
+    marked as unknown."""
     left, read = [rng.randrange(1, 15_000)], _Reading.value
 
     def slowly(self: _Reading, address: int, kind: int) -> int:
@@ -186,8 +188,8 @@ def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypat
 
 
 def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
-    """However early the process is let go, nothing false is said of it, and the status is not that of a whole answer
-    unless it is one."""
+    """Check that nothing false is reported, however early the process is resumed, and that the status is that of a
+    complete answer only if it is one."""
     with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
         limits = [f"--max-stop={rng.choice([0.001, 0.005, 0.02, 0.08])}" for _ in range(6)]
         done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--top=all", "--json") for limit in limits]
@@ -201,7 +203,8 @@ def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    """Options that exclude each other, or lack another, are wrong usage; Python 2 has strings of two kinds."""
+    """Check that options that exclude each other, or lack another, are wrong usage; Python 2 has strings of two
+    kinds."""
     with running([interpreter_of_release("2.7").executable, "-c", "import os; os.read(0, 1)"], tmp_path) as target:
         pid = str(target.pid)
         done = gdbheap("duplicates", pid)
@@ -221,7 +224,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert untraced.returncode == 5 and "tracemalloc" in untraced.stderr
 
 
-# Two tuples whose addresses share a place in a table of 65,536, and tuples of them alternating, several times over.
+# Two tuples whose addresses share a slot in a table of 65,536, and tuples of them alternating, several levels deep.
 NESTED = """
 import signal
 seen, kept = {}, []
@@ -241,7 +244,7 @@ signal.pause()
 
 
 def test_tuples_nested_in_each_other(tmp_path: Path) -> None:
-    """Each is compared once: 64 to the sixth power items did not end in an hour."""
+    """Check that each tuple is compared once: 64 to the sixth power items did not end in an hour."""
     with running([sys.executable, "-c", NESTED], tmp_path) as target:
         answer = ask("duplicates", str(target.pid))
     assert answer["count"] > 0

@@ -1,4 +1,4 @@
-"""Every CPython that is found here: ``heap pools`` and ``heap pyobjects`` against what it says of itself."""
+"""Every CPython that is found here: ``heap pools`` and ``heap pyobjects`` against its own figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def without_symbols(release: str, kind: str) -> dict[str, str]:
 
 
 def assert_loaded(target: Running, environment: dict[str, str]) -> None:
-    """The copy of the library is the one that runs."""
+    """Check that the running library is the copy."""
     for folder in environment.values():
         assert any(mapped.path.startswith(folder) for mapped in kernel.maps(target.pid))
 
@@ -48,7 +48,7 @@ def assert_loaded(target: Running, environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("release", RELEASES)
 def test_pools(release: str, kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each size class's pools and blocks, arenas and free pools, with and without symbols."""
+    """Check each size class's pools and blocks, arenas and free pools, with and without symbols."""
     environment = without_symbols(release, kind)
     for objects in (rng.randrange(16, 5000), rng.randrange(20_000, 60_000)):
         program = release_program(release, "pools", rng.getrandbits(32), objects)
@@ -60,8 +60,8 @@ def test_pools(release: str, kind: str, rng: random.Random, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """No object of the closure of gc.get_objects() has a wrong type, one in a thousand at most has none; a core says
-    the same as the process."""
+    """Check that no object of the closure of gc.get_objects() has a wrong type, that at most one in a thousand has
+    none, and that a core gives the same types."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
@@ -76,7 +76,7 @@ def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_exactly_the_new_objects(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    """Check every population between two stops, to the object and the byte, with its buffers; no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(release, "population", *arguments), tmp_path) as target:
         check_new_objects(target, tmp_path / "truth", release)
@@ -84,7 +84,7 @@ def test_exactly_the_new_objects(release: str, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("release", HOOKED)
 def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """With a size and pad bytes around each block: the same figures, and every object still found."""
+    """Check the same figures with a size and pad bytes around each block, and that every object is still found."""
     environment = {"PYTHONMALLOC": "pymalloc_debug" if release == "3.6" else rng.choice(["debug", "pymalloc_debug"])}
     program = release_program(release, "pools", rng.getrandbits(32), rng.randrange(5000, 20_000))
     with running(program, tmp_path, environment) as target:

@@ -1,4 +1,4 @@
-"""References where several threads made the objects, some of which have ended; and a core of that."""
+"""References between objects that several threads made, some of which have ended; and the same in a core."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gdbheap.answers.why import Why, why
 
 THREADS, FEW = 6, 20
 LINES = (SOURCES / "workers.py").read_text().splitlines()
-# The line before this one, counted from 1: where the threads wait.
+# The line before this one, counted from 1: the place where the threads wait.
 WAITS = LINES.index("    return mine")
 
 
 @pytest.mark.parametrize("build", [RELEASE, *SPECIAL])
 def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """Links of threads that are gone, what a waiting one holds in a variable only, the cycles of both; a core says the
-    same."""
+    """Check links of ended threads, objects only in a variable of a waiting one, and the cycles of both; a core
+    gives the same."""
     with started(build, tmp_path, "workers", rng.getrandbits(32), THREADS, tmp_path / "truth") as target:
         # Some releases leak a module when they start.
         _found, before = looked(str(target.pid), [])
@@ -41,7 +41,7 @@ def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def looked(target: str, addresses: list[int]) -> tuple[dict[int, Why], set[int]]:
-    """Return {address: the answer of heap why} and the objects that nothing keeps alive, of one look."""
+    """Return {address: the answer of heap why} and the unreachable objects, from one stop."""
     with heap_of(target) as heap:
         rows = unreachable(heap, 1 << 30).rows
         lost = {address for row in rows if row.group == "cycles" and row.type is not None for address in row.addresses}

@@ -1,6 +1,7 @@
-"""Programs whose malloc is not glibc's: said so, glibc's arenas empty, and the books of the address space balanced.
+"""Programs with another malloc than glibc's: it is named, glibc's arenas are empty, and the sums of the address
+space agree.
 
-The oracles are the allocator's own report, the program's table of what it holds, and the kernel's smaps.
+They are checked against the allocator's own report, the program's table of its blocks, and the kernel's smaps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MUSL = ("dynamic", "static", "static, stripped")
 
 
 def library(name: str) -> str:
-    """Return a library that is taken for an allocator of that name, and that nobody walks."""
+    """Return a library that is recognised as an allocator of that name but is not walked."""
     if programs.ROOT_FOLDER:
         pytest.skip("what is made here is not in the root folder")
     assert name in FUNCTIONS
@@ -56,9 +57,9 @@ def told(target: Running, what: str) -> int:
 
 
 def held_pages(directory: Path) -> int:
-    """Return the bytes of the pages that the large blocks lie on; the program wrote all of them.
+    """Return the bytes of the pages with the large blocks; the program wrote all of them.
 
-    Blocks of less than a page may lie in a program's file: musl uses the rest of the last page of its data.
+    Blocks of less than a page may be in a program's file: musl uses the rest of the last page of its data.
     """
     large = [(start, size) for start, size in table(directory) if size > kernel.PAGE]
     pages = {page for start, size in large for page in range(start >> 12, ((start + size - 1) >> 12) + 1)}
@@ -66,7 +67,7 @@ def held_pages(directory: Path) -> int:
 
 
 def private_memory(pid: int) -> tuple[int, int]:
-    """Return (size, Rss) of all memory that is private, writable and of no file, by smaps: no allocator has more."""
+    """Return (size, Rss) of all private, writable memory without a file, by smaps: no allocator has more."""
     sizes, inside = [0, 0], False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()
@@ -78,7 +79,7 @@ def private_memory(pid: int) -> tuple[int, int]:
 
 
 def check_ledger(target: Running, name: str, directory: Path) -> dict[str, Any]:
-    """Compare the ledger of a process with the kernel's books and the program's table; return the answer."""
+    """Compare the ledger of a process with the kernel's figures and the program's table; return the answer."""
     answer = ask("", str(target.pid))
     check_families(answer["ledger"])
     assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
@@ -96,7 +97,8 @@ def holds_nothing(arena: dict[str, Any]) -> bool:
 
 
 def check_empty(target: str, name: str) -> None:
-    """The answers about glibc's malloc: nothing, whose malloc it is, and the status of a whole answer."""
+    """Check that the answers about glibc's malloc are empty, name the actual malloc, and have the status of a
+    complete answer."""
     arenas, holes, check = ask("arenas", target), ask("holes", target, "--min=1"), ask("check", target)
     assert len(arenas["rows"]) == 1
     assert holds_nothing(arenas["rows"][0]) and arenas["rows"][0]["allocator"] == "glibc"
@@ -114,7 +116,8 @@ def facts(target: str) -> dict[str, dict[str, Any]]:
 
 @by_name
 def test_preloaded(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Its memory has a line of its own, which holds what it says it has mapped; glibc's arenas are empty."""
+    """Check that a preloaded allocator's memory has its own line with the mapped bytes that it reports, and that
+    glibc's arenas are empty."""
     with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
         answer = check_ledger(target, name, tmp_path)
         line = line_of(answer, f"other.{name}")
@@ -130,7 +133,7 @@ def test_preloaded(name: str, rng: random.Random, tmp_path: Path) -> None:
 @by_name
 @pytest.mark.parametrize("form", FORMS)
 def test_blocks_are_in_it(form: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """``heap at`` says of a block that it is in that memory, and that no block of glibc's is there; also in cores."""
+    """Check that ``heap at`` names that memory for a block, and no block of glibc's; also in cores."""
     with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
         where = target.as_form(form)
         for pointer, _ in rng.sample(table(tmp_path), 5):
@@ -144,7 +147,7 @@ def test_blocks_are_in_it(form: str, name: str, rng: random.Random, tmp_path: Pa
 
 
 def test_under_another_name(rng: random.Random, tmp_path: Path) -> None:
-    """A library that is called otherwise shows by its functions."""
+    """Check that a library with another name is recognised by its functions."""
     copy = shutil.copy(library("tcmalloc"), tmp_path / "libfast.so")
     with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": str(copy)}) as target:
         check_ledger(target, "tcmalloc", tmp_path)
@@ -153,7 +156,7 @@ def test_under_another_name(rng: random.Random, tmp_path: Path) -> None:
 
 
 def compiled(*arguments: object, compiler: str = "gcc") -> str:
-    """Run a compiler; return what it printed. Skips the test where there is no such compiler."""
+    """Run a compiler; return its output. Skip the test if there is no such compiler."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}")
     done = subprocess.run([compiler, *map(str, arguments)], capture_output=True, text=True, timeout=programs.PATIENCE)
@@ -162,7 +165,7 @@ def compiled(*arguments: object, compiler: str = "gcc") -> str:
 
 
 def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:
-    """A Rust program's jemalloc, which has prefixed names and leaves malloc() to glibc: both are told."""
+    """Check a Rust program's jemalloc, which has prefixed names and leaves malloc() to glibc: both are reported."""
     source, executable = tmp_path / "prefixed.c", tmp_path / "holder"
     source.write_text("void _rjem_mallocx(void) {}\n")
     compiled("-O1", programs.SOURCES / "holder.c", source, "-o", executable)
@@ -179,7 +182,8 @@ def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_what_the_kernel_names() -> None:
-    """Where the kernel names mappings for the allocator, they are its own and no others; elsewhere all that may be."""
+    """Check that mappings that the kernel names for the allocator are its own and no others; without names, all that
+    may be."""
 
     def mapping(page: int, perms: str, path: str) -> Mapping:
         return Mapping(page << 12, (page + 1) << 12, perms, 0, "00:00", 0, path)
@@ -198,7 +202,7 @@ def test_what_the_kernel_names() -> None:
 
 
 def test_an_allocator_that_nobody_knows(rng: random.Random, tmp_path: Path) -> None:
-    """A program with a malloc of its own is named by its file."""
+    """Check that a program with its own malloc is named by its file."""
     with running(holder(rng, tmp_path, programs.build("own_malloc")), tmp_path) as target:
         check_ledger(target, "allocator", tmp_path)
         check_empty(str(target.pid), "own_malloc")
@@ -206,7 +210,8 @@ def test_an_allocator_that_nobody_knows(rng: random.Random, tmp_path: Path) -> N
 
 @by_name
 def test_python_on_another_malloc(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """pymalloc's arenas are its own, whatever malloc is below; its objects are counted, the others' absence told."""
+    """Check that pymalloc's arenas are its own with any malloc below; its objects are counted, and missing ones are
+    reported."""
     command = programs.python_program("stripped", "pools", rng.getrandbits(32), 60_000)
     with running(command, tmp_path, {"LD_PRELOAD": library(name)}) as target:
         answer, pools, objects = (ask(noun, str(target.pid)) for noun in ("", "pools", "pyobjects"))
@@ -221,7 +226,7 @@ def test_python_on_another_malloc(name: str, rng: random.Random, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["idle", "recorder"])
 def test_glibc_alone_is_not_another(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Without another allocator there is no line and no fact of one."""
+    """Check that without another allocator there is no line and no fact about one."""
     arguments = (1, rng.getrandbits(30), 1000, 100, 20_000, 0, tmp_path / "table") if name == "recorder" else ()
     with running(programs.c_program(name, *arguments), tmp_path) as target:
         answer = ask("", str(target.pid))
@@ -230,7 +235,7 @@ def test_glibc_alone_is_not_another(name: str, rng: random.Random, tmp_path: Pat
 
 
 def test_malloc_never_called(rng: random.Random, tmp_path: Path) -> None:
-    """glibc's arena before its first use: zeros, at the address where it is found by its bins in another process."""
+    """Check glibc's arena before its first use: zeros, at the address that its bins have in another process."""
     with running(programs.c_program("idle"), tmp_path) as target:
         answer, idle = ask("arenas", str(target.pid)), facts(str(target.pid))
         idle_libc = libc_base(target.pid)
@@ -239,14 +244,14 @@ def test_malloc_never_called(rng: random.Random, tmp_path: Path) -> None:
         busy, busy_libc = facts(str(target.pid)), libc_base(target.pid)
     assert answer["rows"] == core["rows"] and len(answer["rows"]) == 1
     assert holds_nothing(answer["rows"][0])
-    assert any("holds nothing" in warning for warning in answer["warnings"])
+    assert any("malloc is empty" in warning for warning in answer["warnings"])
     for fact in ("main_arena", "mp_"):
         assert int(idle[fact]["value"], 16) - idle_libc == int(busy[fact]["value"], 16) - busy_libc
     assert idle["malloc_state"]["value"] == busy["malloc_state"]["value"]
 
 
 def libc_base(pid: int) -> int:
-    """Return where libc is loaded."""
+    """Return the load address of libc."""
     return min(mapped.start for mapped in kernel.maps(pid) if "libc.so" in mapped.path)
 
 
@@ -263,13 +268,13 @@ def musl_program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture
 def musl(musl_program: Path, rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield it at rest."""
+    """Yield the program while it waits."""
     with running(holder(rng, tmp_path, musl_program), tmp_path) as target:
         yield target
 
 
 def test_musl(musl: Running, tmp_path: Path) -> None:
-    """Its malloc is walked; what only glibc's has is not supported, in one line."""
+    """Check that musl's malloc is walked, and that commands about glibc's alone are refused in one line."""
     pid, blocks = str(musl.pid), table(tmp_path)
     done = programs.gdbheap("trim", pid, "--dry-run")
     assert done.returncode == 5 and done.stdout == "", done.stdout
@@ -284,6 +289,6 @@ def test_musl(musl: Running, tmp_path: Path) -> None:
 
 
 def test_musl_in_a_core(musl: Running) -> None:
-    """All the same in a core."""
+    """Check the answers about musl's malloc in a core."""
     classes = ask("arenas", str(musl.pid))["classes"]
     assert classes and ask("arenas", musl.as_form(programs.KERNEL_CORE))["classes"] == classes

@@ -1,4 +1,4 @@
-"""Memory that no allocator handed out is on the first page: named, counted as in use, and a finding."""
+"""Memory outside of all allocators is on the first page: named, counted as in use, and a finding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = {
     "storage": r"thread-local data of \d+ threads",
     "threads": r"stacks of 16 threads.*",
 }
-# What each thread, and the program, has besides: its stack, libraries' pages.
+# Other memory of each thread and of the program: its stack, libraries' pages.
 BESIDES = 2 * MIB
 
 
@@ -32,7 +32,7 @@ def started(mode: str, mebibytes: int, folder: Path) -> list[str]:
 
 
 def in_use(page: dict[str, Any]) -> float:
-    """Return the percentage of RSS that the verdict says is in use."""
+    """Return the percentage of RSS in use, by the verdict."""
     found = re.search(r"\(([\d.]+) %\) in use", page["verdict"])
     assert found, page["verdict"]
     return float(found[1])
@@ -41,8 +41,8 @@ def in_use(page: dict[str, Any]) -> float:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("mode", NAMES)
 def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """The first holder is what has the memory, with its resident bytes, and so is the finding; the verdict's share in
-    use is at least theirs."""
+    """Check that the first holder is the variable or mapping with the memory, with its resident bytes, and so is the
+    finding; the verdict counts at least these bytes as in use."""
     mebibytes = rng.randrange(24, 64)
     with running(started(mode, mebibytes, tmp_path), tmp_path) as target:
         page = ask("", str(target.pid))
@@ -56,7 +56,7 @@ def test_named_and_in_use(mode: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_left_below_the_stack_pointer(rng: random.Random, tmp_path: Path) -> None:
-    """What a deep call left on a stack is named as that, and not as in use."""
+    """Check that memory that a deep call left on a stack is named so, and does not count as in use."""
     mebibytes = rng.randrange(24, 64)
     with running(started("returned", mebibytes, tmp_path), tmp_path) as target:
         page, words = ask("", str(target.pid)), gdbheap("", str(target.pid)).stdout
@@ -70,8 +70,8 @@ def test_left_below_the_stack_pointer(rng: random.Random, tmp_path: Path) -> Non
 
 
 def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
-    """Memory that a program mapped in many places has one figure: in the row, in the finding and in the ledger, but for
-    the page of the first thread's data."""
+    """Check that memory that a program mapped in many places has one figure in the row, the finding and the ledger,
+    except for the page of the first thread's data."""
     pieces = rng.randrange(40, 80)
     with running([str(build("apart")), str(pieces)], tmp_path) as target:
         page = ask("", str(target.pid))
@@ -82,7 +82,7 @@ def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:
-    """A shared mapping of a file on a disk has a row and a clause of its own, and is no shared memory."""
+    """Check that a shared mapping of a file on a disk has its own row and clause, and is no shared memory."""
     system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
     if system.stdout.strip() in ("tmpfs", "ramfs"):
         pytest.skip("the folder for tests is in memory")
@@ -96,14 +96,15 @@ def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:
 
 
 def unlocked(target: Running) -> int:
-    """Have the program unlock and trim; return by how much RssAnon shrank."""
+    """Let the program unlock and trim; return by how much RssAnon shrank."""
     before = kernel.anonymous(target.pid)
     target.go_on()
     return before - kernel.anonymous(target.pid)
 
 
 def test_free_and_locked(rng: random.Random, tmp_path: Path) -> None:
-    """What mlock() keeps of free memory is a finding of as many bytes as munlockall() and malloc_trim() give back."""
+    """Check that free memory that mlock() keeps is a finding of as many bytes as munlockall() and malloc_trim() give
+    back."""
     with running(started("locked", rng.randrange(16, 64), tmp_path), tmp_path) as target:
         if not kernel.in_rollup(target.pid, "Locked"):
             pytest.skip("memory cannot be locked here")
@@ -115,7 +116,8 @@ def test_free_and_locked(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> None:
-    """The list of the heap's holders says in a line how much lies outside of the heap, and what has most of it."""
+    """Check that the list of the heap's holders states in a line the bytes outside of the heap, and their largest
+    holder."""
     mebibytes = rng.randrange(24, 64)
     with running(started("static", mebibytes, tmp_path), tmp_path) as target:
         answer, text = ask("owners", str(target.pid)), gdbheap("owners", str(target.pid)).stdout
@@ -133,7 +135,7 @@ def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> N
     ],
 )
 def test_function_of_a_variable_in_a_register(mode: str, where: str, rng: random.Random, tmp_path: Path) -> None:
-    """A variable in a register, also in one that other functions saved, is that of the function that has it there."""
+    """Check that a variable in a register, even in one that other functions saved, is assigned to its function."""
     with running(started(mode, rng.randrange(8, 64), tmp_path), tmp_path) as target:
         page = ask("", str(target.pid))
     path = page["holders"][0]["path"]
@@ -141,7 +143,8 @@ def test_function_of_a_variable_in_a_register(mode: str, where: str, rng: random
 
 
 def test_buffers_of_node(rng: random.Random, tmp_path: Path) -> None:
-    """Buffers, which malloc has, are one holder: what objects of V8 keep, however many mappings these lie in."""
+    """Check that Buffers, which malloc has, are one holder, whatever the number of mappings of the V8 objects that
+    keep them."""
     node = shutil.which("node") or pytest.skip("no node on the path")
     count = rng.randrange(60, 120)
     script = f"b=[];for(i=0;i<{count};i++)b.push(Buffer.alloc(1<<20,1));require('fs').readSync(0,Buffer.alloc(1))"
@@ -155,7 +158,8 @@ def test_buffers_of_node(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_buffers_of_node_are_no_strings(rng: random.Random, tmp_path: Path) -> None:
-    """Where V8 keeps the memory of a Buffer, words lie as in a std::string: none is called one."""
+    """Check that the words that keep the memory of a Buffer in V8, which look like a std::string, are not called
+    one."""
     node = shutil.which("node") or pytest.skip("no node on the path")
     count, size = rng.randrange(1000, 2000), rng.randrange(5000, 9000)
     script = f"b=[];for(i=0;i<{count};i++)b.push(Buffer.alloc({size},1));require('fs').readSync(0,Buffer.alloc(1))"

@@ -1,4 +1,4 @@
-"""``heap owners`` of programs without Python: one row a holder, with all of its blocks and a name that people know."""
+"""``heap owners`` of programs without Python: one row for a holder, with all of its blocks and a familiar name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, running
+from support.programs import (
+    GCORE,
+    PROCESS,
+    RELEASES,
+    SOURCES,
+    ask,
+    c_program,
+    gdbheap,
+    interpreter_of_release,
+    running,
+)
 
 from gdbheap.contents.java.heap_place import java_heap
 from gdbheap.targets.environment import started_as
@@ -30,7 +40,7 @@ def compiled(name: str, folder: Path) -> Path:
 
 
 def test_one_row_a_holder(rng: random.Random, tmp_path: Path) -> None:
-    """A holder of blocks of a thousand sizes is one row, with the blocks and the bytes that the program has."""
+    """Check that a holder of blocks of a thousand sizes is one row, with the program's blocks and bytes."""
     command = [str(compiled("holders_of_cxx", tmp_path)), str(rng.getrandbits(30))]
     with running(command, tmp_path) as target:
         told = {name: (int(count), int(size)) for name, count, size in map(str.split, target.stderr.splitlines())}
@@ -49,7 +59,7 @@ def test_one_row_a_holder(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_program_by_its_link(tmp_path: Path) -> None:
-    """The name by which it was started is the program's; a script's is not its interpreter's."""
+    """Check that a program has the name by which it was started, and a script not its interpreter's."""
     link = tmp_path / "server"
     link.symlink_to(c_program("hangs")[0])
     with running([str(link), "3", "0"], tmp_path) as target:
@@ -90,7 +100,8 @@ OF_A_DEFLATER = 4 << 16
 
 
 def test_what_java_objects_hold(tmp_path: Path) -> None:
-    """Blocks of C that hang on objects of the Java heap are one row; the heap is where the JVM's own command has it."""
+    """Check that blocks of C that hang on objects of the Java heap are one row, and that the heap is where the JVM's
+    own command reports it."""
     java, compiler, command = map(shutil.which, ("java", "javac", "jcmd"))
     if java is None or compiler is None:
         pytest.skip("no java, or no javac")
@@ -112,3 +123,31 @@ def test_what_java_objects_hold(tmp_path: Path) -> None:
             program.kill()
     assert "Java heap" in rows[0]["path"] and rows[0]["bytes"] >= 60 * OF_A_DEFLATER and rows[0]["blocks"] >= 60 * 4
     assert all(row["share"] <= 1 for row in rows) and sum(row["share"] for row in rows) <= 1
+
+
+# Two lists of one object that is reached through others; the second has about an eighth of the first one's bytes.
+BESIDE = """
+import os, sys
+class Holder(object): pass
+class Inner(object): pass
+holder = Holder()
+holder.inner = Inner()
+holder.inner.most = [os.urandom(16000) for _ in range(int(sys.argv[1]))]
+holder.inner.rest = [os.urandom(16000) for _ in range(int(sys.argv[1]) // 8)]
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_two_lists_of_one_object(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Check that each list has its own row with its own bytes, although the path to the larger one passes the object
+    that has both."""
+    path, count = tmp_path / "beside.py", rng.randrange(1200, 1600)
+    path.write_text(BESIDE)
+    with running([interpreter_of_release(release).executable, str(path), str(count)], tmp_path) as target:
+        rows = ask("owners", str(target.pid), "--top=all")["rows"]
+    for name, items in (("most", count), ("rest", count // 8)):
+        (row,) = [row for row in rows if str(row["path"]).endswith(f"holder.inner.{name}")]
+        (part,) = [part for part in row["parts"] if part["what"] in ("bytes", "str")]
+        # In Python 2 the names of the attributes are of the same type.
+        assert 0 <= part["count"] - items < 5 and 16000 * items <= row["bytes"] <= 16200 * items, row

@@ -1,5 +1,5 @@
-"""Objects own the memory that they mapped: the program says where each mapping lies, how large it is, and whether it is
-shared; every answer names the variable, the object and these bytes."""
+"""Objects own the memory that they mapped: the program reports the address and size of each mapping, and whether it
+is shared; every answer names the variable, the object and these bytes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gdbheap.answers.why import why
 from gdbheap.heap import Heap
 
 MMAP = "mmap.mmap"
-# Beside a mapping an object has its own block and perhaps a container's.
+# Beside a mapping, an object has its own block and perhaps a container's.
 BESIDE = 4096
 
 
 def pages(size: int) -> int:
-    """Return the bytes of the pages that ``size`` bytes take."""
+    """Return the bytes of the pages for ``size`` bytes."""
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_mapping_is_its_variable_s(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """owners, retained, pyobjects, at and why have what the program has."""
+    """Check that owners, retained, pyobjects, at and why agree with the program."""
     interpreter_of_release(release)
     with running(release_program(release, "mapped", rng.getrandbits(30)), tmp_path) as target:
         found = json.loads(target.stderr)
@@ -44,21 +44,22 @@ def test_each_mapping_is_its_variable_s(release: str, rng: random.Random, tmp_pa
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_cores_have_what_the_process_has(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core without the bytes of shared memory still says whose it was; what is asked is not written to."""
+    """Check that a core without the bytes of shared memory still names its owner, and that the target is not written
+    to."""
     with running(release_program("3.11", "mapped", rng.getrandbits(30)), tmp_path) as target:
         found = json.loads(target.stderr)
         rows = ask("owners", target.as_form(form), "--top=all")["rows"]
     for name, _address, size, shared in found:
         (row,) = [row for row in rows if f".{name}" in row["path"]]
         assert pages(size) <= row["bytes"] <= pages(size) + BESIDE
-        # A core does not say which mapping of a plain file is shared.
+        # A core does not record which mapping of a plain file is shared.
         assert row["shared"] == (pages(size) if shared and (form == PROCESS or name == "shared") else 0)
         assert row["resident"] is None or row["resident"] <= row["bytes"]
         assert form != PROCESS or 0 < row["share"] <= 1
 
 
 def check(heap: Heap, found: list[tuple[str, int, int, bool]]) -> None:
-    """Assert what every answer says of each mapping."""
+    """Check every answer about each mapping."""
     rows, kept = owners(heap, None, None).groups, retained(heap, OBJECT, None).rows
     whole = sum(pages(size) for _name, _address, size, _shared in found)
     (of_type,) = [row for row in pyobjects(heap).rows if row.type == MMAP]
@@ -72,7 +73,7 @@ def check(heap: Heap, found: list[tuple[str, int, int, bool]]) -> None:
         (one,) = [one for one in kept if f".{name}" in (one.path or "")]
         assert (one.innermost.type, one.shared) == (MMAP, row.shared)
         assert pages(size) <= one.retained <= pages(size) + BESIDE
-        # The last byte of its last page is no other's.
+        # The last byte of its last page belongs to no other.
         for place in (address, address + size - 1):
             told = at(heap, place)
             assert told.block is not None and told.owner is not None
@@ -82,7 +83,7 @@ def check(heap: Heap, found: list[tuple[str, int, int, bool]]) -> None:
 
 
 def test_no_page_is_read(rng: random.Random, tmp_path: Path) -> None:
-    """What was never touched is not resident after all answers were given."""
+    """Check that untouched memory is not resident after all answers were given."""
     script = "import mmap, os; kept = mmap.mmap(-1, 64 << 20); kept[:1] = b'x'; os.read(0, 1)"
     with running([interpreter_of_release("3.11").executable, "-c", script], tmp_path) as target:
         before = resident(target.pid)
@@ -108,8 +109,9 @@ LIBRARIES = {
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_mapped_by_libraries(library: str, rng: random.Random, tmp_path: Path) -> None:
-    """A mapped file is the variable's through which the program reads it."""
-    python, size = python_with(library), rng.randrange(8 << 20, 16 << 20)
+    """Check that a mapped file belongs to the variable through which the program reads it."""
+    # More than the modules of any of the libraries.
+    python, size = python_with(library), rng.randrange(32 << 20, 48 << 20)
     script = tmp_path / "script.py"
     start = f"import os\npath, size = {str(tmp_path / 'data')!r}, {size}\nopen(path, 'wb').write(bytes(size))\n"
     script.write_text(f"{start}{LIBRARIES[library]}\nos.read(0, 1)\n")
@@ -120,7 +122,7 @@ def test_mapped_by_libraries(library: str, rng: random.Random, tmp_path: Path) -
 
 
 def test_shared_memory_of_multiprocessing(rng: random.Random, tmp_path: Path) -> None:
-    """It is the variable's, and said to be shared."""
+    """Check that shared memory of multiprocessing belongs to the variable, and is marked as shared."""
     size = rng.randrange(8 << 20, 16 << 20)
     script = (
         "from multiprocessing.shared_memory import SharedMemory; import os\n"

@@ -1,4 +1,4 @@
-"""Packed cores, cores that coredumpctl has, and files that debuginfod has: the same answers as from what is there."""
+"""Packed cores, cores of coredumpctl, and files of debuginfod: the same answers as from the files themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.cases(2)
 
 
 def by_tool(*command: str) -> Callable[[bytes], bytes]:
-    """Return what packs bytes with a tool; skips the test where there is none."""
+    """Return a function that packs bytes with a tool; skip the test if there is none."""
 
     def pack(data: bytes) -> bytes:
         if shutil.which(command[0]) is None:
@@ -50,7 +50,7 @@ def by_tool(*command: str) -> Callable[[bytes], bytes]:
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "zstd": by_tool("zstd", "-qc"),
-    # As systemd stores them: blocks of 64 KiB.
+    # The format in which systemd stores them: blocks of 64 KiB.
     "lz4": by_tool("lz4", "-qc", "-B4"),
     "gzip": lambda data: gzip.compress(data, 1),
     "xz": lambda data: lzma.compress(data, preset=0),
@@ -68,7 +68,8 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_packed_core_is_the_core(kind: str, core: Path, tmp_path: Path) -> None:
-    """By what it begins with, whatever it is called: all but what was resident, which is not claimed."""
+    """Check that the format is recognised by the first bytes, whatever the file's name is; only residency, which is
+    unknown, differs."""
     packed = tmp_path / "packed"
     packed.write_bytes(PACKERS[kind](core.read_bytes()))
     assert packed_by(packed.read_bytes()[:6]) == kind
@@ -83,7 +84,8 @@ def test_a_packed_core_is_the_core(kind: str, core: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_part_of_a_packed_core(kind: str, core: Path, rng: random.Random, tmp_path: Path) -> None:
-    """Cut off or damaged anywhere: what comes before is a core that is cut short, or one line says what is wrong."""
+    """Check a packed core that is truncated or damaged anywhere: its beginning is a truncated core, or one line says
+    what is wrong."""
     data = PACKERS[kind](core.read_bytes())
     whole = core.read_bytes()
     answered = 0
@@ -108,7 +110,7 @@ def test_a_part_of_a_packed_core(kind: str, core: Path, rng: random.Random, tmp_
 
 
 def test_several_streams_and_padding(core: Path, tmp_path: Path) -> None:
-    """Members that follow one another are one core; zeros behind the last one are none."""
+    """Check that adjacent members are one core, and that zeros after the last are ignored."""
     data = core.read_bytes()
     half = len(data) // 2
     for kind in ("gzip", "xz", "bzip2"):
@@ -118,7 +120,7 @@ def test_several_streams_and_padding(core: Path, tmp_path: Path) -> None:
 
 
 def test_no_room(core: Path, tmp_path: Path) -> None:
-    """One line that names the folder and what to do, and nothing is left there: a full disk, and a limit on files."""
+    """Check a full disk and a limit on files: one line names the folder and the remedy, and nothing is left there."""
     packed, room = tmp_path / "packed", tmp_path / "room"
     packed.write_bytes(gzip.compress(core.read_bytes(), 1))
     room.mkdir()
@@ -146,10 +148,10 @@ def test_no_room(core: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
-    """Ended in the middle, whatever ends it: no file stays."""
+    """Check that no file stays if the command is ended in the middle, by any signal."""
     size, times = 64 << 20, 1000
     head = bytearray(make_core(tmp_path / "core", prstatus(7), [(0x10000, size, b"", 6)]).read_bytes())
-    # The second program header claims as many bytes of the file as follow.
+    # The second program header claims the number of bytes that follow in the file.
     struct.pack_into("<QQ", head, 64 + 56 + 32, size * times, size * times)
     # It would unpack for minutes, into holes.
     with (tmp_path / "packed").open("wb") as file:
@@ -176,7 +178,7 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
 
 
 def unpacks(pid: int, room: Path) -> bool:
-    """Return whether a process has a file without a name in a folder."""
+    """Return whether a process has an unnamed file in a folder."""
     try:
         links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
@@ -186,8 +188,9 @@ def unpacks(pid: int, room: Path) -> bool:
 
 # coredumpctl.
 
-# As coredumpctl(1) says: dump writes the last core that matches, by pid, name or path, to standard output, which may
-# not be a terminal; what else it has to say goes to standard error, and its status is 1 where nothing matches.
+# A simulated coredumpctl, following coredumpctl(1): dump writes the last core that matches, by pid, name or path, to
+# standard output, which may not be a terminal. Other text goes to standard error, and the status is 1 if nothing
+# matches.
 COREDUMPCTL = """#!{python}
 import os, shutil, sys
 words = [word for word in sys.argv[1:] if word not in ("--quiet", "-q", "--no-pager")]
@@ -226,7 +229,7 @@ def asked(environment: dict[str, str], *words: str) -> subprocess.CompletedProce
 
 
 def test_cores_of_coredumpctl(core: Path, tmp_path: Path) -> None:
-    """With any noun, by any of the names: the answer about the core itself."""
+    """Check that any noun, with any of the names, is answered about the core itself."""
     environment = coredumpctl(tmp_path, core)
     plain = gdbheap("arenas", str(core)).stdout
     for match in ("1234", "recorder", "/usr/bin/recorder"):
@@ -240,7 +243,7 @@ def test_cores_of_coredumpctl(core: Path, tmp_path: Path) -> None:
 
 
 def test_coredumpctl_has_none(core: Path, tmp_path: Path) -> None:
-    """Each in one line with its status: no match, no such tool, a core that is cut short, and a wrong line."""
+    """Check one line and a status for each: no match, no such tool, a truncated core, and a wrong command line."""
     environment = coredumpctl(tmp_path, core)
     done = asked(environment, "--coredump", "99")
     assert done.returncode == 4 and "No match found." in done.stderr and len(done.stderr.splitlines()) == 1
@@ -261,7 +264,7 @@ def test_coredumpctl_has_none(core: Path, tmp_path: Path) -> None:
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Gives files by their build-ids as debuginfod(8) does."""
+    """Serves files by their build-ids as debuginfod(8) does."""
 
     files: dict[str, bytes] = {}
     asked: list[str] = []
@@ -276,7 +279,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data or b"")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -290,7 +293,8 @@ def server() -> Iterator[str]:
 
 
 def test_files_of_debuginfod(server: str, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never asked unless the user has named it; then for what is not here, once; the build-id in the file decides."""
+    """Check that a server is asked only if the user names one, and then once, for missing files; the build-id in the
+    file decides."""
     command = holding("static", rng, tmp_path)
     with running(command, tmp_path) as target:
         core = target.kernel_core()
@@ -325,7 +329,7 @@ def test_files_of_debuginfod(server: str, rng: random.Random, tmp_path: Path, mo
     count = len(Server.asked)
     del environment["DEBUGINFOD_URLS"]
     assert f"{cached} has the same" in file_of() and len(Server.asked) == count
-    # The client's own tool, where it is installed.
+    # The client's own tool, if it is installed.
     shutil.rmtree(tmp_path / "cache")
     environment["DEBUGINFOD_URLS"] = server
     tool = tmp_path / "tools" / "debuginfod-find"
@@ -335,7 +339,8 @@ def test_files_of_debuginfod(server: str, rng: random.Random, tmp_path: Path, mo
 
 
 def test_debuginfod_is_bounded(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is too large is not kept, a server that is not there is no error, and no other address is asked."""
+    """Check that a file that is too large is not kept, that a missing server is no error, and that no other address
+    is asked."""
     monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
@@ -354,7 +359,7 @@ def test_debuginfod_is_bounded(server: str, tmp_path: Path, monkeypatch: pytest.
 
 
 class CountingDecoder:
-    """Decoder of gzip that counts the bytes that it gives back."""
+    """A decoder of gzip that counts the bytes that it returns."""
 
     given_back = 0
 
@@ -372,20 +377,20 @@ class CountingDecoder:
 
 
 def test_many_small_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes that are copied grow as the file does, whatever the number of streams in it."""
+    """Check that the copied bytes grow with the file, whatever the number of streams in it."""
     empty, end = gzip.compress(b""), gzip.compress(b"end")
     monkeypatch.setitem(unpacking.DECODERS, b"\x1f\x8b", ("gzip", CountingDecoder))
     for count in (3000, 30_000):
         CountingDecoder.given_back = 0
         pieces = unpacking._pieces(io.BytesIO(empty * count + end), empty[:6])
         assert [piece for piece, _position in pieces] == [b"end"]
-        # Of each portion but the stream itself.
+        # For each portion, only the stream itself.
         assert CountingDecoder.given_back <= (count + 1) * unpacking.FIRST
 
 
 @pytest.mark.parametrize("kind", ["gzip", "xz", "bzip2"])
 def test_streams_one_after_the_other(kind: str, rng: random.Random) -> None:
-    """Streams of all sizes, and zeros behind the last one, come out as what was packed."""
+    """Check that streams of all sizes, with zeros after the last one, are unpacked to the original bytes."""
     sizes = [0, 1, unpacking.FIRST, 3 * unpacking.PIECE, *(rng.randrange(1 << rng.randrange(1, 21)) for _ in range(12))]
     parts = [rng.choice([rng.randbytes(size), bytes(size)]) for size in sizes]
     rng.shuffle(parts)

@@ -1,5 +1,5 @@
-"""``gdbheap report`` of several things: what the pages say of looks, calls, processes and series is what the commands
-say of them in JSON, cell by cell."""
+"""``gdbheap report`` for several targets: the figures of pages about snapshots, calls, processes and series equal
+those in the commands' JSON, cell by cell."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Looked:
     files: list[str]
 
     def page(self, path: Path, *numbers: int) -> tuple[Page, dict[str, Any]]:
-        """Return the page about these looks, and what ``diff`` says of them."""
+        """Return the page about these snapshots, and the answer of ``diff`` about them."""
         files = [self.files[number] for number in numbers]
         assert reported(path, *files)["about"] == "difference"
         return page_of(path), ask("diff", *files, "--top=all")
@@ -44,7 +44,7 @@ class Looked:
 
 @pytest.fixture(scope="module")
 def looked(tmp_path_factory: pytest.TempPathFactory) -> Looked:
-    """Looks at a program whose list of objects grows."""
+    """Take snapshots of a program whose list of objects grows."""
     folder = tmp_path_factory.mktemp("looks")
     files = [str(folder / f"{number}.heap") for number in range(3)]
     with running(python_program(interpreters()[0].kind, "growing", STEPS[0]), folder) as program:
@@ -56,22 +56,23 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Looked:
 
 
 def lines_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the lines of the ledger that changed, as a page has them."""
+    """Return the lines of the ledger that changed, in the form of a page."""
     return [with_looks(row) for row in answer["ledger"] if row["resident"] or row["virtual"]]
 
 
 def with_looks(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with a key for each look."""
+    """Return a row with a key for each snapshot."""
     return {**row, **{f"look-{place}": value for place, value in enumerate(row["looks"])}}
 
 
 def looks_keys(answer: dict[str, Any]) -> list[str]:
-    """Return the keys of the columns that have the looks."""
+    """Return the keys of the columns with the snapshots."""
     return [f"look-{place}" for place in range(len(answer["compared"]))]
 
 
 def check_changes(page: Page, answer: dict[str, Any]) -> None:
-    """Each table that a page about looks has is the document's list of that name; a list that is not empty has one."""
+    """Check that each table of a page about snapshots is the document's list of that name, and that each non-empty
+    list has one."""
     looks = looks_keys(answer)
     tables: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         "changed-table": (lines_of(answer), ["name", "resident", "virtual", *looks]),
@@ -110,7 +111,7 @@ def check_changes(page: Page, answer: dict[str, Any]) -> None:
 
 
 def test_a_difference(looked: Looked, tmp_path: Path) -> None:
-    """Of two looks: what came is there, with the figures of ``diff``; nothing is called a trend."""
+    """Check two snapshots: the new rows are there, with the figures of ``diff``, and none is called a trend."""
     page, answer = looked.page(tmp_path / "page.html", 0, 2)
     check_changes(page, answer)
     (grown,) = (row for row in page.tables["changed-types-table"].rows if row["type"] == "__main__.Leaked")
@@ -120,7 +121,8 @@ def test_a_difference(looked: Looked, tmp_path: Path) -> None:
 
 
 def test_a_trend(looked: Looked, tmp_path: Path) -> None:
-    """Of three looks: the same, what only rose, and the curve of RSS with the first and the last value."""
+    """Check three snapshots: the same, the rows that only rose, and the curve of RSS with the first and the last
+    value."""
     page, answer = looked.page(tmp_path / "page.html", 0, 1, 2)
     check_changes(page, answer)
     risen = {row["name"]: row for row in page.tables["trend-table"].rows}
@@ -133,7 +135,7 @@ def test_a_trend(looked: Looked, tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_difference(looked: Looked, tmp_path: Path) -> None:
-    """What the page says of the last look is what the page of that look alone says."""
+    """Check that the part about the last snapshot equals the page of that snapshot alone."""
     page, _answer = looked.page(tmp_path / "page.html", 0, 2)
     assert reported(tmp_path / "last.html", looked.files[2])["about"] == "snapshot"
     alone = page_of(tmp_path / "last.html")
@@ -143,8 +145,8 @@ def test_the_end_of_a_difference(looked: Looked, tmp_path: Path) -> None:
 
 
 def test_calls(rng: random.Random, tmp_path: Path) -> None:
-    """Of a log with stacks: the calls by kind, the moments, sizes and lives as ``stats`` has them, and the innermost
-    lines as ``stacks`` has them at the peak."""
+    """Check a log with stacks: calls by kind, moments, sizes and lifetimes as in ``stats``, and the innermost lines
+    as in ``stacks`` at the peak."""
     log, path = tmp_path / "calls.log", tmp_path / "page.html"
     program = [str(build("sites")), "table", "0", "4000", str(rng.getrandbits(30))]
     done = gdbheap("trace", "-o", str(log), "--stacks=all", "--", *program)
@@ -177,14 +179,16 @@ def test_calls(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Running]:
-    """A program with children that were forked from it."""
+    """Yield a program with children that were forked from it."""
     with running([interpreters()[0].executable, str(SOURCES / "family.py"), "9000"], tmp_path) as program:
         yield program
 
 
 def test_processes(master: Running, tmp_path: Path) -> None:
-    """One answer as a page and as a document: each process's figures, the sums, and what pages were written by. The
-    page that the command writes is about the same processes, and has the same of their heaps."""
+    """Check one answer as a page and as a document: each process's figures, the sums, and what wrote the pages.
+
+    The page that the command writes is about the same processes, with the same heaps.
+    """
     pids = [master.pid, *(int(line.split()[1]) for line in master.stderr.splitlines())]
     found = family(sorted(pids), None)
     answer = json.loads(text_of(document("gdbheap processes", {}, [], [], found)))
@@ -208,7 +212,7 @@ def test_processes(master: Running, tmp_path: Path) -> None:
 
 
 def as_row(member: dict[str, Any]) -> dict[str, Any]:
-    """Return a process of the document as the page's table has it."""
+    """Return a process of the document as a row of the page's table."""
     heap = member["heap"] or dict.fromkeys(("in_use", "free", "trim", "kept", "finding"))
     finding = heap["finding"]
     return {
@@ -223,7 +227,8 @@ def as_row(member: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_series(tmp_path: Path) -> None:
-    """First, last and highest value of each curve as ``plot`` has them; a picture where one can be drawn."""
+    """Check that the first, last and highest value of each curve equal those of ``plot``, with a picture if one can
+    be drawn."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed beside gdbheap")
     path = tmp_path / "page.html"
     program = python_program(interpreters()[0].kind, "growing", 20_000)

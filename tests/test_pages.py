@@ -1,5 +1,5 @@
-"""``gdbheap report``: what the page says is what the commands say, it has no contents and no markup of the target's,
-and a browser that is found here takes it without a complaint."""
+"""``gdbheap report``: the page agrees with the commands, has no contents and no markup of the target's, and causes
+no error in an installed browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gdbheap.report.page.skeleton import LARGEST, fitted
 from gdbheap.report.page.target import target_page
 from gdbheap.report.text.style import Style
 from gdbheap.snapshots.file import read
-from gdbheap.snapshots.overview import Asked, Overview, overview_of_snapshot
+from gdbheap.snapshots.overview import Outcome, Overview, overview_of_snapshot
 from gdbheap.snapshots.type_places import Places, TypeShare
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
@@ -51,7 +51,7 @@ SECTIONS = [
 
 
 class Made:
-    """The pages of this run, by what they are of, and their target: a process, and a core of it."""
+    """The pages of this run, by kind of target, and their target: a process, and a core of it."""
 
     def __init__(self, core: str, pid: int, token: str, paths: dict[str, Path]) -> None:
         self.core = core
@@ -64,9 +64,9 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """A page of each kind."""
+    """Yield a page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
-    token = "".join(random.SystemRandom().choices(string.ascii_letters, k=24))
+    token = "".join(random.choices(string.ascii_letters, k=24))
     kind = interpreters()[0].kind
     paths = {name: folder / f"{name}.html" for name in TARGETS}
     with running(python_program(kind, "markup", token), folder) as program, running(c_program("idle"), folder) as other:
@@ -92,7 +92,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 
 
 def test_a_page_is_well_formed(made: Made) -> None:
-    """Every element is closed, ids are there once, links lead to something that is there, and nothing is loaded."""
+    """Check that every element is closed, that ids are unique, that links have a target, and that nothing is loaded."""
     for name, page in made.pages.items():
         if name == "series":
             continue
@@ -108,7 +108,8 @@ def test_a_page_is_well_formed(made: Made) -> None:
 
 
 def test_a_page_of_series_is_well_formed(made: Made) -> None:
-    """It has neither a script nor sections, and its picture has styles of its own; nothing is loaded."""
+    """Check that the page has neither a script nor sections, that its picture has its own styles, and that nothing
+    is loaded."""
     page = made.pages["series"]
     ids = [found["id"] for _tag, found in page.tags if "id" in found]
     assert len(ids) == len(set(ids)) and not page.sections and not page.scripts
@@ -120,7 +121,7 @@ def test_a_page_of_series_is_well_formed(made: Made) -> None:
 
 
 def test_no_name_becomes_markup(made: Made) -> None:
-    """Names of the target are text: the page has the tags that gdbheap writes, and one script that runs."""
+    """Check that names of the target are text: the page has only gdbheap's tags, and one script that runs."""
     for name, page in made.pages.items():
         tags = {tag for tag, _found in page.tags}
         assert not tags & {"img", "b", "iframe", "object", "embed", "form", "a:", "base"}, name
@@ -135,7 +136,7 @@ def test_no_name_becomes_markup(made: Made) -> None:
 
 
 def test_no_contents(made: Made, tmp_path: Path) -> None:
-    """The token is in strings, bytes and keys; only where contents were asked for it is in the page."""
+    """Check that the token, which is in strings, bytes and keys, is in the page only if contents were requested."""
     halves = (made.token, made.token[:12], made.token[12:])
     for name, text in made.texts.items():
         assert not any(part in text for part in halves), name
@@ -147,12 +148,12 @@ def test_no_contents(made: Made, tmp_path: Path) -> None:
 
 
 def with_own(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of ``pyobjects`` with the page's keys: the objects' own bytes, and with their buffers."""
+    """Return a row of ``pyobjects`` with the page's keys: the objects' own bytes, and the bytes with their buffers."""
     return {**row, "bytes": row["own"], "together": row["bytes"]}
 
 
 def test_figures_are_those_of_the_commands(made: Made) -> None:
-    """Of a core, every figure is the one that the command's JSON has."""
+    """Check that every figure for a core is that of the command's JSON."""
     page, core = made.pages["core"], made.core
     ledger = ask("", core, "--detail", "--no-text")
     plain = ask("", core, "--no-text")
@@ -200,7 +201,8 @@ def test_figures_are_those_of_the_commands(made: Made) -> None:
 
 
 def test_parts_add_up(made: Made) -> None:
-    """The flame graph is as wide as what is resident, and so are the ledger's roots; a map has all its cells."""
+    """Check that the flame graph is as wide as the resident bytes, and so are the ledger's roots, and that a map has
+    all its cells."""
     for name in ("core", "process", "c"):
         page = made.pages[name]
         whole = sum(size for line, size in page.lines.items() if "." not in line)
@@ -214,8 +216,8 @@ def test_parts_add_up(made: Made) -> None:
 
 
 def test_a_process_at_rest(made: Made) -> None:
-    """Of a process that stands still, the lines of the page's ledger are the command's, but for those of files, of
-    which the kernel may drop pages."""
+    """Check that the lines of the page's ledger for a waiting process are the command's, except for files, whose
+    pages the kernel may drop."""
     page, lines = made.pages["process"], ask("", str(made.pid), "--detail", "--no-text")["ledger"]
     known = {row["id"]: [row["resident"], row["virtual"]] for row in lines if row["id"].partition(".")[0] != "file"}
     shown = {row["id"]: [row["resident"], row["virtual"]] for row in page.tables["ledger-lines"].rows}
@@ -223,7 +225,7 @@ def test_a_process_at_rest(made: Made) -> None:
 
 
 def test_all_types_are_in_the_flame_graph(made: Made) -> None:
-    """Blocks in use are told by type: those of made-up types are there with their bytes, as pyobjects counts them."""
+    """Check that blocks in use are divided by type: made-up types have the bytes that pyobjects counts."""
     known = {row["type"]: row["own"] for row in ask("pyobjects", made.core, "--no-text")["rows"]}
     found: dict[str, int] = {}
     for row in made.pages["core"].tables["composition-cells"].rows:
@@ -236,8 +238,8 @@ def test_all_types_are_in_the_flame_graph(made: Made) -> None:
 
 
 def test_a_snapshot_has_what_its_options_kept(made: Made, tmp_path: Path) -> None:
-    """Blocks that nobody counted are not known to be 0, and what is missing names the option that keeps it, where there
-    is one."""
+    """Check that blocks that were not counted are not shown as 0, and that a missing part names the option that
+    keeps it, if there is one."""
     rows = made.pages["snapshot"].tables["composition-cells"].rows
     blocks = {row["stack"].rpartition(" > ")[2]: row["blocks"] for row in rows}
     assert blocks["large blocks (mmap)"] is None and 0 not in blocks.values()
@@ -252,7 +254,8 @@ def test_a_snapshot_has_what_its_options_kept(made: Made, tmp_path: Path) -> Non
 
 
 def test_sentences_of_pages(made: Made) -> None:
-    """A page begins with a capital letter, and a process without a finding has none that is worth an unknown amount."""
+    """Check that a page begins with a capital letter, and that a process without a finding has none with an unknown
+    amount."""
     (lead,) = re.findall(r'<p class="lead">(.)', made.texts["difference"])
     assert lead.isupper() or lead.isdigit()
     rows = made.pages["processes"].tables["processes-table"].rows
@@ -260,7 +263,7 @@ def test_sentences_of_pages(made: Made) -> None:
 
 
 def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overview:
-    """A made-up heap of so many cells, no two neighbours alike, with types of long names, in stretches alike."""
+    """Return a made-up heap of so many cells, no two neighbours alike, with types of long names, in equal stretches."""
     states, cells = ("used", "free", "top", None), []
     for number in range(count):
         state = rng.choice(states)
@@ -271,14 +274,14 @@ def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overv
     length = count // stretches
     parts = [cells[at : at + length] for at in range(0, count, length)]
     groups = [Group("<made up>", "x", None, part[0].start, part[-1].end, None, part) for part in parts]
-    nothing: Asked[Any] = Asked(None, "made up")
+    nothing: Outcome[Any] = Outcome(None, "made up")
     ledger = Ledger(Rss(None, None, "nobody"), [], [])
-    drawn, places = Asked(HeapMap(4096, groups, [])), Asked(Places(sorted(shares, key=lambda share: share.place)))
+    drawn, places = Outcome(HeapMap(4096, groups, [])), Outcome(Places(sorted(shares, key=lambda share: share.place)))
     return Overview(0.0, {}, ledger, drawn, places, *[nothing] * 10)
 
 
 def test_a_map_has_its_limit(rng: random.Random) -> None:
-    """However torn a heap is, its map has few cells, and the finest ones only so many bytes."""
+    """Check that the map of a torn heap has few cells, and its finest ones a limited number of bytes."""
     text = map_section(random_overview(rng, 60_000)).body
     page = Page(text)
     (data,) = page.scripts
@@ -291,13 +294,13 @@ def test_a_map_has_its_limit(rng: random.Random) -> None:
 
 
 def test_a_map_of_a_process_in_use(rng: random.Random) -> None:
-    """It has one row an allocator; one with less than a hundredth has none."""
+    """Check that the map has one row for each allocator, and none for one with less than a hundredth."""
     found = random_overview(rng, 9000, 90)
     groups = [replace(group, kind=f"kind{number % 3}") for number, group in enumerate(found.map.answer.rows)]
     small = replace(groups[0], kind="tiny", cells=groups[0].cells[:1], end=groups[0].start + 4096)
     used = Summary(20 << 20, 20 << 20, 1 << 20, 1 << 20, None, [], [], None)
     ledger = replace(found.ledger, summary=used)
-    drawn = Asked(HeapMap(4096, [small, *groups], []))
+    drawn = Outcome(HeapMap(4096, [small, *groups], []))
     body = map_section(replace(found, ledger=ledger, map=drawn)).body
     titles = re.findall(r'<text x="0"[^>]*>(.*?): ', body)
     assert sorted(titles) == ["kind0", "kind1", "kind2"] and "tiny: less than 1 %" in body
@@ -307,7 +310,8 @@ def test_a_map_of_a_process_in_use(rng: random.Random) -> None:
 
 
 def test_memory_by_holder_adds_up() -> None:
-    """All that is resident has a cell: of holders, of what no holder has, free by its allocator, and the rest."""
+    """Check that all resident memory has a cell: memory of holders, memory without a holder, free memory of each
+    allocator, and the rest."""
     lines = [
         Line("glibc", None, "glibc malloc", 900, 900, 0),
         Line("glibc.used", "glibc", "used", 600, 600, 0, state="used"),
@@ -329,7 +333,8 @@ def test_memory_by_holder_adds_up() -> None:
 
 
 def test_a_map_of_many_stretches(rng: random.Random) -> None:
-    """They are drawn together, and what is left out is said; each cell that is drawn has its place in the data."""
+    """Check that many stretches are drawn together, that the page says what is left out, and that each drawn cell
+    has its place in the data."""
     text = map_section(random_overview(rng, 12_000, 3000)).body
     page = Page(text)
     data = json.loads(page.scripts[0])
@@ -342,7 +347,8 @@ def test_a_map_of_many_stretches(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("shape", ["circle", "chain", "fan", "dots"])
 def test_a_ledger_of_a_file_may_be_anything(shape: str) -> None:
-    """Lines that lead in a circle, thousands inside of one another or below one make a page all the same."""
+    """Check lines that lead in a circle, or that are thousands deep or thousands below one: a page is made all the
+    same."""
     names = [(str(number), str(number - 1) if number else None) for number in range(5000)]
     if shape == "circle":
         names = [("a", None), *[("a", "a")] * 300, ("b", "c"), ("c", "b")]
@@ -351,21 +357,22 @@ def test_a_ledger_of_a_file_may_be_anything(shape: str) -> None:
     elif shape == "dots":
         names = [("a" + ".b" * 5000, None)]
     lines = [Line(name, parent, "<i>", 4096, 4096, 0) for name, parent in names]
-    nothing: Asked[Any] = Asked(None, "made up")
+    nothing: Outcome[Any] = Outcome(None, "made up")
     found = Overview(0.0, {}, Ledger(Rss(4096, 0, "nobody"), lines, []), *[nothing] * 12)
     page = Page(target_page(found, Style(rss=4096)).decode("utf-8"))
     assert page.sections == SECTIONS and page.lines and len(page.tables["ledger-lines"].rows) == min(len(lines), 200)
 
 
 def test_rows_give_way() -> None:
-    """A page that is too large is made again with fewer rows; the last attempt is taken whatever its size."""
+    """Check that a page that is too large is made again with fewer rows, and that the last attempt is accepted at
+    any size."""
     assert len(fitted(lambda most: b"x" * most * 6000)) == 100 * 6000 * 1
     assert len(fitted(lambda most: b"x" * most * 50_000, 64)) == 16 * 50_000
     assert len(fitted(lambda _most: b"x" * (LARGEST + 1))) == LARGEST + 1
 
 
 def test_an_older_file_stays(made: Made, tmp_path: Path) -> None:
-    """Whatever goes wrong, the file is whole or as it was, and there is one line."""
+    """Check that any failure leaves the file complete or as it was, with one line."""
     path = tmp_path / "page.html"
     path.write_text("older")
     small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))}
@@ -388,7 +395,7 @@ def test_an_older_file_stays(made: Made, tmp_path: Path) -> None:
 
 
 def test_an_example(tmp_path: Path) -> None:
-    """The example has its tables, and nothing of this machine's folders."""
+    """Check that the example has its tables, and no folder names of this machine."""
     path = tmp_path / "example.html"
     script = [sys.executable, str(ROOT / "scripts" / "example_report.py"), str(path)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=120, env=plain_environment())
@@ -400,7 +407,7 @@ def test_an_example(tmp_path: Path) -> None:
 
 
 def browser() -> str:
-    """A browser, or the reason why there is none."""
+    """Return a browser, or skip with the reason why there is none."""
     found = next((path for path in map(shutil.which, BROWSERS) if path), None)
     if found is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is here")
@@ -409,7 +416,8 @@ def browser() -> str:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_browser_takes_it(name: str, made: Made, tmp_path: Path) -> None:
-    """Without a message on its console; the script has run, and what the target calls its types has not."""
+    """Check that the browser's console has no message, that the script has run, and that the target's type names
+    have not."""
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
     command += [f"--user-data-dir={tmp_path}", f"file://{made.paths[name]}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -420,7 +428,7 @@ def test_a_browser_takes_it(name: str, made: Made, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tab(made: Made) -> Iterator[Any]:
-    """A tab of a browser that does as told."""
+    """Yield a tab of a browser, controlled by the test."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed beside gdbheap")
     with sync.sync_playwright() as driver:
         window = driver.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
@@ -429,7 +437,7 @@ def tab(made: Made) -> Iterator[Any]:
 
 
 def test_tables_sort_and_search(made: Made, tab: Any) -> None:
-    """By the exact values, largest first; then the other way round; by words in their order."""
+    """Check sorting by the exact values, largest first, then reversed, and of words alphabetically; and the search."""
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.goto(f"file://{made.paths['core']}")
@@ -451,7 +459,7 @@ def test_tables_sort_and_search(made: Made, tab: Any) -> None:
 
 
 def test_keys_are_enough(made: Made, tab: Any) -> None:
-    """Parts unfold, the pictures tell what is there and go in and out, without a pointer."""
+    """Check that parts can be unfolded and pictures read and zoomed without a pointer."""
     tab.goto(f"file://{made.paths['core']}")
     summary = tab.locator("details.line > summary").first
     summary.focus()
@@ -484,10 +492,10 @@ def test_keys_are_enough(made: Made, tab: Any) -> None:
 SCREEN, PHONE = 1200, 390
 
 
-# Of a process and of a snapshot there are the sections of a core; each takes axe seconds.
+# The pages of a process and of a snapshot have the sections of a core's; each takes axe seconds.
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in ("process", "snapshot")])
 def test_everybody_can_read_it(name: str, made: Made, tab: Any) -> None:
-    """axe finds nothing, in both schemes, on a screen and on a phone's, where nothing sticks out."""
+    """Check that axe finds nothing, in both schemes, on a screen and on a phone's, where nothing overflows."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed beside gdbheap")
     widths = (SCREEN, PHONE) if TARGETS.index(name) % 2 else (PHONE, SCREEN)
     for scheme, width in zip(("light", "dark"), widths):
@@ -500,15 +508,15 @@ def test_everybody_can_read_it(name: str, made: Made, tab: Any) -> None:
 
 
 GROUND = "getComputedStyle(document.body).backgroundColor"
-# What of the page's details is folded away: nothing of it takes room.
+# The parts of the page's details that are folded: none takes room.
 FOLDED = """[...document.querySelectorAll("details > :not(summary, .search)")].filter(
     (each) => !each.checkVisibility({contentVisibilityAuto: true})).length"""
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_on_paper(name: str, made: Made, tab: Any) -> None:
-    """In the dark scheme, too, it is printed in dark letters on white; what unfolds is unfolded, what only a screen can
-    use is not there, and nothing is cut off at the side."""
+    """Check that a page is printed dark on white even in the dark scheme, unfolded, without the parts that only work
+    on a screen, and with nothing cut off at the side."""
     tab.emulate_media(color_scheme="dark", media="screen")
     tab.set_viewport_size({"width": 794, "height": 1123})
     tab.goto(f"file://{made.paths[name]}")
@@ -524,8 +532,8 @@ def test_on_paper(name: str, made: Made, tab: Any) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_without_a_script(name: str, made: Made, tab: Any) -> None:
-    """All rows of all tables that are not folded away can be seen, and so can the pictures; nothing that would need
-    the script is offered; what unfolds does."""
+    """Check that without the script all rows of open tables and the pictures are visible, that nothing is offered
+    that needs it, and that unfolding works."""
     context = tab.context.browser.new_context(java_script_enabled=False)
     try:
         plain = context.new_page()

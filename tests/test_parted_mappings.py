@@ -1,4 +1,4 @@
-"""Blocks whose mapping the kernel keeps in parts, because a part of it was given to madvise."""
+"""Blocks whose mapping the kernel divides, because a part of it was passed to madvise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.programs import FORMS, KINDS, ask, gdbheap, python_program, running
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_mmapped_chunks_are_found(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """As many as ``mallinfo2`` counts, of as many bytes, each of them listed."""
+    """Check that as many blocks and bytes are listed as ``mallinfo2`` counts."""
     command = python_program(kind, "parted", rng.getrandbits(32), rng.randrange(10, 40))
     with running(command, tmp_path) as target:
         if "mallinfo2" in target.stderr:
@@ -25,7 +25,7 @@ def test_all_mmapped_chunks_are_found(kind: str, form: str, rng: random.Random, 
 
 
 def test_the_whole_extent_is_shown(rng: random.Random, tmp_path: Path) -> None:
-    """Of a block in several mappings, as the kernel lists them, wherever in it the address is."""
+    """Check that a block in several mappings, as the kernel lists them, is shown for any address in it."""
     with running(python_program(KINDS[0], "parted", rng.getrandbits(32), 20), tmp_path) as target:
         if "mallinfo2" in target.stderr:
             pytest.skip("this glibc has no mallinfo2")

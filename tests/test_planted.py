@@ -1,4 +1,4 @@
-"""The tables of the programs that lose blocks on purpose say what leak checkers say, to the block: LeakSanitizer, which
+"""The tables of the programs that lose blocks on purpose agree to the block with leak checkers: LeakSanitizer, which
 scans the same run, and valgrind's memcheck. They are the truth of tests/test_oracle_lost.py."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cases(5)
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_leak_sanitizer_agrees(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each block that is lost, and no other, by its address and its size; which of them others lead to."""
+    """Check exactly the lost blocks, by address and size, and which of them others lead to."""
     seed = rng.getrandbits(31)
     found = planted.lost_by_leak_sanitizer(name, seed, tmp_path / "table")
     rows = planted.table_of(tmp_path / "table")
@@ -29,7 +29,10 @@ def test_leak_sanitizer_agrees(name: str, rng: random.Random, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_valgrind_agrees(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """As many blocks and bytes; one block of a circle stands for it. Words into the middle make it possible."""
+    """Check the number of blocks and bytes; one block of a circle stands for it.
+
+    Words into the middle count as possible.
+    """
     seed = rng.getrandbits(31)
     found = planted.lost_by_valgrind(name, seed, tmp_path / "table")
     rows = planted.table_of(tmp_path / "table")

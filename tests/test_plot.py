@@ -1,4 +1,4 @@
-"""``gdbheap plot`` of series whose values are known, and ``gdbheap top`` of programs at rest."""
+"""``gdbheap plot`` of series with known values, and ``gdbheap top`` of waiting programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gdbheap.report.formats import plot
 from gdbheap.report.words.recording import duration_text
 from gdbheap.sampling.curves import Curve, curves_of
 from gdbheap.sampling.sample import ArenaSample, ClassSample, Event, MallocSample, PoolsSample, Sample, Series
-from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.sampling.series import SeriesFile, read
 
 START = 1_700_000_000.0
@@ -63,7 +63,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag, and what it leads to."""
+        """Note a tag, and its link."""
         self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
 
@@ -75,7 +75,8 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 def test_pictures(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each form is what its ending says, whole, and says first, last and highest values that are the series' own."""
+    """Check that each form is complete, has the format of its ending, and states the series' first, last and highest
+    values."""
     pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")
     series = written(tmp_path / name, rng)
     for form in ("svg", "png", "html"):
@@ -94,6 +95,8 @@ def test_pictures(name: str, rng: random.Random, tmp_path: Path) -> None:
             known = [value for value in values if value is not None]
             assert (row["first"], row["last"], row["peak"]) == (known[0], known[-1], max(known))
             assert row["samples"] == len(known)
+            peak = next(sample.time for sample, value in zip(own, values) if value == max(known))
+            assert row["peak_time"] == pytest.approx(peak)
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     svg = (tmp_path / "out.svg").read_text()
     root = xml.etree.ElementTree.fromstring(svg)
@@ -113,7 +116,7 @@ def test_pictures(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 def test_report_of_series(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """gdbheap report knows a series by its first line, and its page is that of gdbheap plot."""
+    """Check that gdbheap report recognises a series by its first line, and that its page is that of gdbheap plot."""
     pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")
     paths = [str(tmp_path / f"{number}{name}") for number in range(2)]
     for path in paths:
@@ -129,7 +132,7 @@ def test_report_of_series(name: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_many_processes(rng: random.Random, tmp_path: Path) -> None:
-    """The largest are drawn, all are in the table."""
+    """Check that the largest are drawn, and that all are in the table."""
     pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")
     written(tmp_path / "a.csv", rng, pids=15, count=3)
     done = gdbheap("plot", str(tmp_path / "a.csv"), "-o", str(tmp_path / "a.svg"), "--json")
@@ -138,7 +141,7 @@ def test_many_processes(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_without_matplotlib(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says what to install."""
+    """Check that one line says what to install."""
     written(tmp_path / "a.csv", rng, count=3)
     real = builtins.__import__
 
@@ -153,7 +156,7 @@ def test_without_matplotlib(rng: random.Random, tmp_path: Path, monkeypatch: pyt
 
 
 def test_plot_refuses(rng: random.Random, tmp_path: Path) -> None:
-    """Wrong names, foreign and empty series."""
+    """Check the refusals of wrong names, foreign files and empty series."""
     written(tmp_path / "a.csv", rng, count=3)
     written(tmp_path / "empty.csv", rng, pids=0)
     (tmp_path / "foreign.csv").write_text("a,b\n")
@@ -167,7 +170,7 @@ def test_plot_refuses(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_values_between(rng: random.Random) -> None:
-    """A curve is straight from one known value to the next."""
+    """Check that a curve is straight between two known values."""
     times = sorted(rng.sample(range(100), 6))
     curve = Curve("rss", [float(time) for time in times], [time * 3 + 7 for time in times])
     asked = [rng.uniform(times[0], times[-1]) for _ in range(20)] + [float(time) for time in times]
@@ -177,13 +180,13 @@ def test_values_between(rng: random.Random) -> None:
 
 
 def test_durations() -> None:
-    """The two largest units."""
+    """Check that the two largest units are shown."""
     said = {0.04: "0.0 s", 59.94: "59.9 s", 200: "3 min 20 s", 7260: "2 h 1 min", 90000: "1 d 1 h"}
     assert {seconds: duration_text(seconds) for seconds in said} == said
 
 
 def test_top_of_a_program(tmp_path: Path) -> None:
-    """The kernel's and malloc's figures, in JSON and in tables one after the other; no terminal is needed."""
+    """Check the kernel's and malloc's figures, in JSON and in tables one after the other, without a terminal."""
     with running(c_program("steps", 3, 1), tmp_path) as target:
         target.go_on("big 30000000")
         answer = json.loads(gdbheap("top", str(target.pid), "--json").stdout)
@@ -202,8 +205,8 @@ def test_top_of_a_program(tmp_path: Path) -> None:
 
 
 def test_top_of_ones_own(tmp_path: Path) -> None:
-    """Without a process they are all of one's own, the largest first; the status says whether one cannot be read, as
-    another test's that is traced."""
+    """Check that without a process all processes of the user are listed, largest first, and that the status tells if
+    one cannot be read, such as another test's that is traced."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
         target.go_on("big 300000000")
         done = gdbheap("top", "--json")
@@ -218,20 +221,20 @@ TRACER = "import ctypes, sys; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.arg
 
 
 def test_traced_meanwhile(tmp_path: Path) -> None:
-    """A process that another program begins to trace after it was listed has what the kernel says of it."""
+    """Check that a process that another program begins to trace after it was listed has the kernel's figures."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
-        watched = Watched(target.pid)
+        watched = SampledProcess(target.pid)
         command = [sys.executable, "-c", TRACER, str(target.pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tracer:
             assert tracer.stdout is not None and tracer.stdout.readline() == "0\n"
             usage = watched.usage()
             assert watched.look(usage) == "start" and "already traced" in (watched.refused or "")
-            assert watched.sample(Moment(time.time(), 0.0), usage).rss == usage.rss
+            assert watched.sample(SampleTime(time.time(), 0.0), usage).rss == usage.rss
 
 
 @pytest.mark.parametrize("end", ["q", signal.SIGINT, signal.SIGTERM])
 def test_terminal_is_restored(end: str | int, tmp_path: Path) -> None:
-    """However it ends, the terminal is as it was."""
+    """Check that the terminal is restored, however the command ends."""
     try:
         leader, follower = pty.openpty()
     except OSError as error:
@@ -257,7 +260,7 @@ def test_terminal_is_restored(end: str | int, tmp_path: Path) -> None:
 
 
 def until(descriptor: int, wanted: bytes, process: subprocess.Popen[bytes]) -> bytes:
-    """Return what comes from a terminal up to some bytes."""
+    """Return a terminal's output up to some bytes."""
     said, deadline = b"", time.monotonic() + PATIENCE
     while wanted not in said:
         assert time.monotonic() < deadline and process.poll() is None, said
@@ -267,7 +270,7 @@ def until(descriptor: int, wanted: bytes, process: subprocess.Popen[bytes]) -> b
 
 
 def drained(descriptor: int, process: subprocess.Popen[bytes]) -> bytes:
-    """Return what comes from a terminal until the process has ended."""
+    """Return a terminal's output until the process has ended."""
     said = b""
     while process.poll() is None or select.select([descriptor], [], [], 0)[0]:
         if select.select([descriptor], [], [], 0.1)[0]:
@@ -277,7 +280,7 @@ def drained(descriptor: int, process: subprocess.Popen[bytes]) -> bytes:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_numbers_that_no_process_has(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A forged number, or one of a sum that is too large, is refused in one line that says where it is."""
+    """Check that a forged number, or one whose sum is too large, is refused in one line with its place."""
     huge = rng.randrange(1 << 64, 10**20)
     halves = [ArenaSample(4096 * place, (1 << 62) - rng.randrange(1 << 20), 0) for place in range(2)]
     classes = [ClassSample(rng.randrange(1 << 33, 1 << 34), 1, rng.randrange(1 << 33, 1 << 34), 0)]

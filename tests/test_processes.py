@@ -1,4 +1,4 @@
-"""Several processes in one answer: the kernel's sums, and pages that a fork left and what was written to them."""
+"""Several processes in one answer: the kernel's sums, and pages that a fork left shared or that were written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROMISED = 0.9
 
 @contextmanager
 def standing(pids: list[int]) -> Iterator[None]:
-    """All of them in a job-control stop, in which gdbheap leaves them."""
+    """Keep the processes in a job-control stop, in which gdbheap leaves them."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -49,7 +49,7 @@ def standing(pids: list[int]) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
-    """The processes of tests/programs/family.py by what they did; "master" is their parent."""
+    """Yield the processes of tests/programs/family.py by their actions; "master" is their parent."""
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "family.py"), str(COUNT)]
     with running(command, tmp_path_factory.mktemp("family")) as master:
         workers = {name: int(pid) for name, pid in re.findall(r"^(\w+) (\d+)$", master.stderr, re.MULTILINE)}
@@ -58,7 +58,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]
 
 @pytest.fixture(scope="module")
 def answer(family: dict[str, int]) -> dict[str, Any]:
-    """What gdbheap says of the family."""
+    """Return gdbheap's answer about the family."""
     done = gdbheap(str(family["master"]), "--children", "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def row_of(answer: dict[str, Any], pid: int) -> dict[str, Any]:
 
 
 def test_who_is_in_it(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """The master and its children, each beside its parent, the largest first."""
+    """Check the master and its children, each beside its parent, the largest first."""
     assert answer["command"] == "gdbheap processes"
     assert sorted(row["pid"] for row in answer["rows"]) == sorted(family.values())
     sizes = [row["rss"] for row in answer["rows"]]
@@ -82,11 +82,11 @@ def test_who_is_in_it(family: dict[str, int], answer: dict[str, Any]) -> None:
 
 
 def test_sums_are_the_kernels(family: dict[str, int]) -> None:
-    """Each process's RSS, PSS and USS are those of smaps_rollup to the KiB, and so are the sums."""
+    """Check each process's RSS, PSS and USS against smaps_rollup to the KiB, and the sums."""
     pids = sorted(family.values())
     with standing(pids):
-        # A program that starts or ends, gdbheap's own too, changes what is proportional of the libraries it maps; one
-        # that starts and ends between two looks leaves no other trace. Wrong sums are so each time.
+        # A program that starts or ends, such as gdbheap itself, changes the proportional shares of its libraries; one
+        # that starts and ends between two readings leaves no other trace. Wrong sums would fail each time.
         for _ in range(200):
             before = [figures(pid) for pid in pids]
             found = family_of(pids, None, quick=True)
@@ -107,7 +107,8 @@ def figures(pid: int) -> tuple[int, int, int]:
 
 
 def test_anonymous_share_is_the_pages(family: dict[str, int]) -> None:
-    """The proportional shares of the family's anonymous memory add up to the page frames that it has, each once."""
+    """Check that the proportional shares of the family's anonymous memory add up to its page frames, each counted
+    once."""
     pids = sorted(family.values())
     with standing(pids):
         frames = {frame for pid in pids for frame in anonymous_frames(pid)}
@@ -119,7 +120,7 @@ def test_anonymous_share_is_the_pages(family: dict[str, int]) -> None:
 
 
 def anonymous_frames(pid: int) -> Iterator[int]:
-    """Yield the page frames of the pages that no file is behind; 0 where they are hidden."""
+    """Yield the page frames of the pages without a file; 0 if they are hidden."""
     with open(f"/proc/{pid}/pagemap", "rb") as stream:
         for mapping in kernel.maps(pid):
             for start in range(mapping.start, mapping.end, PAGE) if mapping.end < 1 << 47 else ():
@@ -131,14 +132,16 @@ def anonymous_frames(pid: int) -> Iterator[int]:
 
 
 def is_zero(entry: int) -> bool:
-    """Return whether a page is the kernel's page of zeros, which no process has."""
+    """Return whether a page is the kernel's page of zeros, which belongs to no process."""
     frame = entry & (1 << 55) - 1
     return bool(frame) and bool(kernel.frame_flags(frame) >> 24 & 1)
 
 
 def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """All private pages that may be written and are there: shared, written, or new since. What a process has alone of
-    them is what the kernel says, also in mappings that its parent has not."""
+    """Check that all writable private resident pages are shared, written, or new.
+
+    Those of a process alone equal the kernel's figure, also in mappings that its parent does not have.
+    """
     for name, pid in family.items():
         if name == "master":
             continue
@@ -148,14 +151,14 @@ def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
         assert sum(written[kind] for kind in kinds) == PAGE * own == private_in_smaps(pid), name
         assert written["shared"] == PAGE * shared, name
         assert written["not_there"] >= PAGE * elsewhere, name
-    # Dicts and texts that the master has not.
+    # Dicts and texts that the master does not have.
     made = row_of(answer, family["make"])["written"]["not_there"]
     assert made > 300 * COUNT > 2 * row_of(answer, family["nothing"])["written"]["not_there"]
 
 
 def private_pages(pid: int, other: int) -> tuple[int, int, int]:
-    """Return how many private pages that may be written one process has alone; shares, where both have such memory; and
-    has alone where the other has none."""
+    """Return the numbers of writable private pages: those that one process has alone, those that it shares, both
+    where the other has such memory, and those that it has where the other has none."""
     theirs = {page for mapping in writable(other) for page in range(mapping.start, mapping.end, PAGE)}
     own = shared = elsewhere = 0
     with open(f"/proc/{pid}/pagemap", "rb") as stream:
@@ -171,7 +174,7 @@ def private_pages(pid: int, other: int) -> tuple[int, int, int]:
 
 
 def private_in_smaps(pid: int) -> int:
-    """Return the bytes that the kernel says a process has alone of private memory that may be written."""
+    """Return the bytes of writable private memory that the kernel counts for a process alone."""
     found, counts = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")
@@ -188,9 +191,9 @@ def writable(pid: int) -> list[kernel.Mapped]:
 
 
 def test_by_what_they_were_written(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """What a worker did is what its pages say, in the bytes that it takes."""
+    """Check that the pages of a worker tell what it did, in bytes."""
     written = {name: row_of(answer, pid)["written"] for name, pid in family.items() if name != "master"}
-    # Objects without a collector's head of 32 bytes each, and lists of 56 and 16.
+    # Objects without a collector's header of 32 bytes each, and lists of 56 and 16.
     touched, tracked = COUNT * 32, COUNT * 72
     quiet = written["nothing"]
     assert quiet["collector"] < tracked / 20 and quiet["counts_only"] < touched / 20
@@ -203,14 +206,15 @@ def test_by_what_they_were_written(family: dict[str, int], answer: dict[str, Any
 
 
 def test_what_freezing_saves(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """The advice is worth what the one worker's collector wrote, and is followed by a family without it."""
+    """Check that the advice promises the bytes that the one worker's collector wrote, and that a family that follows
+    the advice no longer has it."""
     (advice,) = (row for row in answer["savings"] if row["id"] == "freeze")
     collected = row_of(answer, family["collect"])["written"]
     assert 0.5 * collected["collector"] < advice["saves"] <= advice["most_saved"]
 
 
 def test_frozen(tmp_path: Path) -> None:
-    """After gc.freeze() the collector leaves alone what there was: next to nothing is left to be saved."""
+    """Check that after gc.freeze() the collector leaves earlier objects alone: almost nothing is left to be saved."""
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "family.py"), str(COUNT), "freeze"]
     with running(command, tmp_path) as master:
         found = json.loads(gdbheap(str(master.pid), "--children", "--json").stdout)
@@ -219,7 +223,8 @@ def test_frozen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.8", "3.12", "3.13"])
 def test_other_releases(release: str, tmp_path: Path) -> None:
-    """Where the collector's words and state lie elsewhere; 3.12 freezes a few objects itself when it starts."""
+    """Check releases with other places of the collector's words and state; 3.12 freezes a few objects itself when it
+    starts."""
     with running(release_program(release, "family", COUNT), tmp_path) as master:
         workers = {name: int(pid) for name, pid in re.findall(r"^(\w+) (\d+)$", master.stderr, re.MULTILINE)}
         found = json.loads(gdbheap(str(master.pid), "--children", "--json").stdout)
@@ -232,7 +237,7 @@ def test_other_releases(release: str, tmp_path: Path) -> None:
 
 @pytest.fixture()
 def stops(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """By stop the processes that stand then, one after the other. While answers are computed, one alone does."""
+    """Return, for each stop, the processes that are stopped. While answers are computed, it is only one."""
     found: list[tuple[int, ...]] = []
     standing: list[int] = []
     stop, use = families.stopped, families.heap_use
@@ -257,8 +262,8 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 
 def test_strangers_do_not_stand_for_each_other(stops: list[tuple[int, ...]]) -> None:
-    """Children of one parent that come from several execs, of other users where those can be had: each is stopped for
-    its own answers alone."""
+    """Check children of one parent from several execs, and of other users if possible: each is stopped only for its
+    own answers."""
     users = [STRANGER, STRANGER + 1, None] if os.geteuid() == 0 else [None] * 3
     with ExitStack() as running_ones:
         pids = []
@@ -273,7 +278,7 @@ def test_strangers_do_not_stand_for_each_other(stops: list[tuple[int, ...]]) -> 
 
 
 def test_a_sibling_stands_while_pages_are_compared(family: dict[str, int], stops: list[tuple[int, ...]]) -> None:
-    """Three workers beside a fourth: it is stopped once for each of them, while the answers of none are computed."""
+    """Check three workers beside a fourth: it is stopped once for each of them, but not while answers are computed."""
     pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
     found = family_of(pids, None)
     beside = {row.pid: row.beside for row in found.rows}
@@ -286,7 +291,8 @@ def test_a_sibling_stands_while_pages_are_compared(family: dict[str, int], stops
 def test_a_sibling_stands_for_so_long(
     family: dict[str, int], stops: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it has stood still for as long as a process may be stopped, no more are compared with it, which they say."""
+    """Check that no more processes are compared with a sibling that was stopped for the maximum time, and that the
+    answers mention this."""
     ticks = count(0, 100)
     monkeypatch.setattr(families, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
@@ -298,7 +304,7 @@ def test_a_sibling_stands_for_so_long(
 
 
 def test_gone_and_without_memory(family: dict[str, int], tmp_path: Path) -> None:
-    """One that has ended, a zombie, a kernel thread: each is a row with a note, and the others are answered."""
+    """Check an ended process, a zombie and a kernel thread: each is a row with a note, and the others are answered."""
     ended = subprocess.Popen(["true"])
     ended.wait()
     zombie = subprocess.Popen(["true"])
@@ -317,7 +323,7 @@ def test_gone_and_without_memory(family: dict[str, int], tmp_path: Path) -> None
 
 
 def test_none_is_there() -> None:
-    """One line, status 4."""
+    """Check that a missing process gives one line and status 4."""
     limit = int(Path("/proc/sys/kernel/pid_max").read_text())
     done = gdbheap(str(limit - 1), str(limit - 2))
     assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and not done.stdout
@@ -325,7 +331,7 @@ def test_none_is_there() -> None:
 
 @contextmanager
 def served(python: str, folder: Path, name: str, preload: bool = True, **settings: str) -> Iterator[list[int]]:
-    """The processes of a gunicorn with four workers, the master first, once each has answered."""
+    """Yield the processes of a gunicorn with four workers, the master first, once each has answered."""
     path = folder / name
     environment = {**plain_environment(), "SOCKET": str(path), "LOG": f"{path}.log", "COUNT": str(ROWS), **settings}
     command = [python, "-m", "gunicorn", "-c", str(SOURCES / "gunicorn_settings.py"), *(["--preload"] * preload)]
@@ -348,7 +354,7 @@ def children(pid: int) -> list[int]:
 
 
 def all_rest(pids: list[int]) -> bool:
-    """Return whether all of them wait for a connection: select(2) or pselect6(2)."""
+    """Return whether all these processes wait for a connection: select(2) or pselect6(2)."""
     calls = [Path(f"/proc/{pid}/syscall").read_text().split()[0] for pid in pids]
     return all(call in ("23", "270") for call in calls)
 
@@ -363,8 +369,8 @@ def answered(path: Path) -> str:
 
 
 def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
-    """Four preloaded workers: gc.freeze() before the fork saves at least 90 % of what it is said to, in PSS; so does
-    preloading where they were not."""
+    """Check four workers: gc.freeze() before the fork saves at least 90 % of the promised PSS, and so does
+    preloading for workers that were not preloaded."""
     python = python_with("gunicorn")
     with served(python, tmp_path, "as-it-is", COLLECT="1") as pids:
         found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
@@ -383,7 +389,7 @@ def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
 
 
 def test_by_name_and_group(family: dict[str, int], rng: random.Random) -> None:
-    """--name finds what --children does, by the kernel's name and by that of the script that all pages say."""
+    """Check that --name finds the same as --children, by the kernel's name and by the script's, which all pages use."""
     name = Path(f"/proc/{family['master']}/comm").read_text().strip()
     for each in (name, "family.py"):
         found = json.loads(gdbheap(f"--name=^{re.escape(each)}$", "--quick", "--json").stdout)

@@ -1,4 +1,5 @@
-"""Which processes a line means: trees of real ones, whose children the kernel lists, and control groups."""
+"""The processes that a command line selects: trees of real ones, whose children the kernel lists, and control
+groups."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ from support.busy import wait_for
 from support.programs import PATIENCE
 
 from gdbheap.errors import NoTarget, UsageError
-from gdbheap.targets.chosen_processes import MEMBERS, Programs, members, running
+from gdbheap.targets.chosen_processes import MEMBERS, Programs, members
+from gdbheap.targets.running_processes import running
 from gdbheap.targets.started_command import Started, signal_name
 
-# A chain of processes, each the parent of the next; the last says when all are there.
+# A chain of processes, each the parent of the next; the last one reports that all exist.
 CHAIN = """
 import os, signal, sys
 for left in range(int(sys.argv[1]), -1, -1):
@@ -35,7 +37,7 @@ signal.pause()
 
 @contextmanager
 def chain(length: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process that is the first of ``length`` + 2, each the child of the one before, at rest."""
+    """Yield the first of ``length`` + 2 waiting processes, each the child of the one before."""
     process = subprocess.Popen([sys.executable, "-c", CHAIN, str(length)], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
     found = family(process.pid)
@@ -57,7 +59,7 @@ def family(pid: int) -> list[int]:
 
 
 def test_descendants_stay_known(rng: random.Random) -> None:
-    """Children of children are found; when one in the middle has ended, those below it are init's and still meant."""
+    """Check that children of children are found, and that those below an ended one, now init's, are still selected."""
     length = rng.randrange(2, 5)
     with chain(length) as first:
         everybody = family(first.pid)
@@ -69,12 +71,12 @@ def test_descendants_stay_known(rng: random.Random) -> None:
         while (found := running(middle)) is not None:
             assert found.pid == middle
         assert programs.now() == sorted(set(everybody) - {middle})
-        # Who looks only now cannot know that they belonged together.
+        # A search that begins only now cannot know that they belonged together.
         assert Programs([first.pid], children=True).now() == sorted(everybody[: everybody.index(middle)])
 
 
 def test_names(tmp_path: Path, rng: random.Random) -> None:
-    """The kernel's name, of 15 bytes, and the longer one of the file; never ourselves."""
+    """Check the kernel's name, of 15 bytes, and the longer one of the file; gdbheap itself is never selected."""
     name = f"sleeper{rng.randrange(1 << 30)}-with-a-long-name"
     program = shutil.copy(shutil.which("sleep") or pytest.skip("no sleep"), tmp_path / name)
     with subprocess.Popen([program, "1000"]) as process:
@@ -88,7 +90,7 @@ def test_names(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_control_group(rng: random.Random) -> None:
-    """The members of a group and of one below it, by the path of its folder and by the kernel's name for it."""
+    """Check the members of a group and of one below it, by the path of its folder and by the kernel's name."""
     roots = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup/unified")]
     root = next((root for root in roots if (root / MEMBERS).exists() and os.access(root, os.W_OK)), None)
     if root is None or os.geteuid():
@@ -118,7 +120,8 @@ def test_control_group(rng: random.Random) -> None:
 
 
 def test_started_command() -> None:
-    """Its process is meant; its status is as a shell has it; one that was not waited for is no process any more."""
+    """Check a started command: its process is selected, its status is as in a shell, and one that was not waited for
+    no longer counts."""
     programs = Programs(command=["sh", "-c", "read line; exit 7"])
     assert programs.are_named and programs.now() == []
     read, write = os.pipe()
@@ -132,7 +135,7 @@ def test_started_command() -> None:
         os.close(read)
     assert programs.now() == [started.pid] and started.status() is None and started.wait(0.01) is None
     os.close(write)
-    # Its memory goes a moment before it is a zombie.
+    # Its memory is gone a moment before it is a zombie.
     wait_for(lambda: programs.now() == [], "it has not ended")
     assert started.wait() == started.status() == 7
     assert signal_name(Started(["sh", "-c", "kill -TERM $$"]).wait() or 0) == "SIGTERM" and signal_name(7) is None
@@ -142,7 +145,7 @@ def test_started_command() -> None:
 
 
 def test_groups_are_nested_deeper_than_calls(tmp_path: Path, rng: random.Random) -> None:
-    """A user nests groups of his own as he likes: each has its processes."""
+    """Check groups that a user nests very deep: each has its processes."""
     places, wanted = [tmp_path], []
     try:
         for _ in range(sys.getrecursionlimit() + rng.randrange(100, 300)):
@@ -153,7 +156,7 @@ def test_groups_are_nested_deeper_than_calls(tmp_path: Path, rng: random.Random)
             wanted += numbers
         assert sorted(members(tmp_path)) == sorted(wanted)
     finally:
-        # Python's own way to remove folders calls itself, too.
+        # Python's own function that removes folders is recursive, too.
         for place in reversed(places[1:]):
             (place / MEMBERS).unlink(missing_ok=True)
             place.rmdir()

@@ -1,23 +1,31 @@
-"""What gdbheap takes is in proportion to the target, also where one chain, one block or one root is very large."""
+"""gdbheap's memory is in proportion to the target, also if one chain, one block or one root is very large."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.programs import GDBHEAP, SOURCES, c_program, running
 
-# A process of its own, so that the peak is not that of the tests.
+from gdbheap import heap as heaps
+from gdbheap.heap import Heap
+from gdbheap.targets.process import stopped
+from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.stack_mappings import Stack, live_parts
+from gdbheap.targets.target import Target
+
+# A separate process, so that its peak is not that of the tests.
 MEASURE = """
 import os, subprocess, sys
 child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 _pid, status, usage = os.wait4(child.pid, 0)
 print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 """
-# gdbheap and its libraries, and what it takes for each byte of the target: up to 2 were observed, and 5 for an export.
+# Memory of gdbheap and its libraries, and for each byte of the target: up to 2 were observed, and 5 for an export.
 # Without a limit it was 12 to 34.
 BASE, TIMES, OF_EXPORT = 96 << 20, 4, 8
 
@@ -44,7 +52,7 @@ def started(folder: Path, name: str, *arguments: object) -> list[str]:
 
 @pytest.mark.parametrize(("program", "words"), SHAPES, ids=lambda one: " ".join(map(str, one)))
 def test_memory(program: tuple[str, ...], words: list[str], tmp_path: Path) -> None:
-    """The peak of gdbheap's RSS is within a few times that of the target."""
+    """Check that the peak of gdbheap's RSS is at most a few times that of the target."""
     with running(started(tmp_path, *program), tmp_path) as target:
         named = {"PID": str(target.pid), "OUT": str(tmp_path / "out")}
         command = [sys.executable, "-c", MEASURE, str(GDBHEAP), *(named.get(word, word) for word in words)]
@@ -57,3 +65,20 @@ def test_memory(program: tuple[str, ...], words: list[str], tmp_path: Path) -> N
         )
     most = BASE + (OF_EXPORT if words[0] == "export" else TIMES) * rss
     assert status == 0 and peak << 10 < most, (status, peak, rss >> 10)
+
+
+def test_steps_for_each_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that drawing the graph does not sort the threads once for each of them."""
+    sorted_threads = 0
+
+    def counted(target: Target, stacks: Sequence[Stack]) -> Ranges:
+        nonlocal sorted_threads
+        sorted_threads += len(target.threads)
+        return live_parts(target, stacks)
+
+    monkeypatch.setattr(heaps, "live_parts", counted)
+    with running(c_program("caches", 1, 60, tmp_path / "table"), tmp_path) as target:
+        with stopped(target.pid, None, copies=True) as process:
+            count = len(process.threads)
+            assert count >= 60 and Heap(process).block_references is not None
+    assert sorted_threads == count

@@ -1,4 +1,4 @@
-"""gdbheap ps against ps_mem, and how it names what runs."""
+"""gdbheap ps against ps_mem, and the names of programs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ TRIES = 200
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
-    """Three Pythons with two scripts between them, and two of a program in C."""
+    """Start three Pythons with two scripts between them, and two of a program in C."""
     folder = tmp_path_factory.mktemp("ps")
-    rng = random.Random()
     for name in ("one.py", "other.py"):
         (folder / name).write_text(f"{SCRIPT}signal.pause()\n")
     commands = [
-        [interpreter_of("stripped"), "-I", str(folder / name), str(rng.randrange(1 << 16, 1 << 22))]
+        [interpreter_of("stripped"), "-I", str(folder / name), str(random.randrange(1 << 16, 1 << 22))]
         for name in ("one.py", "one.py", "other.py")
     ]
     commands += [c_program("idle")] * 2
@@ -63,8 +62,8 @@ def other_program() -> Any:
 
 
 def test_the_figures_of_ps_mem(programs: list[int]) -> None:
-    """Private, shared, RAM and swap of each program, to the byte, and how many processes it has; read in one process,
-    at a moment at which nothing else starts or ends that maps the same libraries."""
+    """Check private, shared, RAM and swap of each program, to the byte, and its number of processes; read in one
+    process, at a moment at which no other program with the same libraries starts or ends."""
     ps_mem = other_program()
     everyone = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     for _ in range(TRIES):
@@ -87,7 +86,8 @@ def test_the_figures_of_ps_mem(programs: list[int]) -> None:
 
 
 def test_one_line_a_program(programs: list[int]) -> None:
-    """A Python program by its script, with its processes; --filter and --top leave out, the total stays."""
+    """Check that a Python program is named by its script, with its processes; --filter and --top leave out rows, the
+    total stays."""
     found = json.loads(gdbheap("ps", "--json").stdout)
     assert found["command"] == "gdbheap ps"
     rows = {(row["script"]): row for row in found["rows"] if set(row["pids"]) & set(programs)}
@@ -101,33 +101,31 @@ def test_one_line_a_program(programs: list[int]) -> None:
 
 
 def test_the_same_without_a_parser() -> None:
-    """The line without options is answered from few modules: the program's own sums and its renderer's text are those
-    of the command, and neither regular expressions nor dataclasses are imported for it."""
+    """Check that the line without options needs few modules: its sums and text are those of the command, without
+    imports of regular expressions or dataclasses."""
     rows = accounts.read([int(name) for name in os.listdir("/proc") if name.isdigit()])
     quick, whole = summed(rows), accounts.by_program(rows)
     assert render(quick, 0, False, Style()) == render(whole, 0, False, Style())
     command = COMMANDS["ps"]
     assert command.top is None and next(iter(command.sorts)) == "ram"
-    listed = subprocess.run([sys.executable, "-X", "importtime", GDBHEAP, "ps"], capture_output=True, text=True)
+    script = GDBHEAP.parent / "gdbheap-python"
+    listed = subprocess.run([sys.executable, "-X", "importtime", script, "ps"], capture_output=True, text=True)
     imported = {line.rpartition("|")[2].strip() for line in listed.stderr.splitlines()}
     assert "gdbheap.processes.programs" in imported
     assert not imported & {"argparse", "dataclasses", "enum", "inspect", "re", "typing"}
 
 
-def test_is_python() -> None:
-    """Names of programs, against the regular expression that says which are a Python's."""
-    rng, expected, starts = (
-        random.Random(),
-        re.compile(r"python[0-9.]*[a-z]?|pypy[0-9.]*"),
-        ["python", "pypy", "pytho", "xpython", ""],
-    )
+def test_is_python(rng: random.Random) -> None:
+    """Check names of programs against the regular expression for Python's names."""
+    expected, starts = re.compile(r"python[0-9.]*[a-z]?|pypy[0-9.]*"), ["python", "pypy", "pytho", "xpython", ""]
     for _ in range(2000):
         name = rng.choice(starts) + "".join(rng.choices("3.1dm\né-", k=rng.randrange(5)))
         assert is_python(name) == bool(expected.fullmatch(name)), name
 
 
 def test_with_heaps(programs: list[int]) -> None:
-    """Each program with the sums over its processes' heaps: what is in use is at least what the scripts keep."""
+    """Check each program with the sums of its processes' heaps: the bytes in use are at least those that the scripts
+    keep."""
     found = json.loads(gdbheap("ps", "--filter=^one.py$", "--heap", "--json").stdout)
     (row,) = (row for row in found["rows"] if set(row["pids"]) & set(programs))
     kept = sum(int(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3]) for pid in programs[:2])
@@ -138,7 +136,7 @@ def test_with_heaps(programs: list[int]) -> None:
 
 
 def test_without_permission(programs: list[int]) -> None:
-    """Those of others are counted, and the rest is answered."""
+    """Check that other users' processes are counted, and that the rest is answered."""
     if os.getuid():
         pytest.skip("needs root to become another user")
     code = (
@@ -153,7 +151,7 @@ def test_without_permission(programs: list[int]) -> None:
 
 
 def account(command: str, exe: str = "/usr/bin/python3.11", **known: Any) -> Any:
-    """Return what is read of a process; ``|`` stands between the words of its command."""
+    """Return the figures that are read of a process; ``|`` separates the arguments of its command."""
     words = b"".join(word.encode() + b"\0" for word in command.split("|"))
     row = {"pid": 7, "parent": 1, "name": b"python3.11", "exe": exe.encode(), "command": words, **known}
     return SimpleNamespace(**row)
@@ -181,7 +179,7 @@ def account(command: str, exe: str = "/usr/bin/python3.11", **known: Any) -> Any
     ],
 )
 def test_scripts(command: str, script: str | None) -> None:
-    """What a Python runs, by its command line."""
+    """Check the script of a Python process, by its command line."""
     assert accounts.script_of(account(command), "python3.11") == script
     assert accounts.script_of(account(command), "bash") is None
 
@@ -197,7 +195,7 @@ def test_scripts(command: str, script: str | None) -> None:
     ],
 )
 def test_names(known: dict[str, Any], name: str | None) -> None:
-    """As ps_mem names processes: by the program, by another name, like the parent, deleted, replaced."""
+    """Check names as in ps_mem: by the program, by another name, like the parent, deleted, replaced."""
     row = account("x", **known)
     programs = {5: "python3.11", 7: accounts.program_of(row)}
     expected = f"{os.path.basename(sys.executable)} [updated]" if name is None else name
@@ -205,7 +203,7 @@ def test_names(known: dict[str, Any], name: str | None) -> None:
 
 
 def test_hostile_names(tmp_path: Path) -> None:
-    """A process whose command line is anything: one row, on one line."""
+    """Check that a process with any command line is one row, on one line."""
     script = tmp_path / "na\x1b[31mme\n.py"
     script.write_text("import signal\nsignal.pause()\n")
     with running([interpreter_of("stripped"), "-I", str(script)], tmp_path) as process:
@@ -217,7 +215,8 @@ def test_hostile_names(tmp_path: Path) -> None:
 
 
 def test_recorded_folder(tmp_path: Path) -> None:
-    """A folder as proc is mounted: kernel threads and zombies are none, a gone one is left out, garbage is no size."""
+    """Check a folder mounted like proc: kernel threads and zombies are left out, so is a vanished process, and
+    garbage is no size."""
     rows = {
         "1": ("Name:\tinit\nPPid:\t0\nVmRSS:\t8 kB\n", "Rss: 8 kB\nPss: 3 kB\nPrivate_Dirty: 1 kB\nSwapPss: 2 kB\n"),
         "2": ("Name:\tkthreadd\nPPid:\t0\n", ""),
@@ -239,7 +238,7 @@ def test_recorded_folder(tmp_path: Path) -> None:
 
 
 def test_what_ends_before_all_is_read(rng: random.Random) -> None:
-    """A command that needs none of what is being read, and Ctrl-C at any moment: one status, and no crash."""
+    """Check a command that ends before its input is read, and Ctrl-C at any moment: one status, and no crash."""
     for words, status in [(["--help"], 0), (["--bogus"], 2)] * 10:
         assert gdbheap("ps", *words).returncode == status
     for _ in range(10):
@@ -248,6 +247,6 @@ def test_what_ends_before_all_is_read(rng: random.Random) -> None:
         run.send_signal(signal.SIGINT)
         _out, errors = run.communicate(timeout=PATIENCE)
         assert run.returncode in (0, 1, -signal.SIGINT), (run.returncode, errors)
-        # Python itself prints its stack where it comes before its start is over.
+        # Python itself prints its stack if the signal comes before its start is complete.
         in_start = run.returncode == -signal.SIGINT or errors.startswith("Fatal Python error: init")
         assert in_start or len(errors.splitlines()) <= 1, errors

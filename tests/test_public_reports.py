@@ -1,6 +1,7 @@
-"""The first page of programs that people reported in public names cause and fix, in 24 lines of 80 columns.
+"""The first page of publicly reported programs names cause and remedy, in 24 lines of 80 columns.
 
-A run takes some of them, other ones each time; GDBHEAP_REPORTS=all takes all."""
+A run takes a few of them, chosen anew each time; GDBHEAP_REPORTS=all takes all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SOME = 999 if ALL else 3
 @pytest.mark.cases(SOME)
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.name)
 def test_names_cause_and_fix(report: Report, tmp_path: Path) -> None:
-    """Both are on the page, and what is needed first on its first screen."""
+    """Check that both are on the page, and the most needed part on its first screen."""
     with started(report, tmp_path) as target:
         page = words(page_of(target, *report.options))
         high = lines_to_first_fix(target) if not report.options else 0

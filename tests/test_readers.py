@@ -1,7 +1,7 @@
-"""What is written for other programs is opened by them: flame graphs, speedscope, Chrome's DevTools.
+"""Files for other programs are opened by them: flame graphs, speedscope, Chrome's DevTools.
 
-Each reader's own sum is that of the answer. ``npm install --prefix build/node speedscope`` gets one of them; playwright
-beside gdbheap drives the two that are pages.
+Each reader's own sum equals the answer's. ``npm install --prefix build/node speedscope`` installs one of them;
+playwright beside gdbheap drives the two that are pages.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from gdbheap.export.heapsnapshot import _Ids
 SPEEDSCOPE = Path(__file__).resolve().parent.parent / "build/node/node_modules/speedscope/dist/release"
 TREES = ("", "owners", "retained")
 FORMS = ("folded", "speedscope")
-# What DevTools' own modules make of a file, as their panel does: how many nodes, of how many bytes, the rows by class
-# (name, objects, bytes, bytes retained), and what nodes retain, by their ids.
+# The result of DevTools' own modules for a file, as in their panel: the number and bytes of nodes, the rows by class
+# (name, objects, bytes, bytes retained), and the bytes that nodes retain, by their ids.
 LOADED = """
 async ([text, ids]) => {
     const parts = await import('devtools://devtools/bundled/entrypoints/heap_snapshot_worker/heap_snapshot_worker.js');
@@ -52,7 +52,7 @@ PAGE = APP + "?ws={}&panel=heap-profiler"
 
 
 class Written:
-    """A program, and for each command that has a tree the files of it, and the bytes that it is about."""
+    """A program, with the files and the bytes of each command that has a tree."""
 
     def __init__(self, pid: int, folder: Path) -> None:
         self.pid, self.folder = str(pid), folder
@@ -65,7 +65,7 @@ class Written:
         return self.folder / f"{noun or 'heap'}.{form}"
 
     def bytes(self, noun: str) -> int:
-        """Return what the answer is about: what is resident, or what is in use."""
+        """Return the bytes of the answer: resident or in use."""
         if not noun:
             return int(self.answers[noun]["rss"]["bytes"])
         return int(ask("pyobjects", self.pid)["all_used"]["bytes"])
@@ -73,7 +73,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    """A program of Python and the files of its trees."""
+    """Yield a Python program and the files of its trees."""
     folder = tmp_path_factory.mktemp("trees")
     with running(python_program("stripped", "secret_texts", "nobody-reads-this", 2000), folder) as target:
         yield Written(target.pid, folder)
@@ -88,7 +88,7 @@ def _tool(*names: str) -> str:
 
 @pytest.mark.parametrize("noun", TREES)
 def test_flame_graph(noun: str, written: Written) -> None:
-    """The frame of all has all bytes."""
+    """Check that the root frame has all bytes."""
     tool = _tool("inferno-flamegraph", "flamegraph.pl")
     done = subprocess.run([tool, str(written.path(noun, "folded"))], capture_output=True, text=True, check=True)
     found = re.search(r"\(([\d,]+) samples, 100%\)", done.stdout)
@@ -97,7 +97,7 @@ def test_flame_graph(noun: str, written: Written) -> None:
 
 @contextlib.contextmanager
 def _tab() -> Iterator[Any]:
-    """A tab of a browser."""
+    """Yield a tab of a browser."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed beside gdbheap")
     browser = _tool("chromium", "google-chrome")
     with sync.sync_playwright() as driver:
@@ -117,11 +117,11 @@ def _served(folder: Path) -> Iterator[str]:
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def test_speedscope(written: Written) -> None:
-    """Each file opens without a complaint, under its own title, and its bytes are all bytes."""
+    """Check that each file opens without an error under its own title, and that it has all bytes."""
     if not SPEEDSCOPE.exists():
         pytest.skip("no build/node: npm install --prefix build/node speedscope makes it")
     with _served(SPEEDSCOPE) as address, _tab() as tab:
@@ -140,8 +140,8 @@ def test_speedscope(written: Written) -> None:
 
 
 def test_devtools_agree(written: Written, tmp_path: Path) -> None:
-    """What their own modules make of a file: as many nodes of as many bytes as there are, the objects of each type with
-    their bytes, and what an object retains, as heap retained says."""
+    """Check with their own modules the number and bytes of nodes, the objects of each type with their bytes, and the
+    bytes that an object retains, against heap retained."""
     path = tmp_path / "graph.heapsnapshot"
     assert gdbheap("export", written.pid, "-o", str(path), "--format=heapsnapshot").returncode == 0
     graph = json.loads(path.read_text())
@@ -160,13 +160,13 @@ def test_devtools_agree(written: Written, tmp_path: Path) -> None:
 
 
 def _number(address: int, known: set[int]) -> int | None:
-    """Return the number of an object's block, which begins there or a few words before it."""
+    """Return the number of an object's block, which begins at the address or a few words before it."""
     found = (_Ids().of_address(address - distance) for distance in (0, 16, 32, 48))
     return next((number for number in found if number in known), None)
 
 
 def test_devtools(written: Written, tmp_path: Path) -> None:
-    """The memory panel counts the objects that the file has, and says what a type retains."""
+    """Check that the memory panel counts the objects of the file, and the bytes that a type retains."""
     node = _tool("node")
     path = tmp_path / "graph.heapsnapshot"
     done = gdbheap("export", written.pid, "-o", str(path), "--format=heapsnapshot")
@@ -182,7 +182,7 @@ def test_devtools(written: Written, tmp_path: Path) -> None:
             with tab.expect_file_chooser() as chooser:
                 tab.get_by_text("Load profile").first.click()
             chooser.value.set_files(str(path))
-            # Its size is said once it is loaded.
+            # The panel shows its size once it is loaded.
             tab.get_by_role("treeitem", name=re.compile(r"graph, .*B$")).click()
             total = tab.get_by_text(re.compile(r"[\d,]+ objects \(")).first
             said = re.search(r"([\d,]+) objects", total.inner_text())

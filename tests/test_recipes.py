@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's recipes, followed to the letter in a scratch copy."""
+"""CONTRIBUTING.md's recipes, followed literally in a scratch copy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Copy:
                 shutil.copyfile(ROOT / name, self.checkout / name)
 
     def build(self) -> None:
-        """Put the Python of the checkout beside what was built of Rust."""
+        """Copy the Python files of the checkout beside the built Rust modules."""
         package = self.site / "gdbheap"
         shutil.copytree(self.checkout / "gdbheap", package)
         shutil.copytree(self.checkout / "commands", package / "commands")
@@ -58,7 +58,7 @@ class Copy:
                 shutil.copy(built, package / built.name)
 
     def run(self, *words: str) -> str:
-        """Run the checkout's Python with words, in it; return what it prints."""
+        """Run the checkout's Python in it with these arguments; return its output."""
         environment = {**os.environ, "PYTHONPATH": str(self.site)}
         options = {"cwd": self.checkout, "env": environment, "timeout": PATIENCE}
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
@@ -67,7 +67,8 @@ class Copy:
 
 
 def test_a_command(tmp_path: Path) -> None:
-    """The new command answers, is in every help, passes the tests that go through all commands, and ruff."""
+    """Check that the new command answers, is in every help, and passes ruff and the tests that go through all
+    commands."""
     copy = Copy(tmp_path)
     files = steps("How to add a command")
     assert [name for name, _ in files][-1] == LIST and len(files) == 4
@@ -84,9 +85,9 @@ def test_a_command(tmp_path: Path) -> None:
     for page in ("docs/commands.md", "docs/json.md", "gdbheap/loader/help.txt"):
         assert "oldest" in (copy.checkout / page).read_text(encoding="utf-8"), page
     with running(c_program("ended", 1, 3, 5, tmp_path / "table"), tmp_path) as target:
-        script = "packaging/script/gdbheap"
-        answer = json.loads(copy.run(script, "oldest", str(target.pid), "--json"))
-        shown = copy.run(script, "oldest", str(target.pid), "--threads")
+        command = "packaging/script/gdbheap-python"
+        answer = json.loads(copy.run(command, "oldest", str(target.pid), "--json"))
+        shown = copy.run(command, "oldest", str(target.pid), "--threads")
     assert answer["rows"][0]["index"] == 0 and "in use" in shown
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_completion.py", "tests/test_commands.py")
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
@@ -94,7 +95,7 @@ def test_a_command(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_contents(tmp_path: Path) -> None:
-    """The new kind names its blocks, and passes ruff."""
+    """Check that the new kind names its blocks, and passes ruff."""
     copy = Copy(tmp_path)
     ((name, code),) = steps("How to add a kind of contents")
     (copy.checkout / name).parent.mkdir()
@@ -109,7 +110,8 @@ def test_a_kind_of_contents(tmp_path: Path) -> None:
     found.write_text(text, encoding="utf-8")
     copy.build()
     with running(c_program("opens_files", 37), tmp_path) as target:
-        answer = json.loads(copy.run("packaging/script/gdbheap", "chunks", str(target.pid), "--by=type", "--json"))
+        command = "packaging/script/gdbheap-python"
+        answer = json.loads(copy.run(command, "chunks", str(target.pid), "--by=type", "--json"))
     assert {row["type"]: row["count"] for row in answer["rows"]}["stdio FILE"] == 37
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, name)

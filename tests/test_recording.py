@@ -1,5 +1,5 @@
-"""``gdbheap record`` against what programs say of themselves at each step: malloc_stats(), malloc_info(),
-sys._debugmallocstats(), the sizes that they were told to allocate; and how a recording ends."""
+"""``gdbheap record`` against the programs' own figures at each step: malloc_stats(), malloc_info(),
+sys._debugmallocstats(), and the requested sizes; and the end of a recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gdbheap.errors import UsageError
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.usage import usage_of
 from gdbheap.sampling.sample import Event, Sample, Series
-from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.sampling.sampler import Sampler
 from gdbheap.sampling.series import read
 from gdbheap.targets.chosen_processes import Programs
@@ -46,20 +46,20 @@ ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(
 PEAK = re.compile(r'<system type="max" size="(\d+)"/>')
 MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
 ENOUGH = 3
-# What malloc_info() and malloc_stats() print ends with this.
+# The output of malloc_info() and malloc_stats() ends with this.
 LAST = "</malloc>"
-# The kernel says resident pages to within a batch for each CPU, and the program has its own pages besides.
+# The kernel counts resident pages in batches for each CPU, and the program has other pages.
 RSS_SLACK = 1 << 20
 
 
 class Recorder:
-    """A recording that goes on; ``path`` is its file."""
+    """A running recording; ``path`` is its file."""
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
         self.process, self.path = process, path
 
     def series(self) -> Series:
-        """Return what is in the file by now."""
+        """Return the present contents of the file."""
         return read(str(self.path))
 
     def samples(self, first: int = 0) -> list[Sample]:
@@ -76,7 +76,7 @@ class Recorder:
         return found
 
     def during_rest(self, is_enough: Callable[[list[Sample]], object] = bool) -> list[Sample]:
-        """Return samples that began after this call, while the program rests; more of them until they are enough."""
+        """Return samples that began after this call, while the program waits, until they are enough."""
         known = len(self.samples())
         # The first one of these may have begun before.
         return self.wait(lambda found: len(found) > ENOUGH and is_enough(found[1:]), known)[1:]
@@ -96,21 +96,21 @@ def recording(directory: Path, *words: str, name: str = "series.jsonl") -> Itera
 
 
 def finish(recorder: Recorder, number: int = signal.SIGINT) -> tuple[int, str]:
-    """End a recording with a signal; return its status and what it printed on standard error."""
+    """End a recording with a signal; return its status and its standard error."""
     recorder.process.send_signal(number)
     _out, errors = recorder.process.communicate(timeout=PATIENCE)
     return recorder.process.returncode, errors.decode()
 
 
 def go_on(target: Running, line: str) -> str:
-    """Have a program of steps do one; return what it says afterwards."""
+    """Let a program of steps do one; return its output."""
     before = len(target.stderr)
     target.go_on(line)
     return target.stderr[before:]
 
 
 def check_malloc(sample: Sample, text: str, doubts: bool) -> bool:
-    """Compare with what the program said; return whether it was compared. Without ``doubts`` all is known."""
+    """Compare with the program's output; return whether it was compared. Without ``doubts`` all must be known."""
     malloc = sample.malloc
     assert malloc is not None and malloc.mmapped is not None
     theirs = [(int(system), int(in_use)) for _index, system, in_use in ARENA.findall(text)]
@@ -129,14 +129,17 @@ def check_malloc(sample: Sample, text: str, doubts: bool) -> bool:
 @pytest.mark.parametrize("stop", [False, True])
 @pytest.mark.parametrize("threads", [0, 3])
 def test_malloc_at_each_step(threads: int, stop: bool, rng: random.Random, tmp_path: Path) -> None:
-    """Each arena's system, peak and in-use bytes, and the mmapped chunks, are the program's own; nothing that is not
-    known is said to be known."""
+    """Check each arena's system, peak and in-use bytes, and the mmapped chunks, against the program's own; unknown
+    values are marked as unknown."""
     words = ["--stop"] if stop else []
     with running(c_program("steps", rng.getrandbits(30), threads), tmp_path) as target:
         with recording(tmp_path, *words, str(target.pid)) as recorder:
-            recorder.wait(lambda found: found and found[-1].malloc)
-            for _ in range(6):
-                text = go_on(target, rng.choice(["step", "step", f"big {rng.randrange(1 << 17, 1 << 23)}"]))
+            # The program has not called malloc yet.
+            recorder.wait(lambda found: found)
+            for number in range(6):
+                # The first step may allocate nothing: then there would be nothing to wait for.
+                big = f"big {rng.randrange(1 << 17, 1 << 23)}"
+                text = go_on(target, rng.choice(["step", "step", big]) if number else big)
                 samples = recorder.during_rest(
                     lambda found: any(one.malloc and one.malloc.in_use is not None for one in found)
                 )
@@ -147,7 +150,7 @@ def test_malloc_at_each_step(threads: int, stop: bool, rng: random.Random, tmp_p
 
 
 def test_resident_memory_at_each_step(rng: random.Random, tmp_path: Path) -> None:
-    """What is touched, is resident, to 1 %: from each step to the next, and the page faults that it took."""
+    """Check that touched memory is resident, to 1 %, from each step to the next, and the page faults."""
     with running(c_program("steps", 1, 0), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
         base = recorder.wait(lambda found: found)[-1]
         sizes: list[int] = []
@@ -168,7 +171,7 @@ def test_resident_memory_at_each_step(rng: random.Random, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_pools_at_each_step(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """pymalloc's arenas, pools, and the blocks of each size class are the interpreter's own."""
+    """Check pymalloc's arenas, pools, and the blocks of each size class against the interpreter's own figures."""
     if release == "2.7":
         pytest.skip("CPython 2.7 has no sys._debugmallocstats()")
     with running(release_program(release, "pool_steps", rng.getrandbits(30)), tmp_path) as target:
@@ -193,21 +196,25 @@ def assert_pools(samples: list[Sample], theirs: dict[str, Any]) -> None:
             assert pools.pools == sum(row[0] for row in ours.values())
 
 
+def is_doubtful(sample: Sample) -> bool:
+    """Return whether a sample has an arena that changed while it was read."""
+    return sample.malloc is not None and sample.malloc.is_doubtful
+
+
 def test_an_arena_that_changes_is_doubtful(tmp_path: Path, rng: random.Random) -> None:
-    """While a thread is never out of malloc, nothing is said to be in use but what was the same twice; system bytes are
-    always known."""
+    """Check a thread that is always inside malloc: used bytes are reported only if they were the same twice, system
+    bytes always."""
     with running(c_program("steps", 1, 0), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
-        recorder.wait(lambda found: found and found[-1].malloc)
+        recorder.wait(lambda found: found)
         storm = subprocess.Popen(c_program("churn", rng.getrandbits(30)))
         try:
             with recording(tmp_path, str(storm.pid), name="storm.csv") as other:
-                samples = other.wait(lambda found: len(found) > 20 and any(one.malloc for one in found))
+                samples = other.wait(lambda found: len(found) > 20 and any(map(is_doubtful, found)))
         finally:
             storm.kill()
             storm.wait(PATIENCE)
         looked = [sample.malloc for sample in samples if sample.malloc is not None]
         assert looked and all(malloc.system > 0 for malloc in looked)
-        assert any(malloc.is_doubtful for malloc in looked)
         for malloc in looked:
             for arena in malloc.arenas:
                 assert not arena.doubtful or arena.in_use is None
@@ -215,28 +222,30 @@ def test_an_arena_that_changes_is_doubtful(tmp_path: Path, rng: random.Random) -
 
 
 def test_exec_is_an_event(tmp_path: Path) -> None:
-    """Another program in the same process is looked at anew; its figures are its own."""
+    """Check that another program in the same process is examined anew, with its own figures."""
     with running(c_program("steps", 5, 2), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
-        recorder.wait(lambda found: found and found[-1].malloc)
+        recorder.wait(lambda found: found)
         go_on(target, "step")
-        text = go_on(target, "exec")
+        go_on(target, "exec")
+        text = go_on(target, "big 300000")
         samples = recorder.during_rest(lambda found: found[-1].malloc is not None and found[-1].threads == 1)
         check_malloc(samples[-1], text, True)
         target.process.stdin.close()  # type: ignore[union-attr]
         target.process.wait(PATIENCE)
         recorder.process.wait(PATIENCE)
-        # A look at a program that begins may come before its malloc is used.
+        # A program may be sampled before its malloc is used.
         kinds = [event.kind for event in recorder.series().events if event.kind != "found"]
         assert kinds == ["start", "exec", "end", "close"] and recorder.process.returncode == 0
         assert recorder.series().events[-1].reason == "ended"
 
 
-# Runs itself anew, so many times.
+# A script that runs itself anew, so many times.
 ANEW = '[ "$1" -gt 0 ] && exec sh -c "$0" "$0" $(($1 - 1)); read -r line'
 
 
 def test_no_program_is_known_in_the_middle_of_an_exec() -> None:
-    """Where the kernel does not yet say where the new program lies nothing is known of it, nor of the old one."""
+    """Check that a sample between two programs, while the kernel does not yet report the new one's addresses, has no
+    figures of either."""
     process = subprocess.Popen(["sh", "-c", ANEW, ANEW, "300"], stdin=subprocess.PIPE)
     try:
         folder, images, deadline = ProcessFolder(process.pid), set(), time.monotonic() + PATIENCE
@@ -250,19 +259,22 @@ def test_no_program_is_known_in_the_middle_of_an_exec() -> None:
 
 
 def test_between_two_programs(tmp_path: Path) -> None:
-    """A sample in the middle of an exec has the kernel's figures alone, and the next look tells of the exec."""
+    """Check that a sample in the middle of an exec has only the kernel's figures, and that the next one reports the
+    exec."""
     with running(c_program("steps", 5, 0), tmp_path) as target:
-        watched = Watched(target.pid)
+        # From then on the program has memory of malloc.
+        go_on(target, "big 300000")
+        watched = SampledProcess(target.pid)
         usage = watched.usage()
-        assert watched.look(usage) == "start" and watched.sample(Moment(0.0, 0.0), usage).malloc is not None
+        assert watched.look(usage) == "start" and watched.sample(SampleTime(0.0, 0.0), usage).malloc is not None
         between = replace(usage, image=None)
-        assert watched.look(between) is None and watched.sample(Moment(0.0, 0.0), between).malloc is None
+        assert watched.look(between) is None and watched.sample(SampleTime(0.0, 0.0), between).malloc is None
         later = replace(usage, image=("another", 1, 1))
-        assert watched.look(later) == "exec" and watched.sample(Moment(0.0, 0.0), later).malloc is not None
+        assert watched.look(later) == "exec" and watched.sample(SampleTime(0.0, 0.0), later).malloc is not None
 
 
 def test_command(tmp_path: Path) -> None:
-    """A command is recorded from its first moment on; its output and its status are its own."""
+    """Check that a command is recorded from its first moment on; its output and its status are its own."""
     code = "import sys, time; x = bytearray(30 << 20); print('mine'); time.sleep(0.5); sys.exit(7)"
     path = tmp_path / "series.csv"
     done = gdbheap("record", "--every=20ms", "-o", str(path), "--", sys.executable, "-c", code)
@@ -278,7 +290,7 @@ def test_command(tmp_path: Path) -> None:
 
 
 def test_children_that_start_meanwhile(tmp_path: Path) -> None:
-    """Children and theirs have rows of their own from their start to their end."""
+    """Check that children and their children have their own rows from their start to their end."""
     code = """
 import os, subprocess, sys, time
 print(os.getpid(), flush=True)
@@ -302,7 +314,7 @@ for _ in range(3):
 
 
 def test_one_that_is_found_has_been_sampled() -> None:
-    """Whoever reads that a process has been found may end it: its figures are in the same round."""
+    """Check that a process is sampled in the round in which it is found: the reader of that event may end it."""
     with subprocess.Popen(["sleep", "60"]) as child:
         kinds = []
         for row in Sampler(Programs([child.pid])).take():
@@ -315,7 +327,7 @@ def test_one_that_is_found_has_been_sampled() -> None:
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_by_a_signal(name: str, number: int, tmp_path: Path) -> None:
-    """The file is whole, the recorder says nothing but what it has, the program runs on."""
+    """Check that the file is complete, that the recorder only reports what it has, and that the program runs on."""
     with running(c_program("steps", 5, 1), tmp_path) as target:
         with recording(tmp_path, str(target.pid), name=name) as recorder:
             recorder.wait(lambda found: len(found) > ENOUGH)
@@ -326,7 +338,7 @@ def test_ended_by_a_signal(name: str, number: int, tmp_path: Path) -> None:
 
 
 def test_duration_that_is_not_reached(tmp_path: Path) -> None:
-    """Less than what was asked for is a partial answer."""
+    """Check that a recording shorter than requested is a partial answer."""
     with running(c_program("steps", 5, 0), tmp_path) as target:
         with recording(tmp_path, "--duration=1h", str(target.pid)) as recorder:
             recorder.wait(lambda found: found)
@@ -346,7 +358,7 @@ def test_duration_that_is_not_reached(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [False, True])
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 def test_killed(name: str, stop: bool, rng: random.Random, tmp_path: Path) -> None:
-    """kill -9: what was written can be read, and the program runs on."""
+    """Check that after kill -9 the written part can be read, and that the program runs on."""
     with running(c_program("steps", 5, 2), tmp_path) as target:
         for _ in range(3):
             with recording(tmp_path, *["--stop"][:stop], str(target.pid), name=name) as recorder:
@@ -360,7 +372,8 @@ def test_killed(name: str, stop: bool, rng: random.Random, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 def test_cut_anywhere(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A file that ends in the middle of a line has all whole lines before; a damaged line is named."""
+    """Check that a file that ends in the middle of a line has all complete lines before, and that a damaged line is
+    named."""
     with (
         running(c_program("steps", 5, 2), tmp_path) as target,
         recording(tmp_path, str(target.pid), name=name) as recorder,
@@ -389,7 +402,7 @@ def read_rows(whole: list[Sample], found: Series) -> list[Sample]:
 
 
 def test_both_forms_say_the_same(rng: random.Random, tmp_path: Path) -> None:
-    """A series written to one form and to the other is read back as it was."""
+    """Check that a series that is written to one form and then to the other is read back unchanged."""
     from gdbheap.sampling.series import SeriesFile
 
     with running(release_program("3.11", "pool_steps", 3), tmp_path) as target:
@@ -407,7 +420,7 @@ def test_both_forms_say_the_same(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_full_disk(tmp_path: Path) -> None:
-    """One line; what was written before can be read, and the program runs on."""
+    """Check one line, that the written part can be read, and that the program runs on."""
     with running(c_program("steps", 5, 1), tmp_path) as target:
         path = tmp_path / "series.csv"
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))  # noqa: E731
@@ -424,7 +437,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_full_disk_behind_other_rows(rng: random.Random, tmp_path: Path) -> None:
-    """What the shell appends to is never cut: of our own rows only the part of one that has no end goes again."""
+    """Check that a file to which the shell appends is never cut: only an incomplete row of the recording is removed."""
     path, before = tmp_path / "all.csv", rng.randbytes(rng.randrange(20_000, 40_000)).hex()
     path.write_text(before)
     room = len(before) + rng.randrange(3000, 9000)
@@ -440,7 +453,7 @@ def test_full_disk_behind_other_rows(rng: random.Random, tmp_path: Path) -> None
 
 
 def test_closed_pipe(tmp_path: Path) -> None:
-    """| head ends it quietly."""
+    """Check that a pipe to head ends it quietly."""
     with running(c_program("steps", 5, 1), tmp_path) as target:
         line = f"{GDBHEAP} record {target.pid} --every=5ms -o - | head -n 5"
         done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE)
@@ -448,7 +461,7 @@ def test_closed_pipe(tmp_path: Path) -> None:
 
 
 def test_snapshots_beside(tmp_path: Path) -> None:
-    """Each is a file that heap diff reads, and an event."""
+    """Check that each snapshot is a file that heap diff reads, and an event."""
     with running(c_program("steps", 5, 1), tmp_path) as target:
         with recording(tmp_path, "--snapshot-every=100ms", str(target.pid)) as recorder:
             deadline = time.monotonic() + PATIENCE
@@ -480,7 +493,7 @@ def test_snapshots_beside(tmp_path: Path) -> None:
     ],
 )
 def test_refused(words: list[str], status: int, said: str, tmp_path: Path) -> None:
-    """One line, the status, and an older file is left as it was."""
+    """Check one line, the status, and that an older file is unchanged."""
     (tmp_path / "a.csv").write_text("older")
     done = gdbheap("record", *words, cwd=tmp_path)
     assert done.returncode == status and said in done.stderr and done.stderr.count("\n") == 1 and has_no_answer(done)
@@ -491,7 +504,7 @@ def test_refused(words: list[str], status: int, said: str, tmp_path: Path) -> No
     "text", ["", "a,b\n1,2\n", "{}\n", '{"format": "gdbheap series", "schema": 99}\n', "\x00", "[" * 9999]
 )
 def test_foreign_files(text: str, tmp_path: Path) -> None:
-    """Whatever else a file may be, it is refused in one line."""
+    """Check that any other file is refused in one line."""
     path = tmp_path / "a.csv"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"is not a gdbheap recording|newer gdbheap"):

@@ -1,4 +1,4 @@
-"""Answers are records that can be written and read back; a document says which process it is about."""
+"""Answers are records that can be written and read back; a document identifies its process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from gdbheap.snapshots.difference import Trend
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python that holds objects."""
-    seed = random.SystemRandom().randrange(1 << 30)
+    """Yield a Python process that holds objects."""
+    seed = random.randrange(1 << 30)
     with running(python_program(KINDS[0], "pools", seed, 2000), tmp_path_factory.mktemp("records")) as found:
         yield found
 
 
 @pytest.mark.parametrize("noun", [*PLAIN, *GRAPHS], ids=lambda noun: noun or "heap")
 def test_read_back(noun: str, target: Running) -> None:
-    """Each answer is equal to what is read from its JSON."""
+    """Check that each answer equals the one read from its JSON."""
     command = COMMANDS[noun]
     options = parse(command, [], command.shell_name, ())[0]
     with heap_of(str(target.pid)) as heap:
@@ -44,7 +44,8 @@ def test_read_back(noun: str, target: Running) -> None:
 
 
 def test_what_is_missing_and_what_is_more() -> None:
-    """A later version's keys are left out, an earlier one's records have the defaults; nothing else is taken."""
+    """Check that keys of a later version are ignored, that records of an earlier one get the defaults, and that
+    nothing else is accepted."""
     line = {"id": "a", "parent": None, "name": "b", "virtual": 1, "resident": None, "swapped": 2}
     assert from_json(Line, {**line, "unheard": [1]}) == Line("a", None, "b", 1, None, 2)
     finding = {"id": "f", "bytes": 3, "text": "t", "advice": "", "figures": {"x": 1}, "commands": ["y"]}
@@ -63,7 +64,7 @@ def test_what_is_missing_and_what_is_more() -> None:
 
 
 def test_which_process(target: Running) -> None:
-    """The start of the process, the boot, and the machine; the same is said whenever the same is asked."""
+    """Check the start of the process, the boot, and the machine, which are the same in each answer."""
     document = ask("arenas", str(target.pid))
     about = document["target"]
     assert document["schema"] == SCHEMA and ask("arenas", str(target.pid)) == document
@@ -76,7 +77,7 @@ def test_which_process(target: Running) -> None:
 
 
 def test_container() -> None:
-    """Its id is in the names of control groups, as Docker, Kubernetes and podman write them."""
+    """Check container ids in the names of control groups, as Docker, Kubernetes and podman write them."""
     number = "0123456789abcdef" * 4
     for line in (
         f"0::/system.slice/docker-{number}.scope",
@@ -91,7 +92,8 @@ def test_container() -> None:
 
 
 def test_words_of_a_later_release() -> None:
-    """A word of a few that are known may be another one in a file of a later release; no number stands for it."""
+    """Check that an unknown word for one of a few known words is accepted from a later release's file, and that a
+    number is not."""
     trend = {"kind": "page", "name": "a", "looks": [1], "rate": 0.5}
     assert from_json(Trend, trend).name == "a"
     with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""gdbheap against the plain walkers of tests/reference: other code, other ways to find things, the same books."""
+"""gdbheap against the plain walkers of tests/reference: independent code with the same figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_arenas(target: Running, walk: glibc.Walk) -> None:
 
 
 def overhead(arena: glibc.Arena) -> int:
-    """Return the bytes of an arena that are no chunk's: what malloc_stats() counts as in use all the same."""
+    """Return the bytes of an arena that belong to no chunk but that malloc_stats() counts as in use."""
     return arena.system - sum(size for size, _ in arena.chunks.values())
 
 
@@ -49,7 +49,7 @@ def check_chunks(target: Running, walk: glibc.Walk) -> None:
 
 @pytest.mark.parametrize("name", RECORDERS)
 def test_glibc_of_recorder(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Random chunks in one or more arenas."""
+    """Check random chunks in one or more arenas."""
     threads, tunables = RECORDERS[name]
     arguments = (threads, rng.getrandbits(30), 20_000, 2000, 100_000, 0, tmp_path / "table")
     with running(c_program("recorder", *arguments), tmp_path, {"GLIBC_TUNABLES": tunables}) as target:
@@ -61,7 +61,7 @@ def test_glibc_of_recorder(name: str, rng: random.Random, tmp_path: Path) -> Non
 @pytest.mark.parametrize("program", ["pools", "fragmented"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_glibc_of_python(kind: str, program: str, rng: random.Random, tmp_path: Path) -> None:
-    """The chunks of an interpreter."""
+    """Check the chunks of an interpreter against the plain walker."""
     with running(python_program(kind, program, rng.getrandbits(32), 300), tmp_path) as target:
         walk = glibc.Walk(target.pid)
         check_arenas(target, walk)
@@ -70,7 +70,7 @@ def test_glibc_of_python(kind: str, program: str, rng: random.Random, tmp_path: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pymalloc(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each size class's pools and blocks, and the state of single blocks."""
+    """Check each size class's pools and blocks, and the state of single blocks."""
     with running(python_program(kind, "pools", rng.getrandbits(32), rng.randrange(30_000)), tmp_path) as target:
         pools = list(pymalloc.pools(target.pid))
         answer = ask("pools", str(target.pid))

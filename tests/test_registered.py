@@ -1,4 +1,4 @@
-"""Memory that only a function leads to which a program registered with the interpreter: the page says where."""
+"""Memory that only a function keeps that a program registered with the interpreter: the page names the registration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.programs import ALL_RELEASES, RELEASES, ask, interpreter_of_release, running
 
-# In Python 2 and 3. The function's closure has the rows, and it is nowhere else.
+# A program for Python 2 and 3. Only the function's closure has the rows.
 PROGRAM = (
     "import atexit, codecs, os, sys\n"
     "def rows(): return [bytes(bytearray(4000 + n % 9)) for n in range({count})]\n"
@@ -19,7 +19,7 @@ PROGRAM = (
     "{registering}\n"
     "sys.stdin.readline()\n"
 )
-# What registers it, what the page calls that, and the first release that has it and whose tables know where.
+# The registering call, its name on the page, and the first release with it whose tables have its place.
 WAYS = {
     "sys.setprofile(made())": ("the function of sys.setprofile()", "2.7"),
     "sys.settrace(made())": ("the function of sys.settrace()", "2.7"),
@@ -34,7 +34,7 @@ WAYS = {
 CASES = [
     (way, release) for way, (_name, first) in WAYS.items() for release in RELEASES
     if ALL_RELEASES.index(release) >= ALL_RELEASES.index(first)
-    # What 3.14 and 3.15 keep of an interpreter is where no table says yet.
+    # No table has the place at which 3.14 and 3.15 keep it.
     and (release not in ("3.14", "3.15") or "set" in way)
 ]  # fmt: skip
 
@@ -42,7 +42,7 @@ CASES = [
 @pytest.mark.cases(12)
 @pytest.mark.parametrize(("way", "release"), CASES)
 def test_registered(way: str, release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The first row names the call that registers it, with the bytes of the closure, or of the arguments."""
+    """Check that the first row names the registering call, with the bytes of the closure, or of the arguments."""
     count = rng.randrange(10_000, 12_000)
     code = PROGRAM.format(count=count, registering=way)
     with running([interpreter_of_release(release).executable, "-c", code], tmp_path) as target:

@@ -1,4 +1,4 @@
-"""The threads' general registers, against what the kernel says of the system calls that they wait in."""
+"""The threads' general registers, against the kernel's report of the system calls in which they wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arguments(pid: int) -> dict[int, set[int]]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_registers_are_the_kernels(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each thread's registers hold the arguments of the call that it waits in."""
+    """Check that each thread's registers have the arguments of the call in which it waits."""
     command = c_program("recorder", THREADS, rng.getrandbits(30), 1000, 100, 5000, 0, tmp_path / "table")
     with running(command, tmp_path) as target:
         truth = arguments(target.pid)

@@ -1,5 +1,5 @@
-"""gdbheap replay: where blocks lie, against the program that made them; pages, against the kernel; what other
-allocators need, against the program run under them."""
+"""gdbheap replay: addresses of blocks against the original program; pages against the kernel; other allocators'
+memory against the program run with them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from support.programs import GDBHEAP, PATIENCE, build, interpreter_of, plain_env
 from support.recorded import finished, recorded, waiting
 
 from gdbheap.errors import UsageError
-from gdbheap.tracing.log import BY_TIME, Recorded
+from gdbheap.tracing.log import BY_TIME, RecordedProcess
 from gdbheap.tracing.recorder_files import ORDER
 from gdbheap.tracing.replay_settings import found_allocators, recorded_setting
 
-# glibc's heaps of threads begin at such an address, and a replay's break at the same distance from one.
+# glibc's heaps of threads begin at a multiple of this, and a replay's break at the same distance from one.
 ALIGNED = 64 << 20
 Chunks = Counter[tuple[Any, ...]]
 
@@ -39,8 +39,10 @@ def gdbheap(*words: object) -> dict[str, Any]:
 
 
 def chunks(pid: int, from_first: bool = False) -> Chunks:
-    """Return all chunks of all arenas: arena, place, size, state; of mmapped ones only how many there are. The place is
-    what an address is beyond a multiple of ALIGNED, or (``from_first``) beyond the first chunk."""
+    """Return all chunks of all arenas: arena, place, size, state; for mmapped ones only their number.
+
+    The place is the address modulo ALIGNED, or (``from_first``) the distance from the first chunk.
+    """
     found = gdbheap("chunks", pid, "--top=all")["rows"]
     placed = [row for row in found if row["state"] != "mmapped"]
     first = min(row["address"] for row in placed) if from_first else 0
@@ -64,7 +66,7 @@ def test_every_chunk_is_where_the_program_had_it(
 ) -> None:
     numbers = [threads, rng.randrange(1 << 30), 60000, 2000, rng.choice([20000, 100000, 1000000]), alignments]
     log = tmp_path / "calls.log"
-    # Where a block that is mapped by itself begins, with a large alignment, is the kernel's to say: none is.
+    # The kernel chooses the start of a separately mapped block with a large alignment, so there is none.
     tunables = {"GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={32 << 20}"} if alignments else {}
     with recorded([str(build("recorder")), *map(str, numbers), str(tmp_path / "table")], log, tunables) as target:
         program = chunks(target.pid)
@@ -83,7 +85,7 @@ def test_calls_in_the_order_of_the_clock_give_a_heap_that_is_alike(rng: random.R
     answer = gdbheap("replay", log)
     (run,) = answer["rows"]
     assert (answer["order"], answer["threads"], run["failed"]) == (BY_TIME, 4, 0)
-    # Clocks of two processors may be some hundred ticks apart.
+    # Clocks of two processors may differ by some hundred ticks.
     assert answer["unknown"] <= 0.001 * answer["calls"]
     assert abs(run["in_use"] - arenas["in_use"]) <= 0.01 * arenas["in_use"]
     assert abs(run["system"] - arenas["system"]) <= 0.1 * arenas["system"]
@@ -94,7 +96,7 @@ def test_python_without_its_own_allocator(rng: random.Random, tmp_path: Path) ->
     source.write_text(
         "import json, re, signal, sys, threading\n"
         "documents = [json.loads(json.dumps({str(i): list(range(i % 50))})) for i in range(int(sys.argv[1]))]\n"
-        # They live on: when a thread's end empties its cache is not told.
+        # The threads live on: the moment at which an ending thread empties its cache is not recorded.
         "def work():\n    compiled.append([re.compile('a' * k + 'b') for k in range(100)])\n"
         "    done.release()\n    signal.pause()\n"
         "compiled = []\ndone = threading.Semaphore(0)\n"
@@ -142,7 +144,7 @@ def heap_rss(pid: int) -> int:
 
 
 def test_a_stop_in_the_middle(rng: random.Random, tmp_path: Path) -> None:
-    """A program that ends earlier has made the same calls up to there: it is where a replay of more calls stops."""
+    """Check that a replay of more calls stops where a program that ends earlier has made the same calls."""
     log, seed = tmp_path / "calls.log", rng.randrange(1 << 30)
     few, more = (
         [str(build("recorder")), "1", str(seed), str(count), "500", "100000", "0", str(tmp_path / "table")]
@@ -201,14 +203,14 @@ def test_a_stop_is_ended_quietly_with_what_there_is(tmp_path: Path) -> None:
 
 
 def _peak(command: list[str], tmp_path: Path, environment: dict[str, str]) -> int:
-    """Return the most that was ever resident of a program, as the kernel noted it."""
+    """Return the peak of a program's resident memory, by the kernel's count."""
     with running(command, tmp_path, environment) as target:
         return 1024 * status(target.pid, "VmHWM")
 
 
 def test_what_if_a_runaway_ran_elsewhere(rng: random.Random, tmp_path: Path) -> None:
-    """Buffers that grow between small blocks that stay: glibc's heap grows with each, and another setting's does not.
-    What is advised has the effect on the program itself."""
+    """Check buffers that grow between small blocks that stay: glibc's heap grows with each, and with another setting
+    it does not. The advice has that effect on the program itself."""
     rounds, size = 80, rng.randrange(900_000, 1_200_000)
     command = [str(build("runaway")), str(rounds), str(size), "16384"]
     log = tmp_path / "calls.log"
@@ -228,7 +230,7 @@ def test_what_if_a_runaway_ran_elsewhere(rng: random.Random, tmp_path: Path) -> 
     environment = {"LD_PRELOAD": best["preloaded"] or "", "GLIBC_TUNABLES": best["tunables"]}
     before, after = _peak(command, tmp_path, {}), _peak(command, tmp_path, environment)
     assert after < before / 2
-    # What each takes beside its heap is the program's own: code, stack.
+    # The other memory of each is the program's own: code, stack.
     assert abs((before - after) - (glibc["peak_rss"] - best["peak_rss"])) < 0.15 * before
 
 
@@ -245,7 +247,7 @@ def test_the_line_to_paste_stands_below_the_table(tmp_path: Path) -> None:
 
 
 def test_a_child_s_heap_is_its_parent_s_and_what_it_did_itself(rng: random.Random, tmp_path: Path) -> None:
-    """Chunk for chunk, over two generations; each child frees what its parents had allocated, and allocates."""
+    """Check chunk for chunk, over two generations; each child frees blocks of its parents, and allocates."""
     log = tmp_path / "calls.log"
     source = (
         "import os, random, signal, sys\nrandom.seed(int(sys.argv[1]))\n"
@@ -278,7 +280,7 @@ def test_a_child_s_heap_is_its_parent_s_and_what_it_did_itself(rng: random.Rando
 
 
 def test_blocks_of_a_parent_are_left_out_and_counted(tmp_path: Path) -> None:
-    """Of a child that was made without fork(), although its parent had forked before."""
+    """Check a child that was made without fork(), although its parent had forked before."""
     log = tmp_path / "calls.log"
     source = (
         "import ctypes, os, signal, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n"
@@ -327,7 +329,7 @@ def test_a_library_that_is_no_allocator_is_refused(tmp_path: Path) -> None:
 
 
 def test_damaged_logs_are_refused_or_replayed_up_to_there(rng: random.Random, tmp_path: Path) -> None:
-    """Whatever bytes a log has, the answer is one, or one line."""
+    """Check that a log with any bytes gives an answer or one line."""
     log, damaged = tmp_path / "calls.log", tmp_path / "damaged.log"
     with recorded(
         [str(build("recorder")), "2", "1", "3000", "200", "10000", "0", str(tmp_path / "table")], log
@@ -354,16 +356,16 @@ def _status(log: Path) -> int:
 
 
 def test_no_library_because_a_log_names_it(tmp_path: Path) -> None:
-    """A library that is loaded runs: of a log only known allocators are, where they are installed; the user may name
-    any. Variables of a log set malloc alone."""
+    """Check that a library that a log names is loaded only if it is a known allocator that is installed, since a
+    loaded library runs; the user may name any. Variables of a log only set malloc."""
     planted = tmp_path / "libjemalloc.so.2"
     planted.write_bytes(b"")
     known = found_allocators()
     environment = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.cpu.x86_shstk=on"}
     for path, library in [("", None), ("/usr/lib/libc.so.6", None), *((path, path) for path in known)]:
-        found = recorded_setting(Recorded(1, 1, "/bin/x", path, [], environment))
+        found = recorded_setting(RecordedProcess(1, 1, "/bin/x", path, [], environment))
         assert (found.library, found.tunables) == (library, {"glibc.malloc.arena_max": "1"})
-    named = Recorded(1, 1, "/bin/x", str(planted), [])
+    named = RecordedProcess(1, 1, "/bin/x", str(planted), [])
     with pytest.raises(UsageError, match="does not load a library only because a trace names it"):
         recorded_setting(named)
     assert recorded_setting(named, "glibc").library is None

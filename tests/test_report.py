@@ -1,4 +1,4 @@
-"""Numbers, tables, sentences and the JSON envelope, on made-up answers: nothing here needs a target."""
+"""Numbers, tables, sentences and the JSON envelope, for made-up answers: no test here needs a target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gdbheap.allocators.allocator import Allocator, Kept
+from gdbheap.allocators.allocator import Allocator, KeepReason
 from gdbheap.allocators.finding import KINDS
 from gdbheap.answers.accounting.describing import BlockKind
 from gdbheap.answers.arenas import Arena, ArenaChoice, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
@@ -87,12 +87,12 @@ EXACT = Style(exact=True, rss=1 << 30)
     ],
 )
 def test_sizes_for_people(size: int | None, text: str) -> None:
-    """One decimal, powers of 1024, never 1024.0 of anything."""
+    """Check one decimal, powers of 1024, and that there is no 1024.0 of any unit."""
     assert numbers.size_text(size) == text
 
 
 def test_rounded_sizes_are_close(rng: random.Random) -> None:
-    """Within half of the last digit, and the number before the unit stays below 1024."""
+    """Check that the rounded size is within half of the last digit, and that the number stays below 1024."""
     units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60}
     for _ in range(2000):
         size = rng.randrange(1 << rng.randrange(1, 63))
@@ -103,7 +103,7 @@ def test_rounded_sizes_are_close(rng: random.Random) -> None:
 
 
 def test_parsed_sizes(rng: random.Random) -> None:
-    """K M G T in powers of 1024, in either case, with or without iB; a part of a unit; bytes."""
+    """Check K M G T in powers of 1024, in either case, with or without iB; a part of a unit; bytes."""
     for _ in range(300):
         number, (letter, shift) = rng.randrange(1000), rng.choice([("", 0), ("K", 10), ("m", 20), ("G", 30), ("t", 40)])
         ending = rng.choice(["", "B", "iB"]) if letter else ""
@@ -113,26 +113,27 @@ def test_parsed_sizes(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("text", ["", "M", "1X", "-1", "1.5", "0x10", "1 2", "99999999999999T", "١", "1e3", "nan"])
 def test_no_sizes(text: str) -> None:
-    """Anything else is an error, also a number beyond 64 bits."""
+    """Check that any other text is an error, also a number beyond 64 bits."""
     with pytest.raises(ValueError, match="size|64 bits"):
         numbers.parse_size(text)
 
 
 @pytest.mark.parametrize(("text", "address"), [("0x10", 16), ("0XfF", 255), ("4096", 4096), ("0", 0)])
 def test_addresses(text: str, address: int) -> None:
-    """Hexadecimal or decimal."""
+    """Check that hexadecimal and decimal addresses are accepted."""
     assert numbers.parse_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["", "x", "0x", "12ab", "-1", "0x10000000000000000", "1.0", "1_0", "١"])
 def test_no_addresses(text: str) -> None:
-    """Anything else is an error."""
+    """Check that any other text is an error."""
     with pytest.raises(ValueError, match="address|64 bits"):
         numbers.parse_address(text)
 
 
 def test_table_is_aligned_and_cut() -> None:
-    """Columns line up, numbers on the right; a terminal's width shortens texts, a pipe none."""
+    """Check that columns are aligned, numbers on the right, and that texts are shortened to a terminal's width but
+    not for a pipe."""
     columns = [Column("size"), SHARE, Column("type", True)]
     rows = [["1.0 MiB", "12.0", "a" * 100], ["3 B", "0.1", "  b\x1b[31m\n"]]
     whole = table(columns, rows, Style(rss=100), ["4 B", "12.1", "total"]).splitlines()
@@ -147,7 +148,8 @@ def test_table_is_aligned_and_cut() -> None:
 
 
 def test_tables_as_tabulate_lays_them_out(rng: random.Random) -> None:
-    """Random cells in columns of either alignment: the same lines, but for the second rule."""
+    """Check random cells in columns of either alignment against tabulate: the same lines, except for the second
+    rule."""
     from tabulate import tabulate
 
     for _ in range(200):
@@ -160,7 +162,7 @@ def test_tables_as_tabulate_lays_them_out(rng: random.Random) -> None:
 
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bold only on a terminal that takes it, and never with NO_COLOR."""
+    """Check that bold is used only on a terminal that supports it, and never with NO_COLOR."""
     import os
     import pty
 
@@ -179,7 +181,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def coloured(rng: random.Random, style: Style) -> list[str]:
-    """Return reports that have colours: a ledger with findings large, small and doubtful, checks, damage, a table."""
+    """Return reports with colours: a ledger with findings large, small and doubtful, checks, damage, a table."""
     answer = made_ledger(rng, True)
     lines = [dataclasses.replace(line, state=state) for line, state in zip(answer.ledger, (None, None, "used", "free"))]
     figures = AfterFork(3, 1)
@@ -203,8 +205,10 @@ def coloured(rng: random.Random, style: Style) -> list[str]:
 
 @pytest.mark.parametrize("width", [24, 60, None])
 def test_colours_are_all_that_a_terminal_adds(width: int | None, rng: random.Random) -> None:
-    """Without its escapes a coloured report is the plain one, where lines are cut, too. What is turned on is turned off
-    on the same line, and a colour is neither one of the ground nor one that is pale on white."""
+    """Check that a coloured report without its escapes is the plain one, also where lines are cut.
+
+    Each style is turned off on its line, and a colour is neither a background nor pale on white.
+    """
     seed = rng.getrandbits(32)
     plain, bright = (
         coloured(random.Random(seed), Style(width=width, bold=bold, rss=1 << 28)) for bold in (False, True)
@@ -219,7 +223,7 @@ def test_colours_are_all_that_a_terminal_adds(width: int | None, rng: random.Ran
 
 
 def test_what_has_a_colour(rng: random.Random) -> None:
-    """What is used and what is free, each in its own; a finding that is worth a tenth of RSS or more; damage."""
+    """Check the colours of used and free memory, of a finding of a tenth of RSS or more, and of damage."""
     text, sound, damaged, notes, _table = coloured(rng, Style(bold=True, rss=1 << 28))
     assert f"\n  {COLOURS['used']}glibc.used{PLAIN} " in text and f"\n  {COLOURS['free']}glibc.free{PLAIN} " in text
     assert f"\n{COLOURS['severe']}1. 256.0 MiB (100.0 % of RSS){PLAIN}: " in text
@@ -230,7 +234,8 @@ def test_what_has_a_colour(rng: random.Random) -> None:
 
 
 def test_sentences_fit_the_terminal() -> None:
-    """No line is wider than the terminal, no word is lost, and a pipe gets each sentence whole."""
+    """Check that no line is wider than the terminal, that no word is lost, and that a pipe gets each sentence on one
+    line."""
     answer = Holes(
         [Hole(1, 2 << 20, 5, 0, "glibc", None, None)], 1, 2 << 20, 5, reasons=["Long words are said here of why. " * 5]
     )
@@ -241,14 +246,14 @@ def test_sentences_fit_the_terminal() -> None:
 
 
 def test_encodable() -> None:
-    """A name that the terminal cannot say does not end the report."""
+    """Check that a name that the terminal cannot encode does not end the report."""
     assert encodable("é\udc80x", "ascii") == "\\xe9\\udc80x"
     assert encodable("é", "utf-8") == "é"
     assert encodable("é", "no-such-charset") == "\\xe9"
 
 
 def column(text: str, title: str) -> list[str]:
-    """Return the cells of a column that stands on the right, from the first row to the total."""
+    """Return the cells of a right-aligned column, from the first row to the total."""
     lines = text.splitlines()
     rules = [number for number, line in enumerate(lines) if re.fullmatch(r"[- ]+", line) and "-" in line]
     spans = [match.span() for match in re.finditer("-+", lines[rules[0]])]
@@ -258,7 +263,7 @@ def column(text: str, title: str) -> list[str]:
 
 
 def adds_up(text: str, title: str) -> None:
-    """Assert that the last cell is the sum of the others ("-": nothing)."""
+    """Check that the last cell is the sum of the others ("-": nothing)."""
     *rows, total = [int(cell.replace(",", "")) if cell not in ("-", "") else 0 for cell in column(text, title)]
     assert sum(rows) == total, title
 
@@ -273,7 +278,7 @@ def made_arenas(rng: random.Random) -> Arenas:
 
 @pytest.mark.parametrize("shown", [9, 4, 0])
 def test_arenas_add_up(shown: int, rng: random.Random) -> None:
-    """The rows and what is not listed make the total, also when the list is cut."""
+    """Check that the rows and the rest add up to the total, also if the list is cut."""
     whole = made_arenas(rng)
     text = arenas.render(dataclasses.replace(whole, arenas=whole.arenas[:shown]), EXACT, 9 - shown)
     adds_up(text, "system")
@@ -282,7 +287,7 @@ def test_arenas_add_up(shown: int, rng: random.Random) -> None:
 
 
 def test_arenas_in_detail(rng: random.Random) -> None:
-    """Heaps, lists and threads' caches below the table, and nothing of them without --detail."""
+    """Check heaps, lists and threads' caches below the table, which are only there with --detail."""
     whole = made_arenas(rng)
     rows = [
         dataclasses.replace(row, heaps=[ArenaHeap(0x5000, 0x9000, 0x4000, 0x30)], bins=[Bins("fast", 2, 64)])
@@ -300,7 +305,8 @@ def test_arenas_in_detail(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("shown", [40, 6])
 def test_sizes_add_up(shown: int, rng: random.Random) -> None:
-    """Ranges, and exact sizes with what is not listed, make the same total; every range holds its sizes."""
+    """Check that ranges, and exact sizes with the rest, have the same total, and that every range contains its
+    sizes."""
     rows = []
     for size in sorted(rng.sample(range(32, 1 << 20, 16), 40)):
         used, free = rng.randrange(99), rng.randrange(99)
@@ -320,14 +326,14 @@ def test_sizes_add_up(shown: int, rng: random.Random) -> None:
 
 
 def test_no_sizes_at_all() -> None:
-    """malloc was never called."""
+    """Check the answer if malloc was never called."""
     whole = Sizes([], SizeTotal(0, 0, 0, 0), 0, 0, 0)
     assert whole.ranges == [] and "0 chunks are in use" in sizes.render(whole, whole, Style())
 
 
 @pytest.mark.parametrize("shown", [9, 2, 0])
 def test_chunks_add_up(shown: int, rng: random.Random) -> None:
-    """The rows and what is not listed make the total."""
+    """Check that the rows and the rest add up to the total."""
     rows = [Chunk(16 * i, rng.randrange(32, 1 << 30, 16), "used", None, i % 2 or None, "list") for i in range(1, 10)]
     text = chunks.render(Chunks(rows[:shown], 9, sum(row.size for row in rows)), EXACT)
     adds_up(text, "size")
@@ -336,7 +342,7 @@ def test_chunks_add_up(shown: int, rng: random.Random) -> None:
 
 
 def made_fit(**changes: Any) -> Fit:
-    """Return an answer for malloc(1000) in two arenas, nothing of which suffices."""
+    """Return an answer for malloc(1000) in two arenas, neither of which has enough."""
     rows = [ArenaFit(0, None, False, 48, False, 4096), ArenaFit(1, None, False, None, True, None)]
     return dataclasses.replace(Fit(1000, 1008, False, False, 1 << 17, rows, [], []), **changes)
 
@@ -366,7 +372,7 @@ def made_fit(**changes: Any) -> Fit:
     ],
 )
 def test_fit(changes: dict[str, Any], words: list[str]) -> None:
-    """The verdict first; what each arena does; the nearest misses."""
+    """Check that the verdict comes first, then each arena's part and the nearest misses."""
     text = holes.render(Holes([], 0, 0, 0, 1 << 20, made_fit(**changes)), EXACT, 1 << 20)
     assert text.startswith("malloc(1,000) needs a chunk of 1,008 bytes: ")
     assert all(word in text for word in words), text
@@ -375,7 +381,8 @@ def test_fit(changes: dict[str, Any], words: list[str]) -> None:
 
 @pytest.mark.parametrize("shown", [12, 5])
 def test_holes_add_up(shown: int, rng: random.Random) -> None:
-    """Holes and their rest add up to the total; what lies after the most is named without its address."""
+    """Check that holes and their rest add up to the total, and that the thing after most holes is named without its
+    address."""
     pin = Neighbour(4096, 64, "items of list at 0x1234", block_kind=BlockKind("items", "list"))
     found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
     total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)
@@ -392,20 +399,20 @@ def test_holes_add_up(shown: int, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_why_holes_stay(kind: type[Allocator]) -> None:
-    """For each allocator there is a reason."""
+    """Check that there is a reason for each allocator."""
     hole = Hole(1, 2 << 20, 0, None, kind.name, None, None)
     text = holes.render(Holes([hole], 1, 2 << 20, 0, reasons=[kind.why_holes_stay]), Style(rss=1 << 30), 1)
-    assert re.search(r"resident \(0.0 % of RSS\)\. \S.* gives? .*back", text), text
+    assert re.search(r"resident \(0.0 % of RSS\)\. \S.* returns? .*", text), text
 
 
 def test_holes_of_unknown_residency() -> None:
-    """What is not known is a question mark and a sentence, not a zero."""
+    """Check that an unknown value is a question mark and a sentence, not a zero."""
     text = holes.render(Holes([Hole(1, 2 << 20, None, None, "pymalloc", None, None)], 1, 2 << 20, None), Style(), 1)
     assert column(text, "resident") == ["?", "?"] and "unknown part" in text and "malloc_trim" not in text
 
 
 def test_no_holes() -> None:
-    """A sentence, and no empty table."""
+    """Check that there is a sentence and no empty table."""
     assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("There is no hole of 1.0 MiB or more")
 
 
@@ -429,7 +436,8 @@ def made_pins(rng: random.Random) -> Pins:
 
 @pytest.mark.parametrize("shown", [20, 3])
 def test_pins_add_up(shown: int, rng: random.Random) -> None:
-    """What would be freed, blocks and bytes, what is not listed included; a sentence for each allocator."""
+    """Check that freed bytes, blocks and their bytes add up, with the rest, and that there is a sentence for each
+    allocator."""
     whole = made_pins(rng)
     text = pins.render(dataclasses.replace(whole, rows=whole.rows[:shown]), EXACT)
     for title in ("would free", "blocks", "size"):
@@ -439,14 +447,14 @@ def test_pins_add_up(shown: int, rng: random.Random) -> None:
 
 
 def test_no_pins() -> None:
-    """A sentence, and no empty table."""
+    """Check that there is a sentence and no empty table."""
     empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0, *UNITS)], [], 4096, True)
     assert pins.render(empty, Style()).startswith("No pinned pages: no group of a few blocks keeps 4.0 KiB or more")
 
 
 @pytest.mark.parametrize("shown", [20, 3])
 def test_pools_add_up(shown: int, rng: random.Random) -> None:
-    """Pools and bytes, the free pools and what is not listed included."""
+    """Check pools and bytes, with the free pools and the rest."""
     classes = [PoolClass(16 * i, rng.randrange(1, 99), rng.randrange(999), rng.randrange(99)) for i in range(1, 21)]
     whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes, interpreters=[InterpreterPools(4096, 7, 9, 99)])
     text = pools.render(dataclasses.replace(whole, rows=classes[:shown]), whole, EXACT)
@@ -455,7 +463,8 @@ def test_pools_add_up(shown: int, rng: random.Random) -> None:
 
 
 def test_details_of_pools() -> None:
-    """What is not known is a question mark; nearly empty arenas are a sentence, what holds them a table."""
+    """Check that an unknown value is a question mark, that nearly empty arenas are a sentence, and their contents a
+    table."""
     classes = [PoolClass(16, 3, 9, 5, 2, 1, 4, 6, 90, 6), PoolClass(32, 1, 1, 2, 1)]
     pin = Pin("str", 4, 64, 0x1030, "'a  b'")
     use = ArenaUse(0, 0x1000, 4, 64, [ClassShare(16, 1, 4)], [pin])
@@ -473,7 +482,7 @@ def test_details_of_pools() -> None:
 
 @pytest.mark.parametrize("shown", [30, 4, 0])
 def test_instances_add_up(shown: int, rng: random.Random) -> None:
-    """Sizes and buffers, what is not listed included; a text or a dash."""
+    """Check sizes and buffers, with the rest; a text or a dash."""
     rows = [Instance(4096 + i, "m.T", rng.randrange(1, 999), rng.randrange(999), None) for i in range(30)]
     rows[0].text = "T(1)"
     sums = [sum(getattr(row, key) for row in rows) for key in ("size", "buffers")]
@@ -485,7 +494,7 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("shown", [30, 7, 0])
 def test_buffers_add_up(shown: int, rng: random.Random) -> None:
-    """Counts and sizes, what is not listed included; what was reached is said, if anything was."""
+    """Check counts and sizes, with the rest; reached bytes are mentioned if there are any."""
     rows = [Buffer("m.T", f"role {i}", rng.randrange(1, 999), rng.randrange(1 << 30), i == 3) for i in range(30)]
     count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
     for reached in (0, rows[3].bytes):
@@ -498,7 +507,7 @@ def test_buffers_add_up(shown: int, rng: random.Random) -> None:
 
 
 def test_no_instances() -> None:
-    """A sentence, and no empty table."""
+    """Check that there is a sentence and no empty table."""
     assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object has a type")
     none = Tally(0, 0)
     empty = PyObjects([], Count(0, 0, 0, 0, 0), Tally(9, 900), none, none, [], Tally(5, 500), none, [])
@@ -506,7 +515,8 @@ def test_no_instances() -> None:
 
 
 def test_text_of_an_object_keeps_its_blanks() -> None:
-    """Two blanks in a str are two; what would move a terminal's cursor is a question mark."""
+    """Check that two blanks in a str stay, and that a character that would move a terminal's cursor is a question
+    mark."""
     mapping = AtMapping(4096, 8192, "rw-p", "", "other")
     answer = At(mapping, None, Object(4112, "str", 64, "'a  b\x1b'"), None)
     assert "str: 'a  b?'" in at.render(answer, Style(), 4112)
@@ -514,7 +524,7 @@ def test_text_of_an_object_keeps_its_blanks() -> None:
 
 @pytest.mark.parametrize("shown", [30, 7])
 def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
-    """Objects, buffers and both together; what is beside the table is said."""
+    """Check objects, buffers and both together, and the text about objects outside the table."""
     sizes = [[rng.randrange(1, 1 << 30) for _ in range(4)] for _ in range(30)]
     rows = [TypeRow(f"m.T{i}", *row[:3], row[1] + row[2], row[3]) for i, row in enumerate(sizes)]
     keys = ("count", "own", "buffers", "bytes", "reached")
@@ -546,7 +556,7 @@ def made_ledger(rng: random.Random, known: bool) -> Ledger:
 
 
 def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
-    """Children are indented below their parent; the roots make the total, which is RSS."""
+    """Check that children are indented below their parent, and that the roots add up to the total, which is RSS."""
     answer = made_ledger(rng, True)
     text = ledger.render(answer, Style(exact=True, rss=answer.rss.bytes), whole=True)
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
@@ -557,18 +567,18 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
 
 
 def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
-    """A core tells private memory only: neither the sentence nor the column calls it RSS."""
+    """Check that neither the sentence nor the column says RSS for a core, which has only private memory."""
     text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True), whole=True)
     assert "%RSS" not in text and "of RSS" not in text and "a core does not contain RSS itself" in text
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
 
 
 def made_summary(**changes: Any) -> Summary:
-    """Return one of glibc's malloc alone, of which half is free."""
+    """Return a summary of glibc's malloc alone, half of which is free."""
     kept = [
-        Kept("x.shared", 300, "on shared pages"),
-        Kept("x.cached", 100, "in caches"),
-        Kept("x.top", 1, "at the top"),
+        KeepReason("x.shared", 300, "on shared pages"),
+        KeepReason("x.cached", 100, "in caches"),
+        KeepReason("x.top", 1, "at the top"),
     ]
     return dataclasses.replace(Summary(1000, 1000, 1000, 800, 399, kept, ["glibc"], None, 500), **changes)
 
@@ -580,10 +590,10 @@ def made_summary(**changes: Any) -> Summary:
              "memory is in completely free pages. malloc_trim(0) would return 399 bytes. 401 bytes of the "
              "free memory stays: 300 bytes on shared pages, 100 bytes in caches."),
         ({"used_resident": 900}, "1,000 bytes is in use by the program (900 bytes of it resident), and"),
-        ({"returnable": 0, "kept": [Kept("x.top", 800, "at the top")]},
+        ({"returnable": 0, "kept": [KeepReason("x.top", 800, "at the top")]},
              "return nothing. The free memory stays at the top."),
         ({"whole": 0, "returnable": 0}, "None of the free memory is in completely free pages. malloc"),
-        ({"returnable": None, "kept": [Kept("new.free", 800, "in new blocks")]},
+        ({"returnable": None, "kept": [KeepReason("new.free", 800, "in new blocks")]},
              "pages. The free memory stays in new blocks."),
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
@@ -597,19 +607,20 @@ def made_summary(**changes: Any) -> Summary:
         ({"unknown": NotWalked("other.rest", "", 7)},
              "It is unknown how much of 7 bytes of other anonymous memory is free."),
         ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
-        ({"kept": [Kept("x.huge", 401, "in huge pages")]}, "stays in huge pages."),
+        ({"kept": [KeepReason("x.huge", 401, "in huge pages")]}, "stays in huge pages."),
     ],
 )  # fmt: skip
 def test_summary(changes: dict[str, Any], words: str) -> None:
-    """Used, free, what goes back, why the rest stays; of an allocator that is not walked, that nothing is known."""
+    """Check used and free bytes, the bytes that can be given back, the reason why the rest stays, and for an
+    allocator that is not walked that nothing is known."""
     names = {"glibc": "glibc malloc", "new": "a new one"}
     assert words in summary.render(made_summary(**changes), names, Style(exact=True, rss=2000))
-    # Less than a hundredth of RSS is not looked into.
+    # Less than a hundredth of RSS is not examined.
     assert "malloc_trim" not in summary.render(made_summary(**changes), names, Style(exact=True, rss=100_000))
 
 
 def test_no_summary() -> None:
-    """Without a block there is nothing to say; with one that is not walked only that."""
+    """Check that there is no summary without blocks, and one sentence with blocks that are not walked."""
     nothing = Summary(0, 0, 0, 0, None, [], [], None)
     assert summary.render(nothing, {}, EXACT) == ""
     told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
@@ -617,7 +628,7 @@ def test_no_summary() -> None:
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:
-    """Question marks, no share, and a sentence that says so."""
+    """Check that unknown residency is shown as question marks without a share, and that a sentence explains them."""
     text = ledger.render(made_ledger(rng, False), Style())
     assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "resident memory is unknown." in text
 
@@ -636,7 +647,7 @@ USED = Block(0x1000, 64, "used", "glibc", 0, None, 0x1030)
     ],
 )
 def test_at(block: Block | None, found: Object | None, owner: Owner | None, words: str) -> None:
-    """The first sentence says the most that is known."""
+    """Check that the first sentence says the most that is known."""
     mapping = AtMapping(0x1000, 0x3000, "rw-p", "[stack]", "stack of thread 7")
     text = at.render(At(mapping, block, found, owner), Style(), 0x1010)
     assert words in text.splitlines()[0] and "0x1000-0x3000 rw-p" in text
@@ -644,7 +655,7 @@ def test_at(block: Block | None, found: Object | None, owner: Owner | None, word
 
 
 def test_check_and_info() -> None:
-    """The verdict agrees with the damage; an info row for each fact."""
+    """Check that the verdict agrees with the damage, and that there is an info row for each fact."""
     assert "nothing is damaged" in check.render(Check(True, 1, 2, 3, 0), Style(), [], 0)
     places = [Damage(16, "size", "32", "0")]
     damaged = check.render(Check(False, 1, 2, 3, 4096), Style(), places, 2)
@@ -654,7 +665,7 @@ def test_check_and_info() -> None:
 
 
 def test_stats_side_by_side(rng: random.Random) -> None:
-    """32-bit figures are compared as such; a figure that differs is shown with its difference."""
+    """Check that 32-bit figures are compared as such, and that a figure that differs is shown with its difference."""
     ours = made_arenas(rng)
     huge = dataclasses.replace(ours, total=Total((5 << 32) + 7, 9))
 
@@ -669,7 +680,8 @@ def test_stats_side_by_side(rng: random.Random) -> None:
 
 
 def test_document() -> None:
-    """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
+    """Check that the envelope comes first, then the answer's keys, and that a key that would hide one of the
+    envelope is refused."""
     content = document("heap check", [{"kind": "core"}], ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
     envelope = ["command", "schema", "target", "warnings", "damage"]
     keys = ["ok", "regions", "chunks", "pools", "unexplained", "page_count", "slabs", "spans", "abort"]
@@ -688,7 +700,7 @@ def test_document() -> None:
 
 
 def test_present(rng: random.Random) -> None:
-    """JSON is one line; a table is followed by the warnings and the first places of damage."""
+    """Check that JSON is one line, and that a table is followed by the warnings and the first places of damage."""
     damage = [Damage(i, "size", "1", "2") for i in range(8)]
     about = TargetInfo([{"kind": "core"}], ["a\nwarning"], damage, True, None)
     answer = made_arenas(rng)
@@ -701,7 +713,8 @@ def test_present(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("noun", COMMANDS)
 def test_declarations(noun: str, rng: random.Random) -> None:
-    """Each option is in the help, is parsed with "=" and with a blank, and mixes with other words in any order."""
+    """Check that each option is in the help, is parsed with "=" and with a blank, and mixes with other arguments in
+    any order."""
     command = COMMANDS[noun]
     text = help_text(command)
     assert text.splitlines()[0] == f"{command.summary}." and "\nExample: " in text
@@ -720,6 +733,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
         "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
         "--look-every": "10s", "--prometheus-host": "a.example", "--mode": "640", "--user": "0", "--budget": "9",
+        "--rotate": "5M", "--rotate-every": "1d", "--keep": "3",
     }  # fmt: skip
     changing = {option.name for option in (*command.own_options, *command.listing_options)}
     common = re.findall(r"--[a-z-]+", text.partition("\nCommon options (")[2].partition("\n\n")[0])
@@ -746,7 +760,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("words", [["--no"], ["--top"], ["--top=x"], ["--to=3"], ["--json=1"], ["--min=1M"], ["-j"]])
 def test_wrong_options(words: list[str]) -> None:
-    """One line that names the word; no abbreviation, no exit."""
+    """Check one line that names the word; no abbreviation, no exit."""
     with pytest.raises(UsageError) as raised:
         parse(COMMANDS["arenas"], words)
     assert len(str(raised.value).splitlines()) == 1 and "help heap arenas" in str(raised.value)
@@ -754,7 +768,8 @@ def test_wrong_options(words: list[str]) -> None:
 
 
 def test_defaults() -> None:
-    """The documented ones: --min=1M for holes, --top=20 for pyobjects; 0 lists all; a document has the same."""
+    """Check the documented defaults: --min=1M for holes, --top=20 for pyobjects; 0 lists all; a document has the
+    same defaults."""
     assert parse(COMMANDS["holes"], [])[0] == holes_command.Options(minimum=1 << 20, sort="size", top=20)
     assert parse(COMMANDS["holes"], ["--fit=8M"])[0].fit == 8 << 20
     assert parse(COMMANDS["chunks"], [])[0] == chunks_command.Options(top=20, sort="size")

@@ -1,4 +1,4 @@
-"""Repeats are folded: each row is shown or counted, once, and what does not repeat is shown."""
+"""Repeats are folded: each row is shown or counted, once, and rows that do not repeat are shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def shown(rows: list[list[str]], gap: Gap = NO_GAP) -> list[list[str]]:
 
 @pytest.mark.parametrize("period", [1, 2, 3])
 def test_a_run_is_folded(period: int, rng: random.Random) -> None:
-    """Between rows that are alone: one turn of it is left at each end; only numbers differ from turn to turn."""
+    """Check that one period of a run is left at each end, between single rows; only numbers differ between the
+    periods."""
     turns = rng.randrange(5, 1000)
     run = [
         [f"{turn}.{place}", f"edge{place}[{turn}]", f"type{place}"] for turn in range(turns) for place in range(period)
@@ -38,7 +39,7 @@ def test_a_run_is_folded(period: int, rng: random.Random) -> None:
 
 
 def test_nothing_is_lost(rng: random.Random) -> None:
-    """Of any rows the shown ones are in their order, and with the counted ones as many as there are."""
+    """Check that the shown rows of any list keep their order, and add up with the counted ones to all rows."""
     for _ in range(300):
         rows = [
             [str(place), rng.choice("ab"), rng.choice("xy")] for place in range(rng.randrange(2 * ROWS_AT_EACH_END))
@@ -50,7 +51,7 @@ def test_nothing_is_lost(rng: random.Random) -> None:
 
 
 def test_a_gap_counts_once(rng: random.Random) -> None:
-    """What is lacking is counted in the run around it, or has a row of its own, and nothing else changes."""
+    """Check that a gap is counted in the run around it, or has its own row, and that nothing else changes."""
     for _ in range(300):
         rows = [[str(place), "a", rng.choice("xxxxy")] for place in range(rng.randrange(1, 2 * ROWS_AT_EACH_END))]
         gap = Gap(rng.randrange(len(rows)), rng.randrange(1, 10**6))
@@ -61,13 +62,13 @@ def test_a_gap_counts_once(rng: random.Random) -> None:
 
 
 def test_names_are_not_numbers() -> None:
-    """Attributes that end with digits are different ones."""
+    """Check that attributes that end with digits are different ones."""
     rows = [[str(place), f".field{place}", "Record"] for place in range(10)]
     assert shown(rows) == rows
 
 
 def test_why_folds_blocks_and_says_what_it_lacks() -> None:
-    """A tree of C's blocks, a linked list of which the answer has the ends, the objects without which it is free."""
+    """Check that a chain of blocks and a long list are folded, and that the text says how many steps are left out."""
     blocks = [Step(64 * place, "block", f"holds it (a block of {100 + place} bytes)") for place in range(20)]
     text = render(why(blocks, 20), Style())
     assert "18 more such blocks" in text and text.count("a block of") == 2
@@ -82,7 +83,8 @@ def test_why_folds_blocks_and_says_what_it_lacks() -> None:
 
 
 def test_blocks_of_a_way_are_said_once() -> None:
-    """Blocks of C have no name for what they hold: a way says how many there are, and their sizes."""
+    """Check that a path states the number and sizes of adjacent blocks of C, which have no names for their
+    references."""
 
     def said(*edges: str) -> str:
         return in_words(Path([Step(0, "", edge) for edge in edges], None, len(edges)))

@@ -8,9 +8,12 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
+from support.work import peak
 
 from gdbheap.answers.accounting.records import from_json, to_json
 from gdbheap.answers.distribution import SizeShare, distribution
+from gdbheap.report.formats import flame
+from gdbheap.report.formats import weighted as weighted_module
 from gdbheap.report.formats.flame import HEAD, LARGEST, ROW, WIDTH, flame_graph
 from gdbheap.report.formats.json import text_of
 from gdbheap.report.formats.weighted import NO_STACK, folded, label, speedscope
@@ -48,17 +51,54 @@ def weighted(rng: random.Random, count: int, depth: int, names: list[str]) -> li
 
 @pytest.mark.parametrize("names", [NASTY, list("abcdefgh")], ids=["nasty", "plain"])
 def test_folded_lines_add_up(names: list[str], rng: random.Random) -> None:
-    """Each line is frames, a blank and a number; by frames they are the stacks', in all what the stacks weigh."""
+    """Check that each line is frames, a blank and a number, and that the lines have the frames and the sum of the
+    stacks."""
     stacks = weighted(rng, 400, 12, names)
     sums: Counter[str] = Counter()
     for frames, weight, _calls in stacks:
         sums[";".join(label(one).replace(";", ":") for one in frames) or NO_STACK] += weight
-    rows = [line.rpartition(" ") for line in folded(stacks).split("\n")[:-1]]
+    rows = [line.rpartition(" ") for line in b"".join(folded(stacks)).decode().split("\n")[:-1]]
     assert {text: int(weight) for text, _blank, weight in rows} == sums
     assert sum(int(weight) for _text, _blank, weight in rows) == sum(weight for _frames, weight, _calls in stacks)
     assert all(text.isprintable() and text for text, _blank, _weight in rows)
     depths = Counter(text.count(";") + 1 for text, _blank, _weight in rows)
     assert set(depths) <= {max(1, len(frames)) for frames, _weight, _calls in stacks}
+
+
+def deep(rng: random.Random, count: int, depth: int, name: str) -> list[Weighted]:
+    """Return stacks of two functions that call each other, no two of them alike."""
+    pair = [StackFrame(f"{letter}{name}", "/srv/deep", None, "native") for letter in "ab"]
+    ways = (rng.getrandbits(depth) for _ in range(count))
+    return [(tuple(pair[way >> place & 1] for place in range(depth)), rng.randrange(1, 99), 1) for way in ways]
+
+
+def test_folded_lines_have_a_limit(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that lines beyond the limit are one line, which comes last, and that the largest are kept."""
+    stacks = deep(rng, 100, 50, "z" * rng.randrange(400, 2000))
+    whole = sum(map(len, folded(stacks)))
+    most = rng.randrange(whole // 9, whole // 2)
+    monkeypatch.setattr(weighted_module, "LARGEST", most, raising=False)
+    rows = [line.rpartition(b" ") for line in folded(stacks)]
+    assert sum(len(line) + 2 + len(weight) for line, _blank, weight in rows[:-1]) <= most
+    assert rows[-1][0] == weighted_module.OTHER_STACKS.encode()
+    weights = [int(weight) for _line, _blank, weight in rows]
+    assert sum(weights) == sum(weight for _frames, weight, _calls in stacks)
+    largest = sorted((weight for _frames, weight, _calls in stacks), reverse=True)
+    assert weights[:5] == largest[:5]
+    assert all(len(name) <= weighted_module.LONGEST for line, *_ in rows for name in line.decode().split(";"))
+
+
+def test_folded_lines_take_little_memory(rng: random.Random) -> None:
+    """Check that the memory depends on the number of frames, and not on the length of their names."""
+    stacks = deep(rng, 100, 500, "z" * 250)
+    frames = sum(len(frames) for frames, _weight, _calls in stacks)
+
+    def write() -> None:
+        for _line in folded(stacks):
+            pass
+
+    # A word for each frame, and some lines.
+    assert peak(write) < 16 * frames + 4 * max(map(len, folded(stacks)))
 
 
 def cells(text: str) -> list[tuple[float, float, int, str]]:
@@ -75,7 +115,8 @@ def cells(text: str) -> list[tuple[float, float, int, str]]:
 
 @pytest.mark.parametrize("names", [NASTY, list("abcdefgh")], ids=["nasty", "plain"])
 def test_flame_graph_is_laid_out(names: list[str], rng: random.Random) -> None:
-    """Of each row the cells are disjoint and lie below others; the weight of the outermost is what they weigh."""
+    """Check that the cells of each row are disjoint and below others, and that the outermost weigh as much as the
+    stacks."""
     stacks = weighted(rng, 300, 9, names)
     text = flame_graph(stacks, rng.choice(NASTY))
     found = cells(text)
@@ -102,7 +143,7 @@ def test_flame_graph_is_laid_out(names: list[str], rng: random.Random) -> None:
 
 
 def test_small_cells_are_one(rng: random.Random) -> None:
-    """What is below a pixel is one cell that says how many it stands for; the calls of all are counted."""
+    """Check that cells below a pixel are one cell that states their number, and that all calls are counted."""
     large = (StackFrame("large", "", None, "native"),)
     small = [((StackFrame(f"f{number}", "", None, "native"),), 1, 2) for number in range(rng.randrange(2, 50))]
     found = cells(flame_graph([(large, 1000 * WIDTH, 1), *small], "made up"))
@@ -114,7 +155,7 @@ def test_small_cells_are_one(rng: random.Random) -> None:
 
 
 def test_a_picture_has_its_limit(rng: random.Random) -> None:
-    """However many stacks there are, about a MiB; the whole is still the whole."""
+    """Check that a picture of any number of stacks has about a MiB, and still the same sum."""
     names = [f"a_function_with_a_long_name_{number}" for number in range(40)]
     stacks = [(row[0], 1000, 1) for row in weighted(rng, 8_000, 60, names)]
     text = flame_graph(stacks, "many")
@@ -122,8 +163,30 @@ def test_a_picture_has_its_limit(rng: random.Random) -> None:
     assert f"{len(stacks):,} calls" in cells(text)[0][3]
 
 
+def test_a_picture_of_deep_stacks(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that frames too small to be drawn take no memory, and that each frame's name is cleaned once."""
+    stacks, cleaned = deep(rng, 400, 500, "z" * 99), []
+    monkeypatch.setattr(flame, "label", lambda frame: [label(frame), cleaned.append(frame)][0])
+    assert peak(lambda: flame_graph(stacks, "deep")) < 8 * LARGEST
+    assert Counter(cleaned) == Counter({frame for frames, _weight, _calls in stacks for frame in frames})
+
+
+def test_a_picture_of_deep_chains(rng: random.Random) -> None:
+    """Check that a picture shows the outer part of each stack that is too deep, and says how much is left out."""
+    depth = rng.randrange(9_000, 20_000)
+    chains = [([StackFrame(f"{name}{'z' * 400}", "", None, "native")] * depth, 1000, 7) for name in "ab"]
+    text = flame_graph(chains, "chains")
+    found = cells(text)
+    assert LARGEST // 2 < len(text.encode()) <= LARGEST
+    for name in "ab":
+        drawn = [(row, left) for left, _width, row, title in found if title.startswith(f"{name}z")]
+        edge, merged = drawn[0][1], "1 smaller function\n"
+        left_out = [row for left, _width, row, title in found if left == edge and title.startswith(merged)]
+        assert [row for row, _left in drawn] == list(range(1, left_out[0])) and len(left_out) == 1
+
+
 def test_units() -> None:
-    """Calls are no bytes; without stacks there is a picture that says so."""
+    """Check that calls are not shown as bytes, and that a picture without stacks has a text instead."""
     stack = (StackFrame("one", "", None, "native"),)
     assert "3,000 calls" in flame_graph([(stack, 3000, 3000)], "counted", "calls")
     assert "2.9 KiB" in flame_graph([(stack, 3000, 1)], "weighed")
@@ -133,7 +196,7 @@ def test_units() -> None:
 
 @pytest.mark.parametrize("unit", ["bytes", "calls"])
 def test_speedscope(unit: str, rng: random.Random) -> None:
-    """What its schema wants of a file with sampled profiles, and the stacks as they were."""
+    """Check the schema of a file with sampled profiles, and that the stacks are unchanged."""
     stacks = weighted(rng, 200, 10, NASTY)
     document = json.loads(speedscope(stacks, "made up", unit))
     assert set(document) >= {"$schema", "shared", "profiles"} and document["exporter"].startswith("gdbheap ")
@@ -154,7 +217,7 @@ def test_speedscope(unit: str, rng: random.Random) -> None:
 
 
 def test_distribution(rng: random.Random) -> None:
-    """Against counting one by one; written and read back under the keys from and to."""
+    """Check against counting one by one; written and read back under the keys from and to."""
     sizes = [rng.choice((0, 1, int(2 ** rng.uniform(0, 40)))) for _ in range(rng.randrange(1, 500))]
     rows = distribution(sizes)
     for row in rows:
@@ -170,7 +233,8 @@ def test_distribution(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_bars(plain: bool, rng: random.Random) -> None:
-    """The longest bar is that of most calls; none is longer than what has more; what is there is seen."""
+    """Check that the longest bar has the most calls, that bars follow the order of numbers, and that no count is
+    invisible."""
     rows = distribution([int(2 ** rng.gauss(12, 3)) for _ in range(1000)])
     text = shown_distribution.render(rows, Style(ascii=plain, exact=True))
     assert text.isascii() == plain
@@ -182,13 +246,13 @@ def test_bars(plain: bool, rng: random.Random) -> None:
 
 
 def native(name: str, evaluates: bool = False, interpreters: bool = False) -> NativeFrame:
-    """Return a frame of C's."""
+    """Return a frame of C code."""
     return NativeFrame(StackFrame(name, "lib.so", None, "native"), evaluates, interpreters or evaluates)
 
 
 def test_merged_order(rng: random.Random) -> None:
-    """A stack that is known from the outside in, taken apart into both kinds: put together again as it was, without the
-    interpreter's own frames outside of the last Python function; cut or torn, the inner part of it."""
+    """Check that a known stack, divided into both kinds, is merged as it was, without the interpreter's own frames
+    outside of the last Python function; a cut or torn one gives its inner part."""
     for _ in range(500):
         natives, groups, expected = [], [], []
         calls = rng.randrange(1, 6)
@@ -218,7 +282,8 @@ def test_merged_order(rng: random.Random) -> None:
 
 
 def test_numbers_that_do_not_fit() -> None:
-    """Then nothing says which belong together: Python's frames outside, and what the innermost evaluator called."""
+    """Check frames that cannot be assigned to each other: Python's frames are outside, and the callees of the
+    innermost evaluator inside."""
     group = [StackFrame("p", "a.py", 1, "python")]
     natives = [
         native("malloc"),

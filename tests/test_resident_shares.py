@@ -1,4 +1,4 @@
-"""Shares of RSS are of resident bytes in every command, and each large holder has a row and a finding of its own."""
+"""Shares of RSS are of resident bytes in every command, and each large holder has its own row and finding."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PLAIN = re.compile(r"resident, ([\d.]+) % of RSS\)")
 
 
 def kinds_of(pid: str) -> dict[str, int]:
-    """Return how many blocks of C code there are of each kind."""
+    """Return the number of blocks of C code of each kind."""
     return {row["type"]: row["count"] for row in ask("chunks", pid, "--by=type", "--top=all")["rows"]}
 
 
 def test_memory_that_was_never_touched(rng: random.Random, tmp_path: Path) -> None:
-    """What is resident stands beside the bytes where these are more, with its share."""
+    """Check that resident bytes are shown beside larger sizes, with their share."""
     size = rng.randrange(60, 90)
     with running(python_program(KINDS[0], "untouched", size), tmp_path) as target:
         pid = str(target.pid)
@@ -48,14 +48,14 @@ def test_memory_that_was_never_touched(rng: random.Random, tmp_path: Path) -> No
 
 
 def shares_of(text: str, line: str) -> list[str]:
-    """Return the share of RSS in a row of a table, by where its column ends."""
+    """Return the share of RSS in a row of a table, by the end of its column."""
     titles = [title for title in text.splitlines() if "%RSS" in title]
     end = titles[0].index("%RSS") + len("%RSS") if titles else 0
     return [line[:end].split()[-1]] if end and not line.endswith(".") and len(line) >= end else []
 
 
 def test_tables_of_tracemalloc(rng: random.Random, tmp_path: Path) -> None:
-    """They are one holder, and count once: for themselves, not for the interpreter."""
+    """Check that the tables of tracemalloc are one holder, and do not also count for the interpreter."""
     count = rng.randrange(100_000, 200_000)
     with running(python_program(KINDS[0], "traces_blocks", count), tmp_path) as target:
         pid = str(target.pid)
@@ -78,7 +78,8 @@ def test_tables_of_tracemalloc(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_two_holders_of_one_size(rng: random.Random, tmp_path: Path) -> None:
-    """Each has a finding; the list of processes names the largest finding, and the largest holder as on its page."""
+    """Check that each has a finding, and that the list of processes names the largest finding, and the largest
+    holder as on its page."""
     count = rng.randrange(60_000, 90_000)
     with running(python_program(KINDS[0], "two_dicts", count), tmp_path) as target:
         pid = str(target.pid)
@@ -95,8 +96,8 @@ def test_two_holders_of_one_size(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_strings_with_more_room_than_text(rng: random.Random, tmp_path: Path) -> None:
-    """Room that is spread over many small blocks is a finding too, in a large program as well; shrinking them frees
-    what it promises, and each of the buffers has a name."""
+    """Check that room in many small blocks is a finding too, also in a large program; shrinking them frees the
+    promised bytes, and each of the buffers has a name."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     program, count = str(tmp_path / "small_room"), rng.randrange(260_000, 280_000)
@@ -116,7 +117,8 @@ def test_strings_with_more_room_than_text(rng: random.Random, tmp_path: Path) ->
 
 
 def test_bytes_of_what_is_lost(rng: random.Random, tmp_path: Path) -> None:
-    """A row's bytes are those of so many blocks of its size, and of their buffers, which have a column."""
+    """Check that a row's bytes are those of its blocks by number and size, and of their buffers, which have a
+    column."""
     with running(python_program(KINDS[0], "garbage", rng.getrandbits(30), tmp_path / "truth"), tmp_path) as target:
         found, text = ask("unreachable", str(target.pid)), gdbheap("unreachable", str(target.pid)).stdout
     assert found["rows"]

@@ -1,4 +1,4 @@
-"""Root acts in another's home with that user's rights, and with the variables of another as if they were not there."""
+"""Root acts in another user's home with that user's rights, and ignores variables of another user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MINE = "root's own\n"
 
 
 def gdbheap(variables: dict[str, str], *words: str, cwd: str = "/") -> subprocess.CompletedProcess[str]:
-    """Run the shell command with these variables beside our own."""
+    """Run the shell command with these variables beside the present ones."""
     environment = {**os.environ, **variables}
     if "XDG_CONFIG_HOME" not in variables:
         environment.pop("XDG_CONFIG_HOME", None)
@@ -39,7 +39,7 @@ def gdbheap(variables: dict[str, str], *words: str, cwd: str = "/") -> subproces
 
 @pytest.fixture
 def places() -> Iterator[tuple[Path, Path]]:
-    """A home of another user, and a file that only root may write, in a folder of root's."""
+    """Yield a home of another user, and a file that only root may write, in a folder of root's."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv to act as another user")
     become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -64,13 +64,14 @@ def link(place: Path, target: Path) -> None:
 
 
 def is_untouched(victim: Path) -> bool:
-    """Whether root's file is as it was, whose and with what rights it is."""
+    """Return whether root's file is unchanged, with its owner and rights."""
     status = victim.stat()
     return (victim.read_text(), status.st_uid, stat.S_IMODE(status.st_mode)) == (MINE, 0, 0o600)
 
 
 def test_install_follows_no_name_that_can_be_guessed(places: tuple[Path, Path]) -> None:
-    """Links at every name that the next processes could write to lead nowhere; the file belongs to the home's owner."""
+    """Check that links at every name that the next processes could write to lead nowhere, and that the file belongs
+    to the home's owner."""
     home, victim = places
     (home / ".gdbinit").write_text("set confirm off\n")
     os.chown(home / ".gdbinit", NOBODY, NOBODY)
@@ -86,7 +87,7 @@ def test_install_follows_no_name_that_can_be_guessed(places: tuple[Path, Path]) 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "folder of the folder"])
 def test_install_does_not_leave_the_home(kind: str, places: tuple[Path, Path]) -> None:
-    """A link of the user's own to where only root may write is refused in one line."""
+    """Check that a user's link to a place that only root may write is refused in one line."""
     home, victim = places
     if kind == "file":
         link(home / ".gdbinit", victim)
@@ -107,7 +108,7 @@ def test_install_does_not_leave_the_home(kind: str, places: tuple[Path, Path]) -
 
 
 def test_install_does_not_wait(places: tuple[Path, Path]) -> None:
-    """A pipe in the place of gdbinit is refused at once."""
+    """Check that a pipe in the place of gdbinit is refused at once."""
     home, _ = places
     os.mkfifo(home / ".gdbinit")
     os.chown(home / ".gdbinit", NOBODY, NOBODY)
@@ -116,7 +117,7 @@ def test_install_does_not_wait(places: tuple[Path, Path]) -> None:
 
 
 def test_install_writes_through_a_users_own_link(places: tuple[Path, Path]) -> None:
-    """As those do who keep their settings elsewhere: the link stays, what it leads to is written, and removed again."""
+    """Check a user's own link to settings elsewhere: the link stays, its target is written, and cleaned again."""
     home, _ = places
     kept = home / "dotfiles" / "gdbinit"
     kept.parent.mkdir()
@@ -133,7 +134,7 @@ def test_install_writes_through_a_users_own_link(places: tuple[Path, Path]) -> N
 
 
 def test_install_in_nobodys_and_anothers_folders(places: tuple[Path, Path]) -> None:
-    """Two users' folders at once are refused; what only one of them gave is his."""
+    """Check that folders of two users at once are refused, and that a file in one user's folders is that user's."""
     home, _ = places
     other = home.parent / "other"
     other.mkdir()
@@ -146,7 +147,7 @@ def test_install_in_nobodys_and_anothers_folders(places: tuple[Path, Path]) -> N
 
 
 def test_install_in_roots_own_home(places: tuple[Path, Path]) -> None:
-    """There root acts as itself."""
+    """Check that in its own home root acts with its own rights."""
     own = places[1].parent
     assert gdbheap({"HOME": str(own)}, "install").returncode == 0
     assert (own / ".gdbinit").stat().st_uid == 0
@@ -164,7 +165,8 @@ def install_from(site: Path, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_another_users_package_stays_out_of_roots_gdbinit(places: tuple[Path, Path]) -> None:
-    """Root's gdb would run at each start what that user may change, also where sudo names this user."""
+    """Check that the package is refused, even if sudo names its owner: root's gdb would run, at each start, files
+    that this user may change."""
     home, victim = places
     site = home / "site"
     site.mkdir()
@@ -179,7 +181,8 @@ def test_another_users_package_stays_out_of_roots_gdbinit(places: tuple[Path, Pa
 @pytest.mark.in_turn("place", 2)
 @pytest.mark.parametrize("place", ["group", "everybody", "list", "sticky"])
 def test_what_others_may_write_stays_out_of_gdbinit(place: str, places: tuple[Path, Path]) -> None:
-    """Root's gdb runs start.py before anything of the package could look at modes. A sticky folder above is fine."""
+    """Check that a package that others may write is refused: root's gdb runs start.py before anything of the package
+    could check modes. A sticky folder above is allowed."""
     _, victim = places
     above = victim.parent.parent / "above"
     site = above / "site"
@@ -202,12 +205,13 @@ def test_what_others_may_write_stays_out_of_gdbinit(place: str, places: tuple[Pa
     assert install_from(site, victim.parent).returncode == 0
 
 
-# What sudo -E leaves in place.
+# Variables that sudo -E keeps.
 
 
 @pytest.fixture
 def handed_over(tmp_path: Path) -> dict[str, str]:
-    """Variables of the user who typed sudo, each of which would have something run, imported or written."""
+    """Return variables of the user who typed sudo, each of which would cause something to be run, imported or
+    written."""
     tools, path = tmp_path / "tools", tmp_path / "path"
     for name in ("gdbheap", "elftools"):
         (path / name).mkdir(parents=True)
@@ -238,7 +242,7 @@ def handed_over(tmp_path: Path) -> dict[str, str]:
 def test_variables_of_another_change_nothing(
     words: list[str], sudo: str, handed_over: dict[str, str], tmp_path: Path
 ) -> None:
-    """None of them is imported from, run, or written to. A second sudo names root."""
+    """Check that nothing is imported, run or written because of them. A second sudo names root."""
     handed_over["SUDO_UID"] = sudo
     before = sorted(tmp_path.rglob("*"))
     done = gdbheap(handed_over, *words, cwd=str(tmp_path / "path"))
@@ -248,13 +252,13 @@ def test_variables_of_another_change_nothing(
 
 
 def test_our_own_variables_count(handed_over: dict[str, str]) -> None:
-    """They are what the test above says: without another user they have their effect."""
+    """Check that these variables have their effect without another user."""
     own = {name: value for name, value in handed_over.items() if name not in ("SUDO_UID", "PYTHONPATH")}
     assert EVIL in gdbheap(own, "--coredump=1").stdout + gdbheap(own, "--coredump=1").stderr
 
 
 def test_a_restriction_counts(rng: random.Random) -> None:
-    """GDBHEAP_NO_TEXT hides what it hides, whoever set it."""
+    """Check that GDBHEAP_NO_TEXT hides contents, whoever set it."""
     word = f"secret{rng.randrange(1 << 32)}"
     code = f"import signal; kept = b'{word}' * 40; print(id(kept), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
@@ -272,7 +276,7 @@ def test_a_restriction_counts(rng: random.Random) -> None:
 
 
 def test_no_program_of_the_current_folder(handed_over: dict[str, str], tmp_path: Path) -> None:
-    """An empty or relative part of PATH names none."""
+    """Check that an empty or relative part of PATH is ignored."""
     for path in ("", ".", f":{os.environ['PATH']}", f"tools:{os.environ['PATH']}"):
         done = gdbheap({"PATH": path}, "--coredump=1", cwd=str(tmp_path / "tools" if "tools" not in path else tmp_path))
         assert EVIL not in done.stdout + done.stderr
@@ -283,7 +287,8 @@ def test_no_program_of_the_current_folder(handed_over: dict[str, str], tmp_path:
     [({}, False), ({"SUDO_UID": str(os.geteuid())}, True), ({"SUDO_UID": "12345"}, True), ({"SUDO_UID": "x"}, True)],
 )
 def test_who_is_another(variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever uses sudo, also if sudo names us: another user's variables may have come that way before."""
+    """Check that a user of sudo counts as another, even if sudo names the same user: another user's variables may
+    have come that way."""
     monkeypatch.delenv("SUDO_UID", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -292,7 +297,7 @@ def test_who_is_another(variables: dict[str, str], expected: bool, monkeypatch: 
     assert environment.trusted("TMPDIR") == ("" if expected else "/somewhere")
 
 
-# Modules that may read variables which environment.py has not judged, and what for.
+# Modules that may read variables without environment.py, and for which purpose.
 READERS = {
     "tracing/traced_command.py": "what a command is started with",
     "tracing/replay_settings.py": "what the replayer is started with",
@@ -305,7 +310,7 @@ MEANT = "os.environ"
 
 
 def readers(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the modules below a folder that read variables, and what they read: a name, or all."""
+    """Yield the modules below a folder that read variables, and the name, or all."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in (MEANT, "os.getenv"):
@@ -313,7 +318,8 @@ def readers(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_one_place_decides() -> None:
-    """No other module reads a variable that has us load, write, fetch or run something, and none looks along PATH."""
+    """Check that no other module reads a variable that makes gdbheap load, write, fetch or run something, and that
+    none searches PATH."""
     honoured = environment.HONOURED
     strays = []
     for name, line in readers(FOLDER.parent):
@@ -327,21 +333,21 @@ def test_one_place_decides() -> None:
 
 
 def test_debians_command_is_isolated() -> None:
-    """What apt installs takes no part of what is imported from variables or a user's folder."""
+    """Check that the command of Debian's package imports nothing from variables or a user's folder."""
     first = (ROOT / "packaging" / "debian" / "gdbheap.py").read_text().splitlines()[0]
     assert first == "#!/usr/bin/python3 -I"
     assert installed("gdbheap") == FOLDER.parent
 
 
 def test_requirements_are_locked() -> None:
-    """What packages bring is what setup.py asks for, in one version with a hash, and all of them install it so."""
+    """Check that the packages contain the requirements of pyproject.toml, in one version with a hash, and that all
+    packages install exactly these."""
     from packaging.requirements import Requirement
 
-    call = script("requirements").keywords((ROOT / "setup.py").read_text(encoding="utf-8"))
     lines = (ROOT / "packaging" / "requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
     found = [re.fullmatch(r"([\w.-]+)==([\w.]+) --hash=sha256:[0-9a-f]{64}", line) for line in lines]
     versions = {line[1]: line[2] for line in found if line is not None}
-    wanted = [Requirement(text) for text in call["install_requires"]]
+    wanted = [Requirement(text) for text in script("requirements").lists("project")["dependencies"]]
     assert len(versions) == len(lines) == len(wanted)
     assert all(versions.get(one.name, "") in one.specifier for one in wanted)
     for name in ("debian/rules", "Containerfile"):

@@ -1,4 +1,4 @@
-"""Runtimes and servers are recognised and named: real programs, each with its own word on what it has."""
+"""Runtimes and servers are recognised and named: real programs, each with its own advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.programs import SOURCES, ask, c_program, gdbheap, interpreter_of, r
 
 from gdbheap.allocators.runtimes import KINDS, kinds
 
-# Each keeps MANY texts of 64 bytes and more until it is ended; by its own runtime's means.
+# Each keeps MANY texts of 64 bytes or more until it is ended, with the means of its own runtime.
 MANY = 200_000
 PROGRAMS = {
     "v8": ("node", ["-e", f"k=[];for(i=0;i<{MANY};i++)k.push([i,'x'+i]);require('fs').readSync(0,Buffer.alloc(1))"]),
@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 def needed(name: str) -> str:
-    """Return a program of that name; skip the test where there is none."""
+    """Return a program of that name; skip the test if there is none."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/go/bin")
     if found is None:
         pytest.skip(f"no {name} on the path")
@@ -48,7 +48,7 @@ def held(
     """Yield the process id of a command once it is ready and its memory does not grow; it is ended by closing its
     input, or killed."""
     with tempfile.TemporaryDirectory() as folder:
-        # Not by `env`, whose exec has no memory to look at for a moment.
+        # Not by `env`, whose exec has no readable memory for a moment.
         around = {**os.environ, **environment}
         process = subprocess.Popen(command, cwd=folder, env=around, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
@@ -70,7 +70,7 @@ def held(
 
 
 def large(pid: int) -> bool:
-    """Return whether it has more than it starts with."""
+    """Return whether the process has more memory than at its start."""
     return kernel.rollup(pid)[0] > 35 << 20
 
 
@@ -81,8 +81,8 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def check_books(answer: dict[str, Any]) -> None:
-    """The ledger adds up to what the kernel said then (a collector may run since), no two findings have more than there
-    is, and none gives advice that is none."""
+    """Check that the ledger adds up to the kernel's figure at that time (a collector may run later), that no two
+    findings exceed all memory, and that none has empty advice."""
     rss = answer["rss"]["bytes"]
     assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == rss
     assert sum(row["bytes"] for row in answer["findings"]) <= rss
@@ -92,7 +92,8 @@ def check_books(answer: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_recognised(name: str) -> None:
-    """By what is loaded, with one finding, and a line in the ledger that has its name where its memory is mapped."""
+    """Check that a runtime is recognised by its libraries, with one finding, and a line in the ledger with its name
+    if it maps its memory."""
     program, arguments = PROGRAMS[name]
     with held([needed(program), *arguments], large) as pid:
         answer, facts = ask("", str(pid)), ask("info", str(pid))["rows"]
@@ -108,7 +109,8 @@ def test_recognised(name: str) -> None:
 
 
 def test_variables_of_perl_are_one_holder() -> None:
-    """What leads to malloc's blocks in the interpreter's own data is no name of the program's."""
+    """Check that words in the interpreter's own data that lead to malloc's blocks do not become names of the
+    program."""
     command = [needed("perl"), *PROGRAMS["perl"][1]]
     with held(command, lambda pid: kernel.rollup(pid)[0] > 100 * MANY) as pid:
         holders = ask("", str(pid))["holders"]
@@ -117,7 +119,8 @@ def test_variables_of_perl_are_one_holder() -> None:
 
 
 def test_jvm(tmp_path: Path) -> None:
-    """Its heap, where jcmd says that it is, lies in the line that has its name; the commands are lines to paste."""
+    """Check that a JVM's heap, at the address that jcmd reports, is in the line with its name, and that the commands
+    can be pasted."""
     java, jcmd = needed("java"), needed("jcmd")
     source = tmp_path / "Hold.java"
     source.write_text(
@@ -138,7 +141,7 @@ def test_jvm(tmp_path: Path) -> None:
 
 
 def test_redis(tmp_path: Path) -> None:
-    """One finding for its memory, whatever malloc it was built with, and its own commands."""
+    """Check one finding for its memory, whatever malloc it was built with, and its own commands."""
     server, client = needed("redis-server"), needed("redis-cli")
     socket = str(tmp_path / "socket")
     ask_server = [client, "-s", socket]
@@ -152,7 +155,7 @@ def test_redis(tmp_path: Path) -> None:
     if not allocator[1].startswith("jemalloc"):
         pytest.skip(f"this redis-server is on {allocator[1]}")
     used = int(re.findall(r"used_memory:(\d+)", said)[0])
-    # Its blocks are walked: what it has in use, and what jemalloc has of memory, are lines of the ledger.
+    # Its blocks are walked: the bytes in use, and jemalloc's memory, are lines of the ledger.
     size = {line["id"]: line["virtual"] for line in answer["ledger"]}
     active = int(re.findall(r"allocator_active:(\d+)", said)[0])
     assert 0.99 * used <= size["jemalloc.used"] <= active
@@ -163,7 +166,8 @@ def test_redis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [[], ["-ldflags=-s -w"]], ids=["plain", "stripped"])
 def test_go(flags: list[str], rng: random.Random, tmp_path: Path) -> None:
-    """Static, stripped and renamed, by its note; nearly all that Go has from the system is in its line."""
+    """Check a static, stripped and renamed program by its note; nearly all of Go's memory from the system is in its
+    line."""
     program = tmp_path / "renamed"
     environment = {**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "off", "GOFLAGS": ""}
     command = [needed("go"), "build", *flags, "-o", str(program), str(SOURCES / "goroutines.go")]
@@ -185,7 +189,8 @@ def renamed(name: str, rng: random.Random, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("name", "id"), [("node", "v8"), ("deno", "v8"), ("libnode.so.108", "v8"), ("bun", "bun")])
 def test_a_signal_is_advised_for_node_alone(name: str, id: str, rng: random.Random, tmp_path: Path) -> None:
-    """'node inspect -p' sends SIGUSR1, which ends most programs: a line to paste only where the program is Node.js."""
+    """Check that 'node inspect -p', which sends SIGUSR1 and ends most programs, is offered only if the program is
+    Node.js."""
     with running(renamed(name, rng, tmp_path), tmp_path) as target:
         found = finding(ask("", str(target.pid)), f"runtime-{id}")
     assert found["commands"] == ([f"node inspect -p {target.pid}"] if name == "node" else [])
@@ -193,7 +198,7 @@ def test_a_signal_is_advised_for_node_alone(name: str, id: str, rng: random.Rand
 
 
 def test_valkey_is_not_redis() -> None:
-    """Each has its own name and its own client."""
+    """Check that each has its own name and its own client."""
     for name in ("redis", "valkey"):
         (kind,) = (kind for kind in kinds() if kind.has_file(f"/usr/bin/{name}-server"))
         assert kind.name.lower() == name and all(line.startswith(f"{name}-cli ") for line in kind.commands)
@@ -211,7 +216,7 @@ sys.stdin.readline()
 
 
 def test_memory_that_the_kernel_names(tmp_path: Path) -> None:
-    """Where the kernel knows a runtime's mappings by name nothing else is among them, and none of it is said to be."""
+    """Check that exactly the mappings that the kernel names for a runtime count as the runtime's."""
     with running([interpreter_of("stripped"), "-I", "-c", NAMED], tmp_path) as target:
         if "[anon:Go: heap]" not in Path(f"/proc/{target.pid}/maps").read_text():
             pytest.skip("this kernel has no names for mappings (CONFIG_ANON_VMA_NAME)")
@@ -224,7 +229,7 @@ def test_memory_that_the_kernel_names(tmp_path: Path) -> None:
 
 
 def test_the_table() -> None:
-    """Each row can be found by something, says where its memory lies, and what to do about it."""
+    """Check that each row has a way to be found, the place of its memory, and advice."""
     for kind in kinds():
         assert kind.memory in KINDS and kind.advice
         assert kind.files or kind.symbols or kind.notes or kind.mappings

@@ -1,4 +1,4 @@
-"""What blocks of Rust programs are, against what the program's own allocator was told of each call."""
+"""The kinds of blocks of Rust programs, against the record of the program's own allocator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gdbheap.heap import Heap
 
 BUILDS = {"debug": ["-g"], "optimised": ["-O"], "stripped": ["-O", "-Cstrip=symbols"]}
 ITEMS = {"rust vec", "rust vec or deque"}
-# What a block that was made for something may be called.
+# The accepted kinds of a block, by the purpose for which it was made.
 RIGHT = {
     "string": {"rust string"},
     "bytes": {"rust string", *ITEMS},
@@ -34,11 +34,11 @@ RIGHT = {
     "counted": {"rust counted", "rust object", "rust shared"},
     "plain": set(),
 }
-# Shares that have to be found. Fifty runs with other seeds gave, of what only grew, 0.87 to 0.91 of strings, 0.61 to
-# 0.64 of Vecs, 0 to 0.9 of VecDeques (50 a run, all or none of those in equal structs), 0.99 of tables, 0.98 of
-# nodes, 0.92 to 0.95 of boxed objects, 0.88 to 0.93 of those in an Arc, and 0.3 of what is behind other Arcs and Rcs: a
-# third has the four owners that its counts need. Of what was churned (0.74, 0.49, 0.3 to 0.55, 0.91, 0.98, 0.7, 0.58,
-# 0.2), more words that lead to a block are left over.
+# Shares that have to be found. Fifty runs with other seeds gave, without churn, 0.87 to 0.91 of strings, 0.61 to 0.64
+# of Vecs, 0 to 0.9 of VecDeques (50 a run, all or none of those in equal structs), 0.99 of tables, 0.98 of nodes, 0.92
+# to 0.95 of boxed objects, 0.88 to 0.93 of those in an Arc, and 0.3 of the blocks behind other Arcs and Rcs: a third
+# has the four owners that its counts need. With churn (0.74, 0.49, 0.3 to 0.55, 0.91, 0.98, 0.7, 0.58, 0.2), more stale
+# words lead to blocks.
 GREW = {"string": 0.8, "vec": 0.45, "table": 0.93, "tree": 0.93, "box": 0.85, "counted": 0.8, "shared": 0.2}
 CHURNED = {"string": 0.55, "vec": 0.25, "table": 0.8, "tree": 0.9, "box": 0.5, "counted": 0.4, "shared": 0.1}
 
@@ -61,14 +61,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @dataclass
 class Found:
-    """What blocks are, as the program says and as is claimed, summed up over several runs."""
+    """The kinds of blocks, actual and reported, summed up over several runs."""
 
     right: Counter[str] = field(default_factory=Counter)
     all: Counter[str] = field(default_factory=Counter)
     named: Counter[str] = field(default_factory=Counter)
 
     def add(self, heap: Heap, told: str) -> None:
-        """Compare; each claim has to be right."""
+        """Compare one run; each reported kind has to be right."""
         truth = truth_of(told)
         assert heap.structures.libraries == Libraries(False, False, True)
         claimed = claims(heap.structures)
@@ -79,20 +79,20 @@ class Found:
         self.named.update(kind.type for kind in claimed.values() if kind.type)
 
     def reaches(self, shares: dict[str, float]) -> None:
-        """Compare the shares that were found with the least."""
+        """Compare the found shares with the least."""
         found = {what: self.right[what] / self.all[what] for what in shares}
         assert {what: share for what, share in found.items() if share < shares[what]} == {}
 
 
 def truth_of(told: str) -> dict[int, tuple[str, str]]:
-    """Return {block: (what it is, its type)} from what the program printed."""
+    """Return {block: (kind, type)} from the program's output."""
     rows = re.findall(r"^block 0x([0-9a-f]+) (\S+) (\S*)$", told, re.MULTILINE)
     assert rows
     return {int(at, 16): (what, name) for at, what, name in rows}
 
 
 def claims(structures: Structures) -> dict[int, Kind]:
-    """Return {address: kind} of all blocks that are named."""
+    """Return {address: kind} of all named blocks."""
     found: dict[int, Kind] = {}
     for row in structures.sums:
         blocks = structures.native.blocks_of({row.number}, 1 << 30)
@@ -102,14 +102,15 @@ def claims(structures: Structures) -> dict[int, Kind]:
 
 
 def is_right(kind: Kind, truth: tuple[str, str] | None) -> bool:
-    """Return whether a block that was made for `truth` may be called so, and a type that is told is the right one."""
+    """Return whether a block that was made for `truth` may have this kind, and whether its type is right if it has
+    one."""
     named = kind.type is None or (truth is not None and kind.type == truth[1])
     return truth is not None and kind.family in RIGHT[truth[0]] and named
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_populations(build: str, built: dict[str, str], tmp_path: Path, rng: random.Random) -> None:
-    """What is claimed is right, to the block, and a good share is found, whether it only grew or was churned."""
+    """Check that each reported kind is right, and that a good share is found, with and without churn."""
     deques = 0
     for most, shares in ((0, GREW), (3000, CHURNED)):
         found = Found()
@@ -123,13 +124,13 @@ def test_populations(build: str, built: dict[str, str], tmp_path: Path, rng: ran
         assert bool(found.named) == (build != "stripped")
         if build != "stripped":
             assert {"collections::Named", "collections::Path", "collections::Square"} <= set(found.named)
-    # In one run that only grew there may be none.
+    # A single run without churn may have none.
     assert deques > 0
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_cores(form: str, built: dict[str, str], tmp_path: Path, rng: random.Random) -> None:
-    """The same of a core."""
+    """Check the reported kinds of Rust's blocks in a core."""
     found = Found()
     with running([built["optimised"], str(rng.getrandbits(32)), "0"], tmp_path) as target:
         core = target.as_form(form)
@@ -139,7 +140,7 @@ def test_cores(form: str, built: dict[str, str], tmp_path: Path, rng: random.Ran
 
 
 def test_programs_in_cxx_have_none(tmp_path: Path, rng: random.Random) -> None:
-    """Nothing of Rust is named in a program in C++ with containers and random words."""
+    """Check that no kind of Rust is named in a program in C++ with containers and random words."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++")
@@ -152,8 +153,8 @@ def test_programs_in_cxx_have_none(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_commands_tell_them(built: dict[str, str], tmp_path: Path, rng: random.Random) -> None:
-    """`chunks --by=type` has a row for each kind, `--type` lists one, `at` names a block, `unreachable` and `retained`
-    name what they list."""
+    """Check that `chunks --by=type` has a row for each kind, that `--type` lists one, that `at` names a block, and
+    that `unreachable` and `retained` name the listed ones."""
     with running([built["debug"], str(rng.getrandbits(32)), "0"], tmp_path) as target:
         truth, pid = truth_of(target.stderr), str(target.pid)
         kinds = ask("chunks", pid, "--by=type", "--top=all")

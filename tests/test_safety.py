@@ -1,4 +1,4 @@
-"""Whatever happens to gdbheap, the process that it looks at runs on; what was stopped before stays stopped."""
+"""Whatever happens to gdbheap, the target process runs on; a process that was stopped before stays stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ count(0)
 
 @dataclass
 class Counting:
-    """A process whose threads count; ``file`` holds the counters."""
+    """A process whose threads count; ``file`` has the counters."""
 
     process: subprocess.Popen[bytes]
     file: Path
@@ -58,32 +58,32 @@ class Counting:
 
     @property
     def pid(self) -> int:
-        """Return its id."""
+        """Return the process id."""
         return self.process.pid
 
     def counters(self) -> tuple[int, ...]:
-        """Return how far each thread has come."""
+        """Return the counter of each thread."""
         return struct.unpack(f"<{self.threads}Q", self.file.read_bytes().ljust(4096, b"\0")[: 8 * self.threads])
 
     def runs_on(self) -> None:
-        """Return when every thread has counted further than now; fail if one does not."""
+        """Return when every thread has counted further; fail if one does not."""
         before = self.counters()
         wait_for(lambda: all(now > then for now, then in zip(self.counters(), before)), "it stands still")
         assert self.process.poll() is None and self.tracer() == 0
 
     def stands(self) -> bool:
-        """Return whether no thread counts: twice the same, with time for each between."""
+        """Return whether no thread counts: the counters are equal twice, with time for each in between."""
         before = self.counters()
         time.sleep(0.05)
         return self.counters() == before
 
     def tracer(self) -> int:
-        """Return who traces it, 0 for nobody."""
+        """Return the tracer of the process, 0 for none."""
         return programs.tracer(self.pid)
 
 
 def wait_for(condition: Callable[[], bool], failure: str) -> None:
-    """Return when ``condition`` is true; fail when it does not become so."""
+    """Return when ``condition`` is true; fail if it does not become so."""
     deadline = time.monotonic() + programs.PATIENCE
     while not condition():
         assert time.monotonic() < deadline, failure
@@ -106,7 +106,7 @@ def counting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Countin
 
 
 def test_the_counters_tell(counting: Counting) -> None:
-    """The test's own means: a stopped process is seen to stand, a running one to run."""
+    """Check the means of this test: a stopped process is recognised as stopped, a running one as running."""
     os.kill(counting.pid, signal.SIGSTOP)
     wait_for(counting.stands, "SIGSTOP did not stop it")
     os.kill(counting.pid, signal.SIGCONT)
@@ -114,7 +114,7 @@ def test_the_counters_tell(counting: Counting) -> None:
 
 
 def test_it_runs_on_after_every_command(counting: Counting) -> None:
-    """The plain case."""
+    """Check that the process runs on after every command."""
     for noun in NOUNS:
         done = programs.gdbheap(*filter(None, [noun]), str(counting.pid), "--json")
         assert done.returncode == 0, done
@@ -137,7 +137,8 @@ def start(counting: Counting, tmp_path: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSEGV])
 def test_killed_while_it_stands(counting: Counting, tmp_path: Path, number: signal.Signals) -> None:
-    """Ended by any signal in the middle of the stop, the kernel or the block lets the target go."""
+    """Check that the target is released, by the kernel or the block, if gdbheap is ended by any signal during the
+    stop."""
     process = start(counting, tmp_path)
     process.send_signal(number)
     process.communicate()
@@ -146,7 +147,7 @@ def test_killed_while_it_stands(counting: Counting, tmp_path: Path, number: sign
 
 
 def test_suspended_while_it_stands(counting: Counting, tmp_path: Path) -> None:
-    """Ctrl-Z is held back until the target runs again."""
+    """Check that Ctrl-Z is delayed until the target runs again."""
     process = start(counting, tmp_path)
     process.send_signal(signal.SIGTSTP)
     assert process.stdin is not None
@@ -158,7 +159,7 @@ def test_suspended_while_it_stands(counting: Counting, tmp_path: Path) -> None:
 
 
 def test_the_command_killed_in_the_middle(counting: Counting) -> None:
-    """kill -9 and Ctrl-C as soon as the command is seen to trace the target, again and again."""
+    """Check kill -9 and Ctrl-C as soon as the command traces the target, again and again."""
     for number in (signal.SIGKILL, signal.SIGINT) * 3:
         process = subprocess.Popen(
             [str(programs.GDBHEAP), "pyobjects", str(counting.pid)],
@@ -175,7 +176,7 @@ def test_the_command_killed_in_the_middle(counting: Counting) -> None:
 
 
 def test_interrupted_at_any_moment(counting: Counting, rng: random.Random) -> None:
-    """Ctrl-C at random moments from the start on: one line at most, no traceback, and the target runs on."""
+    """Check Ctrl-C at random moments from the start on: one line at most, no traceback, and the target runs on."""
     whole = time.monotonic()
     programs.gdbheap(str(counting.pid))
     whole = time.monotonic() - whole
@@ -191,7 +192,7 @@ def test_interrupted_at_any_moment(counting: Counting, rng: random.Random) -> No
 
 
 def test_nowhere_to_write(counting: Counting) -> None:
-    """A full disk, a closed pipe, no standard output at all: an error or quiet, and the target runs on."""
+    """Check a full disk, a closed pipe, and no standard output at all: an error or quiet, and the target runs on."""
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [str(programs.GDBHEAP), str(counting.pid)], stdout=full, stderr=subprocess.PIPE, text=True
@@ -206,7 +207,7 @@ def test_nowhere_to_write(counting: Counting) -> None:
 
 
 def test_too_little_memory(counting: Counting) -> None:
-    """Whatever address space gdbheap is given, it answers or ends, and the target runs on."""
+    """Check that gdbheap answers or ends with any limit of address space, and that the target runs on."""
     statuses = set()
     for megabytes in (20, 40, 60, 80, 100, 120, 150, 200, 300, 4000):
         done = programs.gdbheap("pyobjects", str(counting.pid), preexec_fn=limit(megabytes))
@@ -216,12 +217,12 @@ def test_too_little_memory(counting: Counting) -> None:
 
 
 def limit(megabytes: int) -> Callable[[], None]:
-    """Return what sets the limit in a child."""
+    """Return a function that sets the limit in a child."""
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
 
 def test_no_descriptors_left(counting: Counting) -> None:
-    """With hardly any open files allowed, gdbheap answers or says why not."""
+    """Check that gdbheap answers or says why not if hardly any open files are allowed."""
     for number in (4, 6, 8, 10, 12, 16, 24, 64):
         done = programs.gdbheap(
             str(counting.pid), preexec_fn=lambda n=number: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
@@ -232,7 +233,7 @@ def test_no_descriptors_left(counting: Counting) -> None:
 
 
 def test_what_was_stopped_stays_stopped(counting: Counting) -> None:
-    """A job-control stop is not undone by any command, and the process continues when it is told to."""
+    """Check that no command undoes a job-control stop, and that the process continues when it is told to."""
     os.kill(counting.pid, signal.SIGSTOP)
     wait_for(counting.stands, "SIGSTOP did not stop it")
     before = counting.counters()
@@ -244,7 +245,7 @@ def test_what_was_stopped_stays_stopped(counting: Counting) -> None:
 
 
 def test_signals_are_not_lost(counting: Counting, tmp_path: Path) -> None:
-    """A signal that comes while the target stands still reaches it afterwards."""
+    """Check that a signal that comes during the stop reaches the target afterwards."""
     process = start(counting, tmp_path)
     os.kill(counting.pid, signal.SIGTERM)
     assert counting.process.poll() is None
@@ -253,7 +254,7 @@ def test_signals_are_not_lost(counting: Counting, tmp_path: Path) -> None:
 
 
 def test_the_target_dies_in_the_middle(counting: Counting) -> None:
-    """kill -9 of the target while gdbheap reads it: gdbheap ends by itself, without a traceback."""
+    """Check kill -9 of the target while gdbheap reads it: gdbheap ends by itself, without a traceback."""
     process = subprocess.Popen(
         [str(programs.GDBHEAP), "pyobjects", str(counting.pid)],
         stdout=subprocess.DEVNULL,
@@ -270,7 +271,7 @@ def test_the_target_dies_in_the_middle(counting: Counting) -> None:
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("noun", NOUNS)
 def test_forked_processes_still_share(noun: str, rng: random.Random, tmp_path: Path) -> None:
-    """Reading what a fork left shared copies no page: what is shared stays so, here and in the child."""
+    """Check that reading pages that a fork left shared copies none, here or in the child."""
     command = programs.c_program("held", rng.getrandbits(30), 400, 200_000, 8)
     with programs.running(command, tmp_path) as target:
         before = [kernel.in_rollup(target.pid, key) for key in ("Shared_Dirty", "Private_Dirty", "Pss")]

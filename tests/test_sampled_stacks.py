@@ -1,4 +1,4 @@
-"""What a jemalloc that samples knows: the stacks of sampled blocks in use, against the profile that it writes."""
+"""The stacks of sampled blocks in use of a jemalloc that samples, against the profile that it writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, running
 from test_jemalloc_library import BUILT, newest
 
 SAMPLING = [path for path in BUILT if path.stem.endswith("-prof")]
-# Each allocation of some thousand bytes is sampled, by the counts as they are.
+# Each allocation of some thousand bytes is sampled, with unscaled counts.
 SETTINGS = "prof:true,lg_prof_sample:13,prof_unbias:false"
 Counts = Counter[tuple[tuple[int, ...], str]]
 
@@ -30,7 +30,7 @@ def dumped(path: Path) -> Counts:
 
 
 def answered(target: str) -> Counts:
-    """Return the same by our answer."""
+    """Return (objects and bytes in use) by stack from gdbheap's answer."""
     found: Counts = Counter()
     for row in ask("chunks", target, "--by=stack", "--top=0")["rows"]:
         for name in ("count", "bytes"):
@@ -41,8 +41,8 @@ def answered(target: str) -> Counts:
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 @pytest.mark.parametrize("library", SAMPLING or [None], ids=lambda path: path.stem if path else "none")
 def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same stacks with the same blocks and bytes as in jemalloc's own file; functions have their names, and the
-    first block is where it is said to be."""
+    """Check the stacks with their blocks and bytes against jemalloc's own file; functions have their names, and the
+    first block is at its address."""
     if library is None:
         pytest.skip("no jemalloc that samples (scripts/jemallocs.sh)")
     dump = tmp_path / "dump"
@@ -60,11 +60,11 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
     names = {frame["name"] for row in answer["rows"] for frame in row["frames"]}
     assert {"deeper", "work", "large"} <= names and "deeper" in text and "prof_backtrace" not in text
     assert (first["allocator"], first["state"]) == ("jemalloc", "used")
-    # The tree has all of them, also where the list is cut.
+    # The tree has all of them, even if the list is cut.
     assert sum(int(line.rpartition(" ")[2]) for line in drawn.splitlines()) == answer["total"]["bytes"]
     assert any(line.startswith("_start;") or ";deeper;" in line or "main;" in line for line in drawn.splitlines())
     assert "prof_backtrace" not in drawn
-    # What samples stand for; releases before 5.3 do not say.
+    # The estimate from the samples; releases before 5.3 have none.
     told = answer["total"]["likely_bytes"] is not None
     assert told == library.stem.startswith("libjemalloc-5.3")
     assert (
@@ -75,7 +75,7 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
 
 
 def test_nothing_is_sampled(rng: random.Random, tmp_path: Path) -> None:
-    """Without prof:true there is no such answer, and one line says what to do."""
+    """Check that without prof:true there is no such answer, and one line with the remedy."""
     with running(
         programs.c_program("sparse", rng.getrandbits(30), 100, 2, 1), tmp_path, {"LD_PRELOAD": newest()}
     ) as target:

@@ -1,4 +1,4 @@
-"""Nobody but root, the user, and whom sudo names has a say in what gdb runs for gdbheap."""
+"""Nobody but root, the user, and the user that sudo names can influence the code that gdb runs for gdbheap."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from support.users import NOBODY, installed, let_nobody_write
 pytestmark = needs_gdb
 ROOT = Path(__file__).resolve().parent.parent
 EVIL = "EVIL"
-# As gdb's own commands, which -x runs in a file without an ending.
+# Planted as gdb's own commands, which -x runs from a file without an ending.
 PLANTED = f"echo {EVIL}\\n\n"
 LOADED = "python import sys; print('LOADED', sorted(name for name in sys.modules if name.startswith('gdbheap')))"
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A program with some blocks."""
+    """Yield a program with some blocks."""
     folder = tmp_path_factory.mktemp("target")
     with running(c_program("holes", 1, 4, 100_000, 0, 0, folder / "table"), folder) as started:
         yield started
@@ -31,13 +31,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user who has typed ``gdbheap install``."""
+    """Return the environment of a user who has typed ``gdbheap install``."""
     return home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """A folder of another user, with a file ``gdbheap`` in it."""
+    """Return a folder of another user, with a file ``gdbheap`` in it."""
     (tmp_path / "gdbheap").write_text(PLANTED)
     if os.getuid() == 0:
         for path in (tmp_path, tmp_path / "gdbheap"):
@@ -46,7 +46,7 @@ def planted(tmp_path: Path) -> Path:
 
 
 def script() -> Path:
-    """Return what ``gdbheap --gdb-script`` prints."""
+    """Return the output of ``gdbheap --gdb-script``."""
     return Path(subprocess.run([GDBHEAP, "--gdb-script"], capture_output=True, text=True, check=True).stdout.strip())
 
 
@@ -69,7 +69,8 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to act as a
 @pytest.mark.in_turn("way", 1)
 @pytest.mark.parametrize("way", ["-ex", "full path"])
 def test_a_planted_file_is_not_run(way: str, planted: Path, target: Running, environment: dict[str, str]) -> None:
-    """What is taught runs nothing of the current folder; the file there is warned of in one line."""
+    """Check that the documented commands run nothing in the current folder, and that one line warns about the file
+    there."""
     load = ["-x", str(script())] if way == "full path" else []
     done = gdb(["-p", str(target.pid), "-batch", *load, "-ex", "heap arenas --json"], environment, planted)
     assert done.returncode == 0 and EVIL not in done.stdout, done.stderr
@@ -78,7 +79,8 @@ def test_a_planted_file_is_not_run(way: str, planted: Path, target: Running, env
 
 
 def test_no_warning_without_a_file(tmp_path: Path, environment: dict[str, str]) -> None:
-    """A folder of the name is none that gdb would run, and neither is our own script, or a link to it."""
+    """Check that neither a folder of that name, which gdb would not run, nor gdbheap's own script, nor a link to it
+    causes a warning."""
     (tmp_path / "gdbheap").mkdir()
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "gdbheap").symlink_to(script())
@@ -87,7 +89,8 @@ def test_no_warning_without_a_file(tmp_path: Path, environment: dict[str, str]) 
 
 
 def test_nothing_is_imported_before_it_is_used(target: Running, environment: dict[str, str]) -> None:
-    """Not by a start, not by help, and not by the completion of nouns; a function loads it as a command does."""
+    """Check that neither the start nor help nor the completion of nouns imports it; a function loads it as a command
+    does."""
     asked = ["help heap holes", "help gdbheap pins", "help function heap_size", "complete heap ho", LOADED]
     done = gdb(["-p", str(target.pid), "-batch", *executed([*asked, "print $heap_block($sp)", LOADED])], environment)
     before, after = [line for line in done.stdout.splitlines() if line.startswith("LOADED")]
@@ -111,7 +114,7 @@ def test_nothing_is_imported_before_it_is_used(target: Running, environment: dic
     ],
 )
 def test_statuses_of_a_batch(words: list[str], status: int, environment: dict[str, str]) -> None:
-    """Ours where a command of ours was typed; gdb's own where none was, as without gdbheap."""
+    """Check gdbheap's status if one of its commands was typed, and gdb's own status otherwise."""
     done = gdb(["-batch", *words], environment)
     without = gdb(["-nx", "-batch", *words], environment)
     assert done.returncode == status, done.stderr
@@ -122,14 +125,14 @@ def test_statuses_of_a_batch(words: list[str], status: int, environment: dict[st
 
 
 def test_a_process_that_was_there(target: Running, environment: dict[str, str]) -> None:
-    """Commands that were loaded after it was let go do not say that it cannot be had."""
+    """Check that commands loaded after a process was detached do not say that it cannot be attached."""
     done = gdb(["-p", str(target.pid), "-batch", *executed(["detach", "heap"])], environment)
     assert done.returncode == 4 and "gdb has no process and no core" in own_lines(done)[0]
 
 
 @needs_root
 def test_refused_attach(environment: dict[str, str]) -> None:
-    """Where gdb may not attach, a command says why, and ends with its status."""
+    """Check that a command explains why gdb may not attach, and ends with that status."""
     rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", f"--reuid={NOBODY}", "--clear-groups"]
     command = [*rights, GDB, "-batch", "-x", str(script()), "-p", "1", "-ex", "heap"]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
@@ -139,7 +142,7 @@ def test_refused_attach(environment: dict[str, str]) -> None:
 
 
 def test_a_vanished_installation(tmp_path: Path) -> None:
-    """One line at a start of gdb, nothing else; the rest of gdbinit is read."""
+    """Check one line at a start of gdb, nothing else; the rest of gdbinit is read."""
     environment = home(tmp_path)
     gdbinit = tmp_path / ".gdbinit"
     gdbinit.write_text(gdbinit.read_text().replace(str(script().parent), "/vanished") + "echo after\\n\n")
@@ -161,7 +164,8 @@ Theirs()
 @pytest.mark.in_turn("order", 1)
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_another_extension(order: str, target: Running, tmp_path: Path) -> None:
-    """``gdbheap`` works whoever came first, the other's ``heap`` is left alone, and hints are what can be typed."""
+    """Check that ``gdbheap`` works in any order of loading, that the other's ``heap`` is left alone, and that hints
+    can be typed."""
     environment = home(tmp_path)
     theirs, gdbinit = tmp_path / "theirs.py", tmp_path / ".gdbinit"
     theirs.write_text(OTHERS)
@@ -176,7 +180,8 @@ def test_another_extension(order: str, target: Running, tmp_path: Path) -> None:
 
 
 def test_what_packages_leave_for_gdb(tmp_path: Path, environment: dict[str, str]) -> None:
-    """The file of the Debian package, and the image's link, do what the line in gdbinit does; without it, nothing."""
+    """Check that the file of the Debian package, and the image's link, act like the line in gdbinit, and that
+    nothing happens without it."""
     text = (ROOT / "packaging" / "debian" / "gdbinit.py").read_text()
     there, gone, link = (tmp_path / f"{name}.py" for name in ("there", "gone", "link"))
     there.write_text(text.replace('"/usr/lib/gdbheap/gdbheap/loader', f'"{script().parent}'))
@@ -190,7 +195,7 @@ def test_what_packages_leave_for_gdb(tmp_path: Path, environment: dict[str, str]
 
 
 def descriptor_of(path: Path) -> int:
-    """Open a file as one that a program started from here has too, with a number above all that gdb opens."""
+    """Open a file that a program started from here inherits, with a number above all that gdb opens."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.dup2(number, 200, inheritable=True)
@@ -204,7 +209,7 @@ def descriptor_of(path: Path) -> int:
 def test_a_planted_descriptor_is_not_taken(
     owner: str, tmp_path: Path, target: Running, environment: dict[str, str]
 ) -> None:
-    """The script is what gdb itself opened, not a package that whoever started gdb left open."""
+    """Check that the script is the file that gdb itself opened, not a package that gdb's starter left open."""
     loader = package_in(tmp_path)
     (tmp_path / "gdbheap" / "__init__.py").write_text(f"print({EVIL!r})\n")
     if owner == "another":
@@ -224,13 +229,14 @@ def test_a_planted_descriptor_is_not_taken(
 
 
 def sourced(loader: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Have gdb run a loader by its full path."""
+    """Run a loader in gdb by its full path."""
     return gdb(["-nx", "-batch", "-x", str(loader), "-ex", LOADED], environment)
 
 
 @needs_root
 def test_whose_package_it_is(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Another user's is refused in one line, also a single folder of it, unless sudo names this user."""
+    """Check that another user's package is refused in one line, also a single folder of it, unless sudo names this
+    user."""
     loader = package_in(tmp_path)
     inner = tmp_path / "gdbheap" / "answers"
     os.chown(inner, NOBODY, NOBODY)
@@ -245,8 +251,8 @@ def test_whose_package_it_is(tmp_path: Path, environment: dict[str, str]) -> Non
 @pytest.mark.in_turn("place", 2)
 @pytest.mark.parametrize("place", ["file", "folder", "above", "group", "list", "sticky"])
 def test_what_others_may_write(place: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    """A package is refused that others may change, or in whose place they may put another; a sticky folder is fine
-    above it, where nothing is imported from."""
+    """Check that a package is refused that others may change or replace; a sticky folder is allowed above it, where
+    nothing is imported from."""
     above = tmp_path / "above"
     loader = package_in(above / "site")
     file = above / "site" / "gdbheap" / "heap.py"
@@ -268,7 +274,7 @@ def test_what_others_may_write(place: str, tmp_path: Path, environment: dict[str
 
 
 def test_the_folder_and_pythonpath_have_no_say(tmp_path: Path, target: Running, environment: dict[str, str]) -> None:
-    """gdb's Python takes gdbheap from its own place, and nothing from the current folder."""
+    """Check that gdb's Python takes gdbheap from its own place, and nothing from the current folder."""
     for name in ("gdbheap", "elftools", "json", "sqlite3"):
         (tmp_path / f"{name}.py").write_text(f"print({EVIL!r})\n")
     path = tmp_path / "path" / "gdbheap"

@@ -1,6 +1,7 @@
-"""``gdbheap shell``: one look for many commands, from a pipe and on a terminal, while the process runs on.
+"""``gdbheap shell``: one reading for many commands, from a pipe and on a terminal, while the process runs on.
 
-What one command alone answers is the oracle, and the kernel's count of what the session has read.
+It is checked against the answers of single commands, and against the kernel's count of the bytes that the session has
+read.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ PROMPT = "gdbheap> "
 
 
 def piped(target: object, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Return what came of these lines."""
+    """Return the result of these lines, typed through a pipe."""
     return gdbheap("shell", str(target), *options, input=text)
 
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The core of a Python process with holes."""
+    """Return the core of a Python process with holes."""
     seed = random.randrange(1 << 30)
     print(f"seed of the fragmented process: {seed}")
     with running(python_program("stripped", "fragmented", seed, 60), tmp_path_factory.mktemp("core")) as started:
@@ -54,13 +55,13 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A C process that allocates when it is told to."""
+    """Yield a C process that allocates on request."""
     with running(c_program("steps", 7, 0), tmp_path_factory.mktemp("small")) as started:
         yield started
 
 
 def test_answers_are_those_of_single_commands(core: Path, rng: random.Random) -> None:
-    """Whatever was asked before, an answer is the one that a command alone gives, also the second time."""
+    """Check that each answer, also the second one, equals that of a single command, whatever was asked before."""
     whole = ask("chunks", str(core), "--state=used", "--top=5")
     address = str(whole["rows"][0]["address"])
     lines = [*NOUNS, *(f"{noun} {address}" for noun in ADDRESSED if noun == "at")]
@@ -76,7 +77,7 @@ def test_answers_are_those_of_single_commands(core: Path, rng: random.Random) ->
 
 
 def test_second_command_reads_nothing(core: Path) -> None:
-    """The kernel counts what the session reads: the first answer the heap, the second one nothing."""
+    """Check by the kernel's count that the first answer reads the heap, and the second one nothing."""
 
     def read() -> int:
         text = Path(f"/proc/{opened.process.pid}/io").read_text()
@@ -93,7 +94,7 @@ def test_second_command_reads_nothing(core: Path) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--clone",)], ids=["copied", "clone"])
 def test_process_runs_on(options: tuple[str, ...], small: Running, rng: random.Random) -> None:
-    """It is not stopped for the session; answers are about one moment until refresh, and then about that one."""
+    """Check that the process is not stopped for the session, and that answers are about one moment until refresh."""
     size = rng.randrange(5, 40) * MIB
     with session(small.pid, *options) as opened:
         first = opened.ask("arenas")
@@ -112,7 +113,8 @@ def test_process_runs_on(options: tuple[str, ...], small: Running, rng: random.R
 
 
 def test_process_that_ends(tmp_path: Path) -> None:
-    """What was copied stays; what needs the process is refused in a line each, and the session goes on."""
+    """Check that copied memory stays, that each question that needs the process is refused in a line, and that the
+    session continues."""
     with running(c_program("steps", 8, 0), tmp_path) as target, session(target.pid) as opened:
         first = opened.ask("sizes")
         target.close()
@@ -124,7 +126,7 @@ def test_process_that_ends(tmp_path: Path) -> None:
 
 
 def test_clone_ends_with_its_process(tmp_path: Path) -> None:
-    """Then there is nothing to ask, and each command says so."""
+    """Check that each command then says that the target is gone."""
     with running(c_program("steps", 9, 0), tmp_path) as target, session(target.pid, "--clone") as opened:
         opened.ask("sizes")
         target.close()
@@ -134,7 +136,8 @@ def test_clone_ends_with_its_process(tmp_path: Path) -> None:
 
 
 def test_calls_are_made_in_the_process(small: Running) -> None:
-    """heap stats asks the process itself, also where a copy answers the rest, and what was kept is then read anew."""
+    """Check that heap stats calls the process itself, even if a copy answers the rest, and that the cache is then
+    read anew."""
     for options in ((), ("--clone",)):
         with session(small.pid, *options) as opened:
             before = opened.ask("arenas")
@@ -146,7 +149,7 @@ def test_calls_are_made_in_the_process(small: Running) -> None:
 
 
 def test_where_a_process_cannot_be_kept(tmp_path: Path) -> None:
-    """Without room for a copy each command stops it anew; one line says so."""
+    """Check that without room for a copy each command stops the process anew, and that one line explains this."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (700 * MIB, 700 * MIB))
@@ -162,7 +165,8 @@ def test_where_a_process_cannot_be_kept(tmp_path: Path) -> None:
 
 
 def test_diff_with_the_target(core: Path, tmp_path: Path) -> None:
-    """As in gdb a snapshot alone is compared with the target; files of a session's commands are written and read."""
+    """Check that a single snapshot is compared with the target, as in gdb, and that a session's commands can read
+    and write files."""
     look = tmp_path / "a look.heap"
     with session(core) as opened:
         opened.ask(f"snapshot '{look}'")
@@ -191,7 +195,8 @@ def test_diff_with_the_target(core: Path, tmp_path: Path) -> None:
     ],
 )
 def test_lines_from_a_pipe(text: str, lines: int, errors: int, status: int, core: Path) -> None:
-    """Each answer in order and nothing else; each error is a line, and the next line is read; the highest status."""
+    """Check each answer in order and nothing else; each error is a line, the next line is read, and the highest
+    status counts."""
     done = piped(core, text)
     assert (len(done.stdout.splitlines()), len(done.stderr.splitlines())) == (lines, errors), done
     assert done.returncode == status and PROMPT not in done.stdout, done
@@ -199,7 +204,7 @@ def test_lines_from_a_pipe(text: str, lines: int, errors: int, status: int, core
 
 
 def test_options_of_the_session(core: Path) -> None:
-    """They are those of each command; one that is typed again counts."""
+    """Check that a session's options apply to each command, and that an option of the command itself overrides them."""
     done = piped(core, "heap\nsizes\n", "--json", "--no-text")
     assert [json.loads(line)["answer"]["command"] for line in done.stdout.splitlines()] == ["heap", "heap sizes"]
     exact = piped(core, "arenas\n", "--bytes").stdout.replace("'heap ", "'gdbheap ")
@@ -207,7 +212,7 @@ def test_options_of_the_session(core: Path) -> None:
 
 
 def test_help_is_the_declarations(core: Path) -> None:
-    """Every command of gdb has help here, and no other."""
+    """Check that every command of gdb has help here, and no other."""
     text = piped(core, "help\n").stdout
     assert all(f"\n  heap {noun} " in text for noun in words.OFFERED if noun)
     assert set(words.OFFERED) == set(COMMANDS) - set(SHELL_ONLY)
@@ -221,7 +226,7 @@ def test_help_is_the_declarations(core: Path) -> None:
 
 
 def test_bad_target(tmp_path: Path) -> None:
-    """A session without a target does not begin: one line, the status of what is wrong."""
+    """Check that a session without a target does not begin: one line, and the status of the fault."""
     text = tmp_path / "text"
     text.write_text("no core")
     for target, status in ((str(text), 4), ("/nowhere/core", 4), ("4194305", 4), ("nonsense", 2)):
@@ -231,7 +236,7 @@ def test_bad_target(tmp_path: Path) -> None:
 
 
 def test_any_bytes(core: Path, tmp_path: Path, rng: random.Random) -> None:
-    """Lines of random bytes and of random words: each is answered or refused in a line, and none ends the session."""
+    """Check lines of random bytes and words: each is answered or refused in a line, and none ends the session."""
     vocabulary = [
         *words.OFFERED,
         *words.OWN,
@@ -261,14 +266,14 @@ def test_any_bytes(core: Path, tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_closed_pipe(core: Path) -> None:
-    """Nobody reads any more: it ends, and quietly."""
+    """Check that the session ends quietly without a reader."""
     line = f"printf 'sizes\\n%.0s' 1 2 3 4 5 6 | {GDBHEAP} shell {core} | head -1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 1 and done.stderr == ""
 
 
 def test_full_disk(core: Path) -> None:
-    """An answer that cannot be written is told, and ends the session."""
+    """Check that an answer that cannot be written is reported and ends the session."""
     with open("/dev/full", "wb") as full:
         command = [str(GDBHEAP), "shell", str(core)]
         done = subprocess.run(command, input=b"sizes\nsizes\n", stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE)
@@ -276,7 +281,7 @@ def test_full_disk(core: Path) -> None:
 
 
 def test_interrupt_ends_the_command(core: Path, rng: random.Random) -> None:
-    """Ctrl-C at any moment of a command: one line, and the next answers are those of an undisturbed session."""
+    """Check Ctrl-C at any moment of a command: one line, and the next answers are those of an undisturbed session."""
     truth = ask("retained", str(core), "--top=all")
     interrupted = 0
     for _ in range(40):
@@ -299,7 +304,8 @@ def test_interrupt_ends_the_command(core: Path, rng: random.Random) -> None:
 
 
 def _answers(opened: Session) -> bool:
-    """Whether the command was answered; if not, its end was told, or the session had no command to end."""
+    """Return whether the command was answered; if not, check that its end was reported, or that there was no command
+    to end."""
     assert opened.process.stdout is not None and opened.process.stderr is not None
     ready, _, _ = select.select([opened.process.stdout, opened.process.stderr], [], [], PATIENCE)
     return opened.process.stdout in ready
@@ -310,7 +316,7 @@ def _answers(opened: Session) -> bool:
 def test_killed_sessions_leave_nothing(
     options: tuple[str, ...], sent: signal.Signals, tmp_path: Path, rng: random.Random
 ) -> None:
-    """Ended at any moment: the process runs, undisturbed and untraced, and no copy of it is left."""
+    """Check that a session that ends at any moment leaves the process running, untraced, and no copy of it."""
     with busy.started("blocked", tmp_path, 16) as target:
         for _ in range(4):
             with session(target.pid, *options) as opened:
@@ -320,18 +326,18 @@ def test_killed_sessions_leave_nothing(
                 opened.process.send_signal(sent)
                 opened.process.wait(PATIENCE)
             busy.wait_for(lambda: runs(target.pid), "it does not run")
-            # What ends the copy outlives the session, for a moment.
+            # The process that ends the copy outlives the session for a moment.
             busy.wait_for(lambda: busy.children_of(target.pid) == [], "a copy is left")
         target.unharmed(but=("EINTR",))
 
 
 def _takes_terminal() -> None:
-    """Make standard input the terminal of this session: Ctrl-C comes from there."""
+    """Make standard input the terminal of this session, from which Ctrl-C comes."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
-    """A session on a terminal of its own, which is a person's: history in a home of its own."""
+    """A person's session on its own terminal, with a home for its history."""
 
     def __init__(self, target: object, home: Path, *options: str) -> None:
         self.leader, follower = pty.openpty()
@@ -346,7 +352,7 @@ class Terminal:
         self.seen, self.place = "", 0
 
     def until(self, what: str) -> str:
-        """Return what it shows until something is shown, after what was waited for before."""
+        """Return the output until the text appears, after the text that was last waited for."""
         deadline = time.monotonic() + PATIENCE
         while (end := self.seen.find(what, self.place)) < 0:
             assert time.monotonic() < deadline, self.seen
@@ -355,13 +361,15 @@ class Terminal:
         return self.seen[begin : self.place]
 
     def look(self) -> None:
-        """Wait a moment for what it shows."""
+        """Wait a moment for output."""
         if select.select([self.leader], [], [], 0.3)[0]:
             self.seen += os.read(self.leader, 1 << 16).decode(errors="replace")
 
     def interrupt(self) -> None:
-        """Press Ctrl-C until there is a new prompt: Python's readline misses one just before it waits for a key. Not
-        before a moment has passed: each one takes with it what was typed before it is looked at."""
+        """Press Ctrl-C until there is a new prompt: Python's readline misses one just before it waits for a key.
+
+        The first comes after a moment, since each discards the input that was not yet read.
+        """
         deadline = time.monotonic() + PATIENCE
         while PROMPT not in self.seen[self.place :]:
             assert time.monotonic() < deadline, self.seen
@@ -376,7 +384,7 @@ class Terminal:
         os.write(self.leader, keys.encode())
 
     def end(self) -> int:
-        """Press Ctrl-D, where need be again; return the status."""
+        """Press Ctrl-D, several times if needed; return the status."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.seen
@@ -388,12 +396,13 @@ class Terminal:
 
 
 def needs_readline() -> None:
-    """Skip where the Python that runs gdbheap has no readline."""
+    """Skip if the Python that runs gdbheap has no readline."""
     pytest.importorskip("readline")
 
 
 def test_a_terminal(core: Path, tmp_path: Path) -> None:
-    """A prompt, Tab for nouns, options and files, Ctrl-C for an empty line, errors in a line, Ctrl-D; status 0."""
+    """Check the prompt, Tab for nouns, options and files, Ctrl-C for an empty line, errors in a line, Ctrl-D, and
+    status 0."""
     needs_readline()
     (tmp_path / "before.heap").touch()
     terminal = Terminal(core, tmp_path)
@@ -415,7 +424,7 @@ def test_a_terminal(core: Path, tmp_path: Path) -> None:
 
 
 def test_history(core: Path, tmp_path: Path) -> None:
-    """Lines are kept for the next session, in a file that is its owner's alone and does not grow for ever."""
+    """Check that lines are kept for the next session, in a private file of limited size."""
     needs_readline()
     file = tmp_path / ".local" / "state" / "gdbheap" / "history"
     for typed in ("sizes --top=1\r", "\x1b[A\r"):
@@ -425,7 +434,7 @@ def test_history(core: Path, tmp_path: Path) -> None:
         assert "sizes --top=1" in terminal.until("chunk"), terminal.seen
         terminal.until(PROMPT)
         assert terminal.end() == 0
-    # A line that is typed again at once is kept once.
+    # A line that is repeated at once is kept once.
     assert file.read_text() == "sizes --top=1\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     file.write_text("".join(f"holes --top={number}\n" for number in range(5000)))
@@ -438,7 +447,7 @@ def test_history(core: Path, tmp_path: Path) -> None:
     assert len(kept) == 1000 and kept[-2:] == ["holes --top=4999", "check"]
 
 
-# argv: a history. Reads it, and appends a line to it, with little memory; prints how many lines were read.
+# argv: a history. Reads it and appends a line to it, with little memory; prints how many lines were read.
 REMEMBERED = """
 import readline, resource, sys
 from gdbheap.commands.shell import lines
@@ -452,7 +461,7 @@ print(before)
 
 @pytest.mark.parametrize("harm", [None, "sparse", "another's", "in another's folder"])
 def test_histories_that_mean_harm(harm: str | None, tmp_path: Path) -> None:
-    """One that is larger than lines come to, or another user's, is neither read nor written to."""
+    """Check that a history that is too large, or another user's, is neither read nor written to."""
     needs_readline()
     folder = tmp_path / "gdbheap"
     folder.mkdir()
@@ -475,7 +484,7 @@ def test_histories_that_mean_harm(harm: str | None, tmp_path: Path) -> None:
 
 
 def test_no_history_without_contents(core: Path, tmp_path: Path) -> None:
-    """--no-text leaves no file; nor does a home that cannot be written to stop anything."""
+    """Check that --no-text leaves no file, and that a home that cannot be written to is no error."""
     needs_readline()
     for options in (("--no-text",), ()):
         terminal = Terminal(core, tmp_path, *options)
@@ -507,12 +516,12 @@ def test_no_history_without_contents(core: Path, tmp_path: Path) -> None:
     ],
 )
 def test_completion(before: str, last: str, expected: list[str]) -> None:
-    """Nouns where a noun may stand, the options of the command that it is."""
+    """Check nouns where a noun may stand, and otherwise the options of the command."""
     assert words.completions(before, last) == expected
 
 
 def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the commands and options that are about files; a folder may be continued."""
+    """Check the commands and options that take files; a folder may be continued."""
     (tmp_path / "looks").mkdir()
     (tmp_path / "looks" / "one.heap").touch()
     (tmp_path / "look.heap").touch()
@@ -529,7 +538,7 @@ def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_completion_of_names_that_mean_harm(
     start: str, evil: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No name drives the terminal or ends the line, in a home either."""
+    """Check that no name controls the terminal or ends the line, in a home either."""
     for name in (f"look{evil}", "look.heap", "look~"):
         (tmp_path / name).touch()
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -539,7 +548,7 @@ def test_completion_of_names_that_mean_harm(
 
 
 def test_nouns_of_a_process_on_a_core(core: Path) -> None:
-    """What only a live process can answer is refused on a core, in the words of this place."""
+    """Check that a question for a live process is refused for a core, in the words of a session."""
     lines = [*LIVE_ONLY, *(f"{noun} malloc" if noun == "catch" else noun for noun in FOLLOWING)]
     done = piped(core, "\n".join(lines))
     assert len(done.stderr.splitlines()) == len(lines) and done.returncode == 2, done

@@ -1,5 +1,5 @@
-"""No byte counts in two findings: settled on made-up claims, compared with a count page by page, and on a
-program whose holes two rules find."""
+"""No byte counts in two findings: checked on made-up claims against a count page by page, and on a program whose
+holes two rules find."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 4096
 
 
 class Pages:
-    """Every page is resident."""
+    """Memory with every page resident."""
 
     def count(self, start: int, end: int) -> SimpleNamespace:
         """Return the resident and swapped bytes."""
@@ -33,7 +33,7 @@ class Pages:
 
 
 class Looked:
-    """Stands for the evidence: settle() asks for resident bytes, the size of a page, and what is worth it."""
+    """A stand-in for the evidence: settle() asks for resident bytes, the page size, and the least worthwhile size."""
 
     def __init__(self, least: int) -> None:
         """``least``: the bytes that are worth a finding."""
@@ -44,18 +44,18 @@ class Looked:
         self.pages = Pages()
 
     def worth(self, size: int) -> bool:
-        """Return whether it is enough."""
+        """Return whether a finding of this size is worthwhile."""
         return size >= self.least
 
 
 def settled(claims: list[Claim], least: int) -> list[Finding]:
-    """Return what settle() makes of them."""
+    """Return the result of settle()."""
     return settle(cast(Evidence, cast(Any, Looked(least))), claims)
 
 
 def test_no_byte_twice(rng: random.Random) -> None:
-    """Whatever the claims, all findings together promise at most the pages that any of them speaks of, and the most
-    specific one keeps its own."""
+    """Check that all findings together promise at most the pages that any of them claims, and that the most specific
+    one keeps its own."""
     for _ in range(200):
         claims, pages = [], set()
         for name in rng.sample(ORDER, rng.randrange(1, 6)):
@@ -73,7 +73,8 @@ def test_no_byte_twice(rng: random.Random) -> None:
 
 
 def test_alternatives() -> None:
-    """A finding whose bytes are another's leaves its remedy there; one with enough of its own stays with those."""
+    """Check that a finding whose bytes belong to another gives its remedy to that one, and that one with enough
+    bytes keeps those."""
     ranges = [(0, 100 * PAGE)]
     large = Claim(Finding("large-chunks", 60 * PAGE, {}), lambda: [(0, 60 * PAGE)])
     free = Claim(Finding("free-chunks", 100 * PAGE, {}), lambda: ranges, has_remedy=True)
@@ -84,7 +85,8 @@ def test_alternatives() -> None:
 
 
 def test_what_lies_in_another() -> None:
-    """Of objects nobody counts which bytes two findings share: the second says whose its bytes may be."""
+    """Check that for objects, whose shared bytes are not counted, the second finding names the one that its bytes
+    may belong to."""
     leak, slack = Finding("leak-like", 9 << 20, {}), Finding("slack", 5 << 20, {})
     found = {row.id: row for row in settled([Claim(slack, list), Claim(leak, list)], 1)}
     assert found["slack"].within == "leak-like" and not found["slack"].also_within
@@ -92,7 +94,7 @@ def test_what_lies_in_another() -> None:
 
 
 def test_each_is_named_with_its_own_bytes() -> None:
-    """Of a finding that shares bytes with several each is named with those that are its own."""
+    """Check that a finding that shares bytes with several names each with the bytes that it takes."""
     large = Claim(Finding("large-chunks", 30 * PAGE, {}), lambda: [(0, 30 * PAGE)])
     tops = Claim(Finding("thread-tops", 20 * PAGE, {}), lambda: [(50 * PAGE, 70 * PAGE)])
     free = Claim(Finding("free-chunks", 100 * PAGE, {}), lambda: [(0, 100 * PAGE)])
@@ -101,7 +103,7 @@ def test_each_is_named_with_its_own_bytes() -> None:
 
 
 def test_bytes_are_taken_once() -> None:
-    """A finding about a few pages somewhere in two places takes them from one of both, not from both."""
+    """Check that a finding about a few pages somewhere in two places takes them from one of both, not from both."""
     places = [(0, 50 * PAGE), (60 * PAGE, 110 * PAGE)]
     some = Claim(Finding("large-chunks", 10 * PAGE, {}), lambda: places)
     first = Claim(Finding("free-chunks", 50 * PAGE, {}), lambda: places[:1])
@@ -111,7 +113,7 @@ def test_bytes_are_taken_once() -> None:
 
 
 def test_what_two_have_in_common_is_taken_once() -> None:
-    """Two findings that speak of the same pages take from a third no more than those pages."""
+    """Check that two findings about the same pages take from a third no more than those pages."""
     one = Claim(Finding("huge-pages", 30 * PAGE, {}), lambda: [(0, 60 * PAGE)])
     two = Claim(Finding("free-chunks", 60 * PAGE, {}), lambda: [(0, 60 * PAGE)])
     three = Claim(Finding("mapped-memory", 50 * PAGE, {}), lambda: [(40 * PAGE, 90 * PAGE)])
@@ -122,14 +124,14 @@ def test_what_two_have_in_common_is_taken_once() -> None:
 @pytest.mark.parametrize("name", ["slack", "free-lists", "cycles", "leak-like"])
 @pytest.mark.parametrize("pinned", ["pymalloc-arenas", "pinned-pages"])
 def test_what_lies_in_pages_that_few_blocks_keep(name: str, pinned: str) -> None:
-    """The blocks that keep an arena count with it, and may be those of which another finding speaks."""
+    """Check that the blocks that keep an arena count with it, and may be those of another finding."""
     objects, arenas = Finding(name, 5 << 20, {}), Finding(pinned, 9 << 20, {})
     found = {row.id: row for row in settled([Claim(arenas, lambda: [(0, 9 << 20)]), Claim(objects, list)], 1)}
     assert found[name].within == pinned and found[pinned].within is None
 
 
 def test_no_remedy_twice() -> None:
-    """What a finding advises already is not its alternative too; other commands stand beside its own."""
+    """Check that a finding's own advice is not its alternative too, and that other commands are added."""
     setting = {"MALLOC_MMAP_THRESHOLD_": "131072"}
     growing = Finding("growing-buffers", 9 * PAGE, {}, environment=setting)
     large = Finding("large-chunks", 9 * PAGE, {}, environment=setting)
@@ -141,7 +143,8 @@ def test_no_remedy_twice() -> None:
 
 
 def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
-    """Holes of large buffers are free chunks too: one finding, both remedies, and lines to paste."""
+    """Check that holes of large buffers, which are free chunks too, make one finding, with both remedies and
+    commands to paste."""
     with running(c_program("faults", rng.getrandbits(30), "large", tmp_path / "none"), tmp_path) as target:
         answer = ask("", str(target.pid), "--quick")
     trim = answer["reclaimable"]
@@ -155,7 +158,7 @@ def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_names_of_functions() -> None:
-    """A sentence begins with a capital letter unless it begins with a function's name or a variable's."""
+    """Check that a sentence begins with a capital letter unless it begins with the name of a function or variable."""
     assert advice_sentence("call malloc_trim(0) now") == "Call malloc_trim(0) now."
     assert advice_sentence("malloc_stats_print() in the process tells") == "malloc_stats_print() in the process tells."
     assert advice_sentence("MALLOC_ARENA_MAX=1 does it") == "MALLOC_ARENA_MAX=1 does it."
@@ -168,7 +171,7 @@ def held(size: int, path: str = "cache") -> Finding:
 
 
 def test_gains_stand_before_the_holder(rng: random.Random) -> None:
-    """What is certain to be gained of a holder's bytes comes first where it is a quarter of them, and no guess does."""
+    """Check that a certain gain of a quarter of a holder's bytes comes before the holder, and that a guess does not."""
     mib = 1 << 20
     size = rng.randrange(100, 200) * mib
 

@@ -1,4 +1,4 @@
-"""Memory that a process shares, after the process was let go: small mappings were copied, large ones are read then."""
+"""Memory that a process shares, after the process was resumed: small mappings were copied, large ones are read then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE, LARGE = 4096, MAX_SHARED_COPY + 4096
 
 @contextlib.contextmanager
 def neighbours(size: int) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Yield a process, and where it shares memory, beside its private mappings."""
+    """Yield a process, and the addresses of its shared memory beside its private mappings."""
     command = programs.python_program("stripped", "neighbours", size)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -33,7 +33,7 @@ def neighbours(size: int) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
 
 @pytest.mark.parametrize("size", [PAGE, LARGE], ids=["small", "large"])
 def test_answers_are_whole(size: int) -> None:
-    """A read that runs on from private into shared memory leaves nothing missing."""
+    """Check that a read from private into shared memory leaves nothing missing."""
     with neighbours(size) as (process, _):
         for noun in GRAPHS:
             assert not programs.ask(noun, str(process.pid))["warnings"], noun
@@ -41,7 +41,7 @@ def test_answers_are_whole(size: int) -> None:
 
 @pytest.mark.parametrize("size", [PAGE, LARGE], ids=["small", "large"])
 def test_after_the_stop(size: int) -> None:
-    """Each word is what the program wrote, the last ones too, while the process runs."""
+    """Check that each word is the program's, also the last ones, while the process runs."""
     with neighbours(size) as (process, places), stopped(process.pid, copies=True) as target:
         assert target.is_copied and programs.tracer(process.pid) == 0
         found = {at: (target.space.word(at), target.space.word(at + size - 8)) for at in places}
@@ -51,7 +51,7 @@ def test_after_the_stop(size: int) -> None:
 
 @pytest.mark.parametrize("size", [16 * PAGE, LARGE], ids=["small", "large"])
 def test_nothing_comes_into_memory(size: int) -> None:
-    """Of shared memory only what the process has is read: to read another page would make the kernel bring it there."""
+    """Check that only resident shared memory is read: reading another page would bring it into memory."""
     with neighbours(size) as (process, places):
         before = [kernel.resident_inside(process.pid, at, size) for at in places]
         assert before == [2 * PAGE] * len(places)
@@ -61,7 +61,8 @@ def test_nothing_comes_into_memory(size: int) -> None:
 
 
 def test_a_process_that_ends() -> None:
-    """Private memory can still be read, large shared memory cannot, and the answer says so."""
+    """Check that private memory can still be read, that large shared memory cannot, and that the answer mentions the
+    missing part."""
     with neighbours(LARGE) as (process, places), stopped(process.pid, copies=True) as target:
         process.kill()
         process.wait()

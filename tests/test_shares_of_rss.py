@@ -1,4 +1,4 @@
-"""Shares of RSS are of what is resident: memory that a program has and never wrote to is none of it, and no finding."""
+"""Shares of RSS are of resident bytes: memory that a program never wrote to is in none of them, and in no finding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gdbheap.report.words.graph import render_owners, render_retained, render_un
 from gdbheap.report.words.pyobjects import render as render_types
 
 LARGE, WRITTEN = 256 << 20, 12 << 20
-# bytes() of a number asks calloc(), which leaves a large block to the kernel.
+# bytes() of a number uses calloc(), which leaves a large block untouched.
 PYTHON = f"import os; planted = bytes({LARGE}); written = os.urandom({WRITTEN}); os.read(0, 1)"
 WITHIN = 1 << 20
 
@@ -62,7 +62,7 @@ OF_C: dict[str, Callable[[Heap, Style], str]] = {
 
 
 def check(heap: Heap, answers: dict[str, Callable[[Heap, Style], str]]) -> None:
-    """Assert that no share is above 100 %, that there are some, and that no finding is of untouched memory."""
+    """Check that no share is above 100 %, that there are some, and that no finding is of untouched memory."""
     style = Style(rss=heap.target.rss.bytes)
     for name, answer in answers.items():
         text = answer(heap, style)
@@ -73,7 +73,7 @@ def check(heap: Heap, answers: dict[str, Callable[[Heap, Style], str]]) -> None:
 
 
 def test_of_python(tmp_path: Path) -> None:
-    """A bytes of zeros that was never read has next to nothing of RSS, in each answer."""
+    """Check that a bytes object of zeros that was never read has almost nothing of RSS, in each answer."""
     command = [interpreter_of_release("3.11").executable, "-c", PYTHON]
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         check(heap, OF_PYTHON)
@@ -89,7 +89,7 @@ def test_of_python(tmp_path: Path) -> None:
 
 
 def test_of_c(tmp_path: Path) -> None:
-    """The same without Python; blocks that were written to half count half."""
+    """Check a program without Python: untouched blocks have almost nothing of RSS, and half-written ones count half."""
     with running(c_program("untouched"), tmp_path) as target, heap_of(str(target.pid)) as heap:
         check(heap, OF_C)
         rows = owners(heap, None, None).groups

@@ -18,7 +18,7 @@ from support.programs import GDBHEAP, PATIENCE, python_program, running
 
 from gdbheap._native import Frozen
 
-# argv: a signal. It arrives in the callback of a weak reference, as each import has one: Python drops what it raises.
+# argv: a signal. It arrives in the callback of a weak reference, as each import has one: Python drops the exception.
 DROPPED = """
 import signal, sys, time, weakref
 from gdbheap.commands.shell import main
@@ -45,7 +45,7 @@ streams.complain = told
 main._run = lambda words: signal.raise_signal(first)
 main.script()
 """
-# argv: a signal. Python makes another error of what it raises, as while a class is made (before 3.12).
+# argv: a signal. Python turns the exception into another error, as during the creation of a class (before 3.12).
 WRAPPED = """
 import signal, sys
 from gdbheap.commands.shell import main
@@ -61,7 +61,7 @@ MESSAGES = {signal.SIGINT: "interrupted", signal.SIGTERM: "ended by SIGTERM", si
 
 
 class Told(Exception):
-    """A signal came."""
+    """The exception that the signal's handler raises."""
 
 
 def _tell(_number: int, _frame: object) -> NoReturn:
@@ -71,7 +71,8 @@ def _tell(_number: int, _frame: object) -> NoReturn:
 @pytest.mark.parametrize("program", [DROPPED, WRAPPED], ids=["drops", "wraps"])
 @pytest.mark.parametrize("sent", MESSAGES)
 def test_where_python_changes_it(sent: signal.Signals, program: str) -> None:
-    """What is dropped is told again a moment later; what is wrapped is no fault of ours."""
+    """Check that a dropped exception is raised again a moment later, and that a wrapped one is not reported as an
+    internal error."""
     command = [sys.executable, "-I", "-c", program, str(int(sent))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
@@ -81,7 +82,8 @@ def test_where_python_changes_it(sent: signal.Signals, program: str) -> None:
 @pytest.mark.parametrize("sent", MESSAGES)
 @pytest.mark.parametrize("second", MESSAGES)
 def test_a_second_while_the_line_is_written(sent: signal.Signals, second: signal.Signals) -> None:
-    """The line is about the first, and nothing else is printed; the same once more ends the process at once."""
+    """Check that the line is about the first signal, that nothing else is printed, and that the same signal again
+    ends the process at once."""
     command = [sys.executable, "-I", "-c", SEVERAL, str(int(sent)), str(int(second))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr.splitlines() == [f"gdbheap: {MESSAGES[sent]}; a process that was stopped runs on"]
@@ -92,7 +94,8 @@ def test_a_second_while_the_line_is_written(sent: signal.Signals, second: signal
 
 
 def test_while_a_copy_is_ended(tmp_path: Path, rng: random.Random) -> None:
-    """What a handler raises while native code waits comes out of it, also where that comes to an end all the same."""
+    """Check that an exception of a handler during a wait in native code is raised there, even if the wait ends by
+    itself."""
     main, before = threading.get_ident(), signal.signal(signal.SIGUSR1, _tell)
     try:
         with busy.started("blocked", tmp_path, 16) as target:
@@ -104,7 +107,7 @@ def test_while_a_copy_is_ended(tmp_path: Path, rng: random.Random) -> None:
                     teller.start()
                     copy.end()
                     time.sleep(PATIENCE)
-                # It may have come before the end began.
+                # The signal may have come before the end began.
                 copy.end()
             target.unharmed(but=("EINTR",))
     finally:
@@ -112,7 +115,7 @@ def test_while_a_copy_is_ended(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_ignored_from_the_beginning(tmp_path: Path, rng: random.Random) -> None:
-    """As nohup and a shell's trap have it: a session goes on."""
+    """Check a session with signals ignored, as by nohup or a shell's trap: it continues."""
 
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,5 +1,4 @@
-"""The site that ``make site`` builds, as far as that can be known without its tools: which pages it has, and that each
-link leads to a place that there is."""
+"""The site that ``make site`` builds, checked without its tools: its pages, and that each link has a target."""
 
 from __future__ import annotations
 
@@ -31,14 +30,15 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_in_its_order() -> None:
-    """Each page of docs/ is once in docs/site/nav.txt, with those beside them; nothing else is."""
+    """Check that each page of docs/ is in docs/site/nav.txt exactly once, with the additional ones, and nothing
+    else."""
     listed = [page for _, pages in site_pages.navigation() for page in pages]
     wanted = {path.stem for path in (ROOT / "docs").glob("*.md")} | {Path(name).stem for name in site_pages.OTHERS}
     assert sorted(listed) == sorted({*wanted, library_docs.TITLE})
 
 
 def test_the_reference_has_every_name(staged: Path) -> None:
-    """Each public name of the library, with its docstring, and each question of a heap."""
+    """Check each public name of the library, with its docstring, and each question of a heap."""
     text = (staged / f"{library_docs.TITLE}.md").read_text(encoding="utf-8")
     for name in set(gdbheap.__all__) - {"__version__"}:
         assert f"\n## {name}\n" in text, name
@@ -47,7 +47,7 @@ def test_the_reference_has_every_name(staged: Path) -> None:
 
 
 def test_every_command_has_its_page(staged: Path) -> None:
-    """With its whole help, and a link to it from the page of all commands."""
+    """Check that each command has a page with its whole help, and a link to it from the page of all commands."""
     all_of_them = (staged / "commands.md").read_text(encoding="utf-8")
     assert len(list((staged / "commands").iterdir())) == len(COMMANDS) > 40
     for command in COMMANDS.values():
@@ -58,8 +58,8 @@ def test_every_command_has_its_page(staged: Path) -> None:
 
 
 def test_commands_show_their_sessions(staged: Path) -> None:
-    """What other pages show of a command is on its page, whole or cut, and shows that and no other command. Two show
-    nothing: PostgreSQL is not everywhere, and a service at rest calls nobody."""
+    """Check that sessions about a command on other pages are also on its own page, whole or cut, with that command
+    only. Two have none: PostgreSQL is not everywhere, and a service at rest calls nobody."""
     for noun in COMMANDS.keys() - {"contexts", "catch", "shell", "calls"}:
         text = (staged / "commands" / f"{anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         typed = re.findall(r"^```text\n\$ (.*)$", text, re.MULTILINE)
@@ -71,11 +71,11 @@ def test_commands_show_their_sessions(staged: Path) -> None:
     assert {line: site_pages.noun_of(line) for line in nouns} == nouns
     for noun in ("shell", "calls"):
         text = (staged / "commands" / f"{anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
-        assert "\n## How it looks\n" in text
+        assert re.search(r"^```text\n\$ ", text, re.MULTILINE)
 
 
 def places(text: str) -> set[str]:
-    """Return the names that GitHub and the site give a page's headings."""
+    """Return the anchors that GitHub and the site give to a page's headings."""
     found: list[str] = []
     for title in HEADING.findall(FENCED.sub("", text)):
         plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-")
@@ -84,7 +84,7 @@ def places(text: str) -> set[str]:
 
 
 def test_every_link_leads_somewhere(staged: Path) -> None:
-    """To a page and a heading of it, or to a file that goes with the site."""
+    """Check that each link leads to a page and a heading of it, or to a file of the site."""
     pages = {path.resolve(): path.read_text(encoding="utf-8") for path in staged.rglob("*.md")}
     dead, count = [], 0
     for path, text in pages.items():
@@ -104,7 +104,7 @@ def test_every_link_leads_somewhere(staged: Path) -> None:
 
 
 def test_a_built_site_is_looked_at(tmp_path: Path) -> None:
-    """Each kind of what may be wrong is found, and nothing else."""
+    """Check that each kind of fault in a built site is found, and nothing else."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.html").write_text('<h1 id="there">b</h1><a href="../a.html">a</a><a href="#there">x</a>')
     sound = '<link rel="stylesheet" href="s.css"><a href="sub/b.html#there">b</a><a href="https://example.org">x</a>'
@@ -120,7 +120,7 @@ def test_a_built_site_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_tools_are_pinned() -> None:
-    """The list of what the site is built with has a version for each."""
+    """Check that each tool of the site has a version in the list."""
     lines = (ROOT / "docs" / "site" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     assert len(wanted) > 3 and [line for line in wanted if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []

@@ -1,5 +1,5 @@
-"""The file of a snapshot: it is read back as it was written, holds no contents, and whatever else is given in its place
-gets one line. The same in gdb."""
+"""The file of a snapshot: it is read back as it was written, has no contents, and any other file in its place gets
+one line. The same in gdb."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SECRET = "a-secret-that-must-not-be-kept"
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python with a secret in its memory."""
+    """Yield a Python process with a secret in its memory."""
     folder = tmp_path_factory.mktemp("snapshots")
     with running(python_program(KINDS[0], "secret_texts", SECRET, 50), folder) as found:
         yield found
 
 
 def test_read_back(target: Running, tmp_path: Path) -> None:
-    """What is read is what was taken; nothing changed between a look and itself."""
+    """Check that a snapshot is read back unchanged, and that it has no differences from itself."""
     path = str(tmp_path / "look.heap")
     with heap_of(str(target.pid)) as heap:
         taken = take(heap, with_blocks=True)
@@ -52,7 +52,7 @@ def test_read_back(target: Running, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--owners"], ["--with-contents"]])
 def test_contents(options: list[str], target: Running, tmp_path: Path) -> None:
-    """No text of the process is in the file, unless it was asked for."""
+    """Check that no text of the process is in the file, unless it was requested."""
     path = tmp_path / "look.heap"
     assert gdbheap("snapshot", str(target.pid), str(path), *options).returncode == 0
     with zipfile.ZipFile(path) as archive:
@@ -62,7 +62,7 @@ def test_contents(options: list[str], target: Running, tmp_path: Path) -> None:
 
 
 def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
-    """A file that is cut off, or has another byte somewhere, is refused in one line or is what it was."""
+    """Check that a truncated file, or one with a changed byte, is refused in one line or is unchanged."""
     path = tmp_path / "look.heap"
     assert gdbheap("snapshot", str(target.pid), str(path), "--blocks").returncode == 0
     whole, good = path.read_bytes(), read(str(path))
@@ -93,7 +93,7 @@ def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
     ],
 )
 def test_foreign(name: str, content: object, reason: str, target: Running, tmp_path: Path) -> None:
-    """Another program's zip, a newer gdbheap's snapshot, one with fields of another kind."""
+    """Check another program's zip, a newer gdbheap's snapshot, and one with fields of another kind."""
     path = tmp_path / "foreign.heap"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, json.dumps(content))
@@ -102,7 +102,7 @@ def test_foreign(name: str, content: object, reason: str, target: Running, tmp_p
 
 
 def test_bad_lines(target: Running, tmp_path: Path) -> None:
-    """One line and the right exit status; a snapshot that cannot be written leaves the older one."""
+    """Check one line and the right exit status; a snapshot that cannot be written leaves the older one."""
     pid, path = str(target.pid), tmp_path / "look.heap"
     for words, status, reason in (
         (["snapshot", pid], 2, "which file?"),
@@ -125,7 +125,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
 
 
 def _limit_files(size: int) -> None:
-    """No file may become larger than that: as on a full disk, a write fails."""
+    """Limit the size of files: as on a full disk, a write fails."""
     import resource
     import signal
 
@@ -134,8 +134,8 @@ def _limit_files(size: int) -> None:
 
 
 def test_no_line_to_paste_of_a_file_s(target: Running, tmp_path: Path) -> None:
-    """Commands are gdbheap's own: whoever gives a snapshot has us paste none, nor a variable that is no setting of a
-    malloc's. A finding that has no words here is left out."""
+    """Check that a snapshot's maker cannot supply commands to paste, nor a variable that is no setting of a
+    malloc's: commands are gdbheap's own. A finding without known texts is left out."""
     path = tmp_path / "look.heap"
     assert gdbheap("snapshot", str(target.pid), str(path)).returncode == 0
     with zipfile.ZipFile(path) as archive:
@@ -163,7 +163,7 @@ def test_no_line_to_paste_of_a_file_s(target: Running, tmp_path: Path) -> None:
 
 @needs_gdb
 def test_in_gdb(target: Running, tmp_path: Path) -> None:
-    """gdb writes the same file, and compares it with its own target."""
+    """Check that gdb writes the same file, and compares it with its own target."""
     shell, path = tmp_path / "shell.heap", tmp_path / "gdb.heap"
     assert gdbheap("snapshot", str(target.pid), str(shell)).returncode == 0
     commands = [f"heap snapshot {path}", f"heap diff {shell} {path} --json", f"heap diff {path} --json"]

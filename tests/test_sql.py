@@ -1,5 +1,5 @@
-"""``gdbheap sql``: the queries of docs/queries.md are run on a real process, and their answers are those of the
-commands that say the same; a query reaches no file and no network; bad ones get one line."""
+"""``gdbheap sql``: the queries of docs/queries.md are run on a real process and agree with the commands; a query
+reaches no file and no network; a wrong one gets one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "queries.md"
 QUERIES = dict(re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?```sql\n(.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
-# All but the last of many blocks are freed, which could be given back.
+# All but the last of many blocks are freed, so their memory could be given back.
 FREED = "import os; held = [bytearray(3000) for _ in range(30000)]; del held[:-1]; os.read(0, 1)"
 FINDINGS = "What should be done, and what is it worth?"
 Rows = list[dict[str, Any]]
@@ -51,7 +52,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Python with objects of many kinds, and threads."""
+    """Yield a Python process with objects of many kinds, and threads."""
     folder = tmp_path_factory.mktemp("asked")
     with running(python_program(KINDS[0], "secret_texts", "not-to-be-shown", 300), folder) as found:
         yield found
@@ -59,7 +60,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def source(target: Running) -> Source:
-    """All tables of it, read once."""
+    """Return all its tables, read once."""
     with heap_of(str(target.pid)) as heap:
         heap.disclosure.contents = False
         found = gather(heap, words_of, graph=True)
@@ -101,7 +102,7 @@ def _same_holes(rows: Rows, pid: str) -> None:
 def _same_ledger(rows: Rows, pid: str) -> None:
     roots = {row["id"]: row["resident"] for row in ask("", pid, "--detail")["ledger"] if row["parent"] is None}
     found = {row["id"]: row["resident"] for row in rows}
-    # Whatever reads a file's page that was not in memory brings it there.
+    # Reading a page of a file that was not in memory brings it there.
     assert found.pop("file") <= roots.pop("file") and found == roots
 
 
@@ -117,7 +118,7 @@ def _same_retained(rows: Rows, pid: str) -> None:
 
 
 def _same_referrers(rows: Rows, pid: str) -> None:
-    # heap refs counts what refers; a holder may do so twice, and a buffer's owner in its place.
+    # heap refs counts referrers; a holder may refer twice, and a buffer's owner stands for it.
     count = ask("refs", pid, rows[0]["address"], "--top=all")["count"]
     assert 0 < count <= rows[0]["referrers"]
 
@@ -150,12 +151,12 @@ SAME: dict[str, Callable[[Rows, str], None]] = {
 
 
 def test_page() -> None:
-    """There are enough of them, and those that are compared are among them."""
+    """Check that there are enough queries, and that the compared ones are among them."""
     assert len(QUERIES) >= 15 and {*SAME, FINDINGS} <= QUERIES.keys()
 
 
 def test_findings(tmp_path: Path) -> None:
-    """They have the words that heap has, of a process, of what was exported, and of a snapshot."""
+    """Check that findings have the words of heap, for a process, an export, and a snapshot."""
     folder, look = str(tmp_path / "tables"), str(tmp_path / "look.heap")
     with running([interpreter_of(KINDS[0]), "-c", FREED], tmp_path) as target:
         pid = str(target.pid)
@@ -170,7 +171,7 @@ def test_findings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", [title for title in QUERIES if title != FINDINGS])
 def test_query(title: str, target: Running, source: Source) -> None:
-    """It has rows, no column twice, and none without a value."""
+    """Check that a query has rows, no column twice, and no column without values."""
     found = query(source, QUERIES[title])
     names = [column.name for column in found.columns]
     assert found.rows and len(set(names)) == len(names) >= 3
@@ -181,7 +182,8 @@ def test_query(title: str, target: Running, source: Source) -> None:
 
 
 def test_forms(target: Running, tmp_path: Path) -> None:
-    """A process, what was exported of it in any format, and a snapshot give one answer; so do a table, JSON and CSV."""
+    """Check that a process, its exports in any format, and a snapshot give one answer, and so do a table, JSON and
+    CSV."""
     pid, text = str(target.pid), "SELECT type, count(*) n, sum(size) s FROM blocks GROUP BY type ORDER BY 3 DESC, 1"
     subjects = [pid, str(tmp_path / "look.heap")]
     assert gdbheap("snapshot", pid, subjects[1], "--blocks").returncode == 0
@@ -216,8 +218,8 @@ class _Caught(BaseHTTPRequestHandler):
 
 
 def test_shut_off(source: Source, target: Running, tmp_path: Path) -> None:
-    """No query reads or writes a file, not even beside those that were exported, asks the network, or opens either
-    again."""
+    """Check that no query reads or writes a file, not even beside the exported ones, uses the network, or enables
+    either again."""
     with HTTPServer(("127.0.0.1", 0), _Caught) as server:
         server.met = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -250,8 +252,30 @@ def test_shut_off(source: Source, target: Running, tmp_path: Path) -> None:
         server.shutdown()
 
 
+def test_opens_no_file(source: Source, tmp_path: Path) -> None:
+    """Check that not even the analysis of a query reads a file that the query names: the time of the last read would be
+    newer than that of the last write, and so would it be after a read of ours."""
+    mine = tmp_path / "mine.csv"
+    mine.write_text("a\n1\n")
+
+    def is_read(read: Callable[[], object]) -> bool:
+        os.utime(mine, ns=(0, 10**9))
+        read()
+        return mine.stat().st_atime_ns != 0
+
+    for text in (f"SELECT * FROM read_csv('{mine}')", f"SELECT * FROM read_csv('{mine}'), types WHERE 'edges' = ''"):
+
+        def ask(text: str = text) -> None:
+            with pytest.raises(Exception, match="gdbheap sql: "):
+                query(source, text)
+
+        assert not is_read(ask), text
+    if not is_read(mine.read_text):
+        pytest.skip("this file system keeps no times of reads")
+
+
 def test_bad_lines(target: Running, tmp_path: Path) -> None:
-    """One line, and the status of wrong usage; nothing of the process is read for it where that is known before."""
+    """Check one line and the status of a wrong usage; if possible nothing of the process is read before."""
     pid, look = str(target.pid), str(tmp_path / "look.heap")
     assert gdbheap("snapshot", pid, look).returncode == 0
     (tmp_path / "empty").mkdir()
@@ -280,7 +304,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
 
 
 def test_what_tables_there_are(target: Running, tmp_path: Path) -> None:
-    """SHOW TABLES has those of docs/data.md; of a snapshot and of a folder those that it has."""
+    """Check that SHOW TABLES has the tables of docs/data.md, or those that a snapshot or a folder has."""
     pid, look, folder = str(target.pid), str(tmp_path / "look.heap"), tmp_path / "tables"
     page = PAGE.with_name("data.md").read_text()
     every = re.findall(r"^## `?(\w+)`?$", page, re.MULTILINE)
@@ -298,7 +322,8 @@ def test_what_tables_there_are(target: Running, tmp_path: Path) -> None:
 
 
 def test_what_can_be_pasted(target: Running) -> None:
-    """Addresses, process ids and times are as they are typed, sizes as people read them; JSON has plain numbers."""
+    """Check that addresses, process ids and times can be typed again, that sizes are readable, and that JSON has
+    plain numbers."""
     pid = str(target.pid)
     text = "SELECT max(address), pid, time, 12345 * count(*) AS many FROM blocks, snapshots GROUP BY pid, time"
     (row,) = json.loads(gdbheap("sql", pid, text, "--json").stdout)["rows"]
@@ -309,7 +334,7 @@ def test_what_can_be_pasted(target: Running) -> None:
 
 
 def test_only_what_is_named(source: Source) -> None:
-    """Tables that a query does not name are not made; of one that may name others in disguise all words count."""
+    """Check that only the tables that a query names are made; if it may name others indirectly, all its words count."""
     asked: list[set[str]] = []
 
     def remember(names: Any, graph: bool | None) -> Any:
@@ -332,7 +357,7 @@ def test_only_what_is_named(source: Source) -> None:
 
 
 def test_values(source: Source) -> None:
-    """What JSON cannot say is a text, and what it can is itself."""
+    """Check that a value that JSON cannot express is a text, and that others are unchanged."""
     found = query(
         source, "SELECT 1::HUGEINT << 100, 'inf'::DOUBLE, NULL, true, [1, NULL], {'a': DATE '2020-01-02'}, 0.5"
     )
@@ -341,7 +366,7 @@ def test_values(source: Source) -> None:
 
 
 def test_interrupted(target: Running) -> None:
-    """Ctrl-C is heard while DuckDB works."""
+    """Check that Ctrl-C works while DuckDB runs."""
     text = "SELECT sum(length(number::varchar)) FROM range(1000000000000) AS numbers(number)"
     command = [str(GDBHEAP), "sql", str(target.pid), text]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -356,8 +381,12 @@ def test_interrupted(target: Running) -> None:
 
 
 def _is_busy(pid: int) -> bool:
-    """Whether a thread of a process beside its first one has worked for a fifth of a second: others wait until a query
-    is asked."""
-    others = (Path(f"/proc/{pid}/task/{tid}/stat") for tid in os.listdir(f"/proc/{pid}/task") if tid != str(pid))
-    worked = (int(one.read_text().rpartition(")")[2].split()[11]) for one in others)
-    return max(worked, default=0) * 5 > os.sysconf("SC_CLK_TCK")
+    """Return whether another thread of a process than its first has worked for a fifth of a second: others wait for
+    a query."""
+    worked = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        # A thread may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            stat = Path(f"/proc/{pid}/task/{tid}/stat").read_text()
+            worked = max(worked, int(stat.rpartition(")")[2].split()[11]) if tid != str(pid) else 0)
+    return worked * 5 > os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Which memory is a thread's stack: what bounds it says so, and a stack pointer alone says nothing."""
+"""The memory that is a thread's stack: it is recognised by its bounds, not by a stack pointer alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gdbheap.targets.target import Target, Thread
 
 pytestmark = pytest.mark.cases(4)
 
-# What belongs to the stacks beside the first thread's: nothing, the stack, or the stack and its guard page.
+# The memory that counts as a stack beside the first thread's: nothing, the stack, or the stack and its guard page.
 NOTHING, STACK, GUARDED = 0, 1, 2
 OF_MALLOC = ("block", "chunk", "given-block", "given-chunk")
 MODES = {
@@ -39,20 +39,22 @@ def line_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def printed(target: Running) -> dict[str, tuple[int, int]]:
-    """Return the start and the size of the stack and of the region, as the program says."""
+    """Return the start and the size of the stack and of the region, as the program prints them."""
     rows = [line.split() for line in target.stderr.splitlines()]
     return {name: (int(start, 16), int(size, 16)) for name, start, size in rows}
 
 
 def main_stack(pid: int) -> kernel.Mapped:
-    """Return what the kernel calls the stack."""
+    """Return the mapping that the kernel calls the stack."""
     return next(mapped for mapped in kernel.maps(pid) if mapped.path == "[stack]")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_stacks_of_its_own_making(mode: str, rng: random.Random, tmp_path: Path) -> None:
-    """The kernel's stack, and a thread's that its record or a guard page bounds, are stacks; other memory stays with
-    its owner, and no byte has two."""
+    """Check that the kernel's stack, and a thread's stack with known bounds (a record or a guard page), are stacks.
+
+    Other memory stays with its owner, and no byte has two owners.
+    """
     with running(c_program("coroutines", rng.getrandbits(30), mode), tmp_path) as target:
         answer, (start, size) = ask("", str(target.pid)), printed(target)["stack"]
         first = main_stack(target.pid)
@@ -73,11 +75,11 @@ def test_stacks_of_its_own_making(mode: str, rng: random.Random, tmp_path: Path)
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 @pytest.mark.parametrize("mode", ["mapped", "given"])
 def test_stacks_in_cores(mode: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """A core's ledger gives the same to stacks as the process's."""
+    """Check that a core's ledger has the same bytes for stacks as the process's."""
     with running(c_program("coroutines", rng.getrandbits(30), mode), tmp_path) as target:
         alive = line_of(ask("", str(target.pid)), "stacks")["virtual"]
         where = target.as_form(form)
-        # Of a core that says nothing of residency, what lies beside stacks may be the largest part, not looked into.
+        # For a core without residency, the memory beside stacks may be the largest part, and is not examined.
         status = gdbheap(where, "--json").returncode
         core = line_of(ask("", where, status=status), "stacks")["virtual"]
     assert status in (0, 5)
@@ -85,21 +87,21 @@ def test_stacks_in_cores(mode: str, form: str, rng: random.Random, tmp_path: Pat
 
 
 def test_threads_of_musl(rng: random.Random, tmp_path: Path) -> None:
-    """musl's own record of a thread bounds its stack, whatever lies beside it."""
+    """Check that musl's own record of a thread bounds its stack, whatever is beside it."""
     if shutil.which("musl-gcc") is None:
         pytest.skip("no musl-gcc (Debian: apt install musl-tools)")
     program = tmp_path / "threads"
     flags = ["-O1", "-static", "-pthread", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["musl-gcc", *flags, str(SOURCES / "own_stacks.c"), "-o", str(program)], check=True)
     with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
-        # Its malloc was never called, so that nobody can tell whose its memory is.
+        # Its malloc was never called, so the owner of its memory is unknown.
         done, first = gdbheap(str(target.pid), "--json"), main_stack(target.pid)
         assert done.returncode in (0, 5), done.stderr
         answer = json.loads(done.stdout)
         rows = [int(line.split()[1], 16) for line in target.stderr.splitlines()]
     size = sum(rows)
     found = line_of(answer, "stacks")["virtual"] - (first.end - first.start)
-    # Beside each stack lie its guard pages (two), thread-local data and the record.
+    # Beside each stack are its guard pages (two), thread-local data and the record.
     assert size <= found <= size + len(rows) * (64 << 10)
 
 
@@ -117,8 +119,8 @@ def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_goroutines(form: str, go_program: Path, rng: random.Random, tmp_path: Path) -> None:
-    """Go keeps stacks in its own heap, of which no stack pointer of its threads makes a stack: what is one beyond the
-    kernel's is at most what the runtime says that its stacks have."""
+    """Check that Go's stacks, which are in its own heap, do not become stacks by a stack pointer of its threads:
+    beyond the kernel's, stacks have at most the runtime's own figure."""
     command = [str(go_program), str(rng.getrandbits(30))]
     with running(command, tmp_path, {"GOTRACEBACK": "crash"}) as target:
         words = target.stderr.split()
@@ -126,12 +128,12 @@ def test_goroutines(form: str, go_program: Path, rng: random.Random, tmp_path: P
         first = main_stack(target.pid)
         answer = ask("", target.as_form(form))
     assert line_of(answer, "stacks")["virtual"] - (first.end - first.start) <= stacks < 8 << 20
-    # What the runtime calls its heap has pages that nothing was written to.
+    # The runtime's heap has pages that were never written to.
     assert line_of(answer, "other")["resident"] >= written > 40 << 20
 
 
 class Counted(Thread):
-    """A thread that counts how often somebody looks at its stack pointer."""
+    """A thread that counts the reads of its stack pointer."""
 
     looks = 0
 
@@ -142,7 +144,7 @@ class Counted(Thread):
 
 
 def test_many_threads(rng: random.Random) -> None:
-    """Which threads are on a stack is found without asking each for each; compared with doing just that."""
+    """Check that the threads on a stack are found without comparing each pair; the result is that of the comparison."""
     starts = sorted(rng.sample(range(1, 4000), 500))
     found = [Stack(number, start << 20, (start << 20) + (1 << 18)) for number, start in enumerate(starts)]
     pointers = [(start << 20) + rng.randrange(1 << 19) for start in rng.choices(starts, k=500)]
@@ -155,7 +157,7 @@ def test_many_threads(rng: random.Random) -> None:
 
 
 def test_stacks_are_found_once(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of the stacks lie in blocks of malloc is not found out once more for each of them."""
+    """Check that the search for stacks in blocks of malloc is done once, not once for each stack."""
     asked = []
     whole = Heap.stack_ranges.fget  # type: ignore[attr-defined]
 

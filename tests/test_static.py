@@ -1,4 +1,5 @@
-"""Programs with glibc linked into them: main_arena is in the program itself, and all is answered as for others."""
+"""Programs with glibc linked into them: main_arena is in the program itself, and all questions are answered as for
+others."""
 
 from __future__ import annotations
 
@@ -38,42 +39,42 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def library(compiler: str) -> str:
-    """Return the path of the static C library; its name alone when there is none."""
+    """Return the path of the static C library; its name alone if there is none."""
     return subprocess.run([compiler, "-print-file-name=libc.a"], capture_output=True, text=True).stdout.strip()
 
 
 def started(program: Path, rng: random.Random, directory: Path, threads: int, mode: int) -> Any:
-    """Start it; its table is ``directory``/table."""
+    """Start recorder.c; its table is ``directory``/table."""
     arguments = (threads, rng.getrandbits(30), CASE.operations, CASE.slots, CASE.largest, mode, directory / "table")
     return running([str(program), *map(str, arguments)], directory)
 
 
 @pytest.fixture
 def recorder(program: Path, rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield it at rest."""
+    """Yield the program while it waits."""
     with started(program, rng, tmp_path, CASE.threads, 0) as target:
         yield target
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_arenas_and_states(form: str, recorder: Running, tmp_path: Path) -> None:
-    """Every figure is malloc_stats()' and malloc_info()'s, and every pointer's state is the table's."""
-    if form != KERNEL_CORE:  # that ends the program; below it is asked for once
+    """Check every figure against malloc_stats() and malloc_info(), and every pointer's state against the table."""
+    if form != KERNEL_CORE:  # that ends the program; below, the core is requested only once
         check_figures(ask("arenas", recorder.as_form(form)), recorder)
     check_states(recorder.as_form(form), Table(tmp_path / "table"), CASE.threads)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_modes(mode: str, program: Path, rng: random.Random, tmp_path: Path) -> None:
-    """The state of each pointer is that in the table where others move the break, and where the arena grows without
-    it."""
+    """Check each pointer's state against the table if others move the break, and if the arena grows without it."""
     with started(program, rng, tmp_path, 1, MODES[mode]) as target:
         check_figures(ask("arenas", str(target.pid)), target)
         check_states(str(target.pid), Table(tmp_path / "table"), 1)
 
 
 def test_books(recorder: Running) -> None:
-    """The ledger adds up to the kernel's figures, the heap is whole, and the arena is in the program's own data."""
+    """Check that the ledger adds up to the kernel's figures, that the heap is intact, and that the arena is in the
+    program's own data."""
     answer, arenas = ask("", str(recorder.pid)), ask("arenas", str(recorder.pid))
     check_families(answer["ledger"])
     assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(recorder.pid)
@@ -88,12 +89,12 @@ def test_books(recorder: Running) -> None:
 
 
 def test_holes(recorder: Running, tmp_path: Path) -> None:
-    """No hole covers a byte of a live pointer's block."""
+    """Check that no hole covers a byte of a live pointer's block."""
     holes = ask("holes", str(recorder.pid), "--min=1")["rows"]
     assert holes
     ranges = [(hole["address"] - 16, hole["address"] - 16 + hole["size"]) for hole in holes]
     live = Table(tmp_path / "table").live
-    # malloc_usable_size() reaches 8 bytes into the next chunk's header, where its prev_size would be.
+    # malloc_usable_size() includes 8 bytes of the next chunk's header, the place of its prev_size.
     marks = [(start, 1) for start, _ in ranges] + [(end, -1) for _, end in ranges]
     marks += [(pointer, 1) for pointer in live] + [(pointer + usable - 8, -1) for pointer, usable in live.items()]
     depth = 0

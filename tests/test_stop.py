@@ -1,4 +1,4 @@
-"""A stop takes nothing from the process: no signal, no system call, no time that it need not stand."""
+"""A stop costs the process no signal, no system call, and no unnecessary time."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ for _ in range(rounds):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 """
-# Where blocked.c counts its calls of epoll_wait.
+# The offset at which blocked.c counts its calls of epoll_wait.
 EPOLL_TURNS = 16
 EMPTY = "import time\nwhile True: time.sleep(0.01)\n"
 
 
 def test_no_call_is_cut_short(tmp_path: Path, rng: random.Random) -> None:
-    """Calls that the kernel would end with EINTR go on; signals arrive; the program's own checks see nothing."""
+    """Check that calls that the kernel would end with EINTR continue, that signals arrive, and that the program's
+    own checks pass."""
     with busy.started("blocked", tmp_path) as target:
         mended = 0
         for _ in range(150):
@@ -57,7 +58,7 @@ def test_no_call_is_cut_short(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_limits_go_on_whoever_stops(tmp_path: Path, rng: random.Random) -> None:
-    """Stops by one process after the other, and by one that was there before: no wait ends early, and all end."""
+    """Check stops by one process after the other, and by one that existed before: no wait ends early, and all end."""
     with busy.started("blocked", tmp_path) as target:
         turns, began = target.words()[EPOLL_TURNS], time.monotonic()
         for _ in range(60):
@@ -76,7 +77,7 @@ def test_limits_go_on_whoever_stops(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_no_signal_dies_with_the_tracer(tmp_path: Path, rng: random.Random) -> None:
-    """kill -9 at any moment of a stop: every signal that was sent arrives."""
+    """Check kill -9 at any moment of a stop: every signal that was sent arrives."""
     with busy.started("blocked", tmp_path) as target:
         command = [sys.executable, "-c", KILLED, str(target.pid), "300", str(rng.random())]
         subprocess.run(command, check=True, cwd=tmp_path, timeout=programs.PATIENCE)
@@ -84,7 +85,7 @@ def test_no_signal_dies_with_the_tracer(tmp_path: Path, rng: random.Random) -> N
 
 
 def test_threads_that_come_and_go(tmp_path: Path) -> None:
-    """A thread that ends while it is seized does not make the stop fail."""
+    """Check that a thread that ends while it is seized does not make the stop fail."""
     command = programs.c_program("passing", 4)
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
@@ -96,7 +97,8 @@ def test_threads_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_cannot_stop(tmp_path: Path) -> None:
-    """The parent in a vfork sleeps uninterruptibly: the others are not held for it, and the answer says so."""
+    """Check the parent in a vfork, which sleeps uninterruptibly: the others are not kept stopped for it, and the
+    answer mentions the thread."""
     with busy.started("vforked", tmp_path, counters=3) as target:
         busy.wait_for(lambda: "D" in states(target.pid), "nobody is in state D")
         with stopped(target.pid) as process:
@@ -115,10 +117,10 @@ def states(pid: int) -> list[str]:
 
 
 def test_several_at_once() -> None:
-    """Two who look at the same process wait for each other."""
+    """Check that two commands about the same process wait for each other."""
     with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
         try:
-            time.sleep(0.2)
+            busy.wait_for_call(target.pid, "clock_nanosleep")
             command = [str(programs.GDBHEAP), "info", str(target.pid)]
             several = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)]
             ends = [(process.communicate(timeout=programs.PATIENCE), process.returncode) for process in several]
@@ -128,16 +130,16 @@ def test_several_at_once() -> None:
 
 
 def _hear_hangups() -> None:
-    """As nohup(1) leaves it, the signal would be ignored."""
+    """Do not ignore SIGHUP, as nohup(1) would leave it."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
-    """A signal that asks gdbheap to end gets one line and the status of an interrupted command."""
+    """Check that a signal that asks gdbheap to end gets one line and the status of an interrupted command."""
     with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
         try:
-            time.sleep(0.2)
+            busy.wait_for_call(target.pid, "clock_nanosleep")
             command = [str(programs.GDBHEAP), "retained", str(target.pid)]
             for _ in range(20):
                 process = subprocess.Popen(
@@ -149,7 +151,7 @@ def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
                 _, errors = process.communicate(timeout=programs.PATIENCE)
                 if process.returncode:
                     break
-            # One that had its answer already has none of this.
+            # A command that was already answered has none of this.
             assert process.returncode == 1 and errors == (
                 f"gdbheap: ended by {number.name}; a process that was stopped runs on\n"
             )
@@ -158,16 +160,19 @@ def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
 
 
 def test_descriptors_run_out() -> None:
-    """Too few open files: a line that says so, and never a fault of gdbheap."""
+    """Check that too few open files give a line that names the limit, and no internal error."""
     with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
         try:
-            time.sleep(0.2)
+            busy.wait_for_call(target.pid, "clock_nanosleep")
             lines = set()
             for number in range(5, 20, 3):
-                done = programs.gdbheap(
-                    "info",
-                    str(target.pid),
+                # A shell needs eleven descriptors itself, to run a script.
+                done = subprocess.run(
+                    [programs.GDBHEAP.parent / "gdbheap-python", "info", str(target.pid)],
                     preexec_fn=lambda n=number: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)),
+                    env={**os.environ, "GDBHEAP_DEBUG": "1"},
+                    capture_output=True,
+                    text=True,
                 )
                 assert done.returncode in (0, 1), done
                 assert "fault of gdbheap" not in done.stderr and "Traceback" not in done.stderr, done
@@ -178,7 +183,7 @@ def test_descriptors_run_out() -> None:
 
 
 def test_time_is_kept(tmp_path: Path) -> None:
-    """Whatever this side does, the process runs again when the limit is over, and nothing is read any more."""
+    """Check that the process runs again after the limit, whatever gdbheap does, and that nothing more is read."""
     with busy.started("blocked", tmp_path) as target:
         with pytest.raises(GdbheapError, match="was released after"), stopped(target.pid, 2) as process:
             word = process.space.word(process.threads[0].thread_pointer)
@@ -193,12 +198,13 @@ def test_time_is_kept(tmp_path: Path) -> None:
         target.unharmed()
 
 
-# 64 MiB of chunks; 16 bytes at a time they were four million tries.
+# 64 MiB of chunks; 16 bytes at a time they were four million attempts.
 MANY_CHUNKS = "held = [bytes(600) for _ in range(100_000)]; print('ready', flush=True); input()"
 
 
 def test_a_walk_that_is_too_late(tmp_path: Path) -> None:
-    """Once the process was let go, each of its pages is tried a few times, not each place where a chunk may begin."""
+    """Check that after the process was resumed, each of its pages is tried a few times, not each place where a chunk
+    may begin."""
     with programs.running([sys.executable, "-c", MANY_CHUNKS], tmp_path) as target:
         found = 0
         with contextlib.suppress(GdbheapError), stopped(target.pid, limit=2) as process:
@@ -213,7 +219,7 @@ def test_a_walk_that_is_too_late(tmp_path: Path) -> None:
 
 
 def test_too_short_a_time(tmp_path: Path) -> None:
-    """Where nothing could be read in time: one line, status 1, and the process runs on."""
+    """Check that one line and status 1 are given if nothing could be read in time, and that the process runs on."""
     with busy.started("blocked", tmp_path) as target:
         done = programs.gdbheap(str(target.pid), "--max-stop=0.00001")
         assert done.returncode == 1 and done.stdout == "", done
@@ -230,7 +236,7 @@ EPOLL = ("232 ", "281 ")
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the kernel has settled what is restarted")
 def test_a_wait_ends_in_time() -> None:
-    """However often the process is stopped: the limit of a wait goes on, and does not begin anew at each stop."""
+    """Check that the time limit of a wait continues over stops, and does not begin anew at each."""
     with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + programs.PATIENCE
         while not Path(f"/proc/{process.pid}/syscall").read_text().startswith(EPOLL):

@@ -1,6 +1,6 @@
-"""Numbers are not pointers: a heap that lies below 4 GiB, over numbers that static data have, keeps its owners.
+"""Numbers are not pointers: a heap below 4 GiB, at addresses that equal numbers in static data, keeps its owners.
 
-And what a library's own allocator put a header before, such as SQLite's, is reached by more than stray words.
+Blocks that a library's own allocator put a header before, such as SQLite's, are reached by more than stray words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SIZE, SMALL = 16 << 20, 4 << 20
 @pytest.mark.parametrize("number", [COUNTS, ONE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_do_not_own(kind: str, number: int, rng: random.Random, tmp_path: Path) -> None:
-    """A tree of C's belongs to the one object that holds it, wherever its blocks lie."""
+    """Check that a tree of C's belongs to the one object that holds it, wherever its blocks are."""
     for _ in range(STARTS if number == COUNTS else 1):
         shares = measured(kind, number, SIZE, rng.getrandbits(32), tmp_path)
         assert shares.false < MAX_FALSE, shares
 
 
 def test_floats_in_objects(rng: random.Random, tmp_path: Path) -> None:
-    """1.0 in some of many objects is no reference, also where a block begins at the address that its bits are."""
+    """Check that 1.0 in some of many objects is no reference, even if a block begins at the address with those bits."""
     command = [fixed(), str(SOURCES / "round_numbers.py"), str(rng.randrange(1, 20))]
     with running(command, tmp_path) as target:
         rows = ask("unreachable", str(target.pid), "--top=100000")["rows"]
@@ -40,7 +40,8 @@ def test_floats_in_objects(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_table_of_types(tmp_path: Path) -> None:
-    """The interpreter's table of the types of syntax trees is no row of static objects, whose counts are numbers."""
+    """Check that the interpreter's table of the types of syntax trees is no row of static objects, whose counts are
+    numbers."""
     script = "import sys; compile('a += 1', '', 'exec', 0x400); print('READY', flush=True); sys.stdin.read()"
     for python in {fixed(), interpreter_of("stripped")}:
         with running([python, "-I", "-c", script], tmp_path) as target:
@@ -50,7 +51,8 @@ def test_table_of_types(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES])
 def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Its pages belong to the Connection, which retains them, and are not said to be led to by stray words alone."""
+    """Check that the pages of a database in memory belong to the Connection, which retains them, and do not count as
+    reached by stray words alone."""
     python = interpreter_of_release(release).executable
     with hung(python, "sqlite3", 0, SMALL, rng.getrandbits(32), tmp_path) as target:
         own, _others = named(target, "sqlite3.")
@@ -70,7 +72,7 @@ def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) ->
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES and release != "3.15"])
 def test_end_of_a_block_of_a_module_state(release: str, tmp_path: Path) -> None:
-    """A module says how large its state is; what lies after that in the block is left over, and leads nowhere."""
+    """Check that the block's words after the state, whose size the module declares, are stale and lead nowhere."""
     with started(release, tmp_path, "state_slack", tmp_path / "truth") as target, heap_of(str(target.pid)) as heap:
         truth = json.loads((tmp_path / "truth").read_text())
         graph = heap.references.graph

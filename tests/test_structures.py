@@ -1,4 +1,5 @@
-"""What blocks of C++ programs are, against the containers' own calls of their allocators and the library's names."""
+"""The kinds of blocks of C++ programs, against the containers' own calls of their allocators and the library's
+names."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from gdbheap.heap import Heap
 
 pytestmark = pytest.mark.cases(3)
 
-# A buffer says nothing of its holder: one to which other words point than its holder's is not named.
+# Kinds of buffers, which do not name their holder: one to which other words than its holder's point is not named.
 BUFFERS = {"string", "vector"}
 COMPILERS = {"libstdc++": ("g++", ()), "static": ("g++", ("-static",)), "libc++": ("clang++", ("-stdlib=libc++",))}
 
 
 def built(name: str, how: str, folder: Path) -> str:
-    """Return tests/programs/NAME.cc, compiled; skip the test without the compiler or its library."""
+    """Return tests/programs/NAME.cc, compiled; skip the test if the compiler or its library is missing."""
     compiler, flags = COMPILERS[how]
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}")
@@ -38,7 +39,7 @@ def built(name: str, how: str, folder: Path) -> str:
 
 
 def claims(structures: Structures) -> dict[int, str]:
-    """Return {address: family} of all blocks that are named, but for those of the C++ library's own locale."""
+    """Return {address: family} of all named blocks, except those of the C++ library's own locale."""
     found: dict[int, str] = {}
     for row in structures.sums:
         blocks = structures.native.blocks_of({row.number}, 1 << 30)
@@ -48,7 +49,7 @@ def claims(structures: Structures) -> dict[int, str]:
 
 
 def truth_of(told: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Return {block: what it is} and {object: class} from what the program printed."""
+    """Return {block: kind} and {object: class} from the program's output."""
     blocks = re.findall(r"^block 0x([0-9a-f]+) (.+)$", told, re.MULTILINE)
     classes = re.findall(r"^class 0x([0-9a-f]+) (.+)$", told, re.MULTILINE)
     return {int(at, 16): what for at, what in blocks}, {int(at, 16): name for at, name in classes}
@@ -58,7 +59,7 @@ def words_that_point(heap: Heap, addresses: list[int]) -> Counter[int]:
     """Return how many words of writable memory point to or into the block at each address."""
     found: Counter[int] = Counter()
     ends = {at: block.end for at in addresses if (block := heap.block_at(at)) is not None}
-    # A chunk's last word is in what follows it (malloc's prev_size), and an end is one behind.
+    # A chunk's last word is in the next one (malloc's prev_size), and the end of a range is one further.
     places = {place: at for at, end in ends.items() for place in range(at, end + 9)}
     for mapping in heap.target.mappings:
         if places and mapping.writable and mapping.readable:
@@ -70,7 +71,7 @@ def words_that_point(heap: Heap, addresses: list[int]) -> Counter[int]:
 @pytest.mark.parametrize("how", COMPILERS)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_population_that_only_grew(form: str, how: str, tmp_path: Path, rng: random.Random) -> None:
-    """Each block is named, and as what it is, but for buffers to which words that are left over point."""
+    """Check that each block has the right kind, except for buffers to which stale words point."""
     executable = built("containers", how, tmp_path)
     with running([executable, str(rng.getrandbits(32)), "0"], tmp_path) as target:
         truth, classes = truth_of(target.stderr)
@@ -83,7 +84,7 @@ def test_a_population_that_only_grew(form: str, how: str, tmp_path: Path, rng: r
     wrong = {at: (truth.get(at), what) for at, what in found.items() if truth.get(at) != what}
     assert wrong == {}
     assert {truth[at] for at in unnamed} <= BUFFERS
-    # libc++ leaves more of what was there before in its short strings, and what follows from that is not known here.
+    # libc++ leaves more of the earlier contents in its short strings, with unknown consequences.
     own = {"string": 1, "vector": 3}
     assert how == "libc++" or [hex(at) for at in unnamed if pointers[at] <= own[truth[at]]] == []
     assert len(unnamed) < sum(what in BUFFERS for what in truth.values()) / 4
@@ -92,7 +93,7 @@ def test_a_population_that_only_grew(form: str, how: str, tmp_path: Path, rng: r
 
 @pytest.mark.parametrize("how", COMPILERS)
 def test_a_population_that_was_churned(how: str, tmp_path: Path, rng: random.Random) -> None:
-    """What is named is right, and of all that links prove nothing is missing."""
+    """Check that named blocks have the right kind, and that no block with a proof by links is missing."""
     executable = built("containers", how, tmp_path)
     for _ in range(4):
         with running([executable, str(rng.getrandbits(32)), str(rng.randrange(2000))], tmp_path) as target:
@@ -116,18 +117,20 @@ C_PROGRAMS = {
 
 @pytest.mark.parametrize("name", C_PROGRAMS)
 def test_programs_in_c_have_none(name: str, tmp_path: Path, rng: random.Random) -> None:
-    """Nothing is named in a program without libraries of C++ and Rust, also where they are supposed to be there."""
+    """Check that no block is named in a program without libraries of C++ and Rust, also if their presence is
+    assumed."""
     with running(c_program(name, *C_PROGRAMS[name](rng, tmp_path / "table")), tmp_path) as target:
         with heap_of(target.as_form(PROCESS)) as heap:
             assert heap.structures.libraries == Libraries(False, False, False)
             assert heap.structures.sums == []
             supposed = Structures(heap.target, heap.walked, heap.stack_ranges, libraries=Libraries(True, True, True))
-            # Its own records are pointers with sizes behind them, as strings are.
+            # The program's own records are pointers followed by sizes, as strings are.
             assert name == "recorder" or claims(supposed) == {}
 
 
 def test_a_row_for_each_kind(tmp_path: Path, rng: random.Random) -> None:
-    """The table has what the library tells; its rows and the rest add up; --type lists the chunks of one."""
+    """Check that the table agrees with the library, that its rows and the rest add up, and that --type lists the
+    chunks of one."""
     executable = built("containers", "libstdc++", tmp_path)
     with running([executable, str(rng.getrandbits(32)), "0"], tmp_path) as target:
         _truth, classes = truth_of(target.stderr)
@@ -152,7 +155,7 @@ def test_a_row_for_each_kind(tmp_path: Path, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_objects_of_openssl(form: str, tmp_path: Path, rng: random.Random) -> None:
-    """Each SSL_CTX and each SSL that a program has, and nothing else."""
+    """Check that exactly the SSL_CTX and SSL objects of a program are listed."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler")

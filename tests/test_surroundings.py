@@ -1,4 +1,4 @@
-"""What the memory around a holder says of it, on the first page: databases of sqlite3, loggers, labels of metrics."""
+"""The first page describes a holder by the memory around it: databases of sqlite3, loggers, labels of metrics."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ print(flush=True); sys.stdin.readline()
 @pytest.mark.parametrize("release", ["3.6", "3.9", "3.10", "3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("place", ["file", "memory", "temporary"])
 def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path) -> None:
-    """The page says whether connections are to a file or have the data in memory; that the thread which opened them has
-    ended is said only where it has."""
+    """Check that the page says whether connections are to a file or to memory, and that it mentions an ended thread
+    that opened them only if it has ended."""
     python = interpreter_of_release(release).executable
     name = {"file": str(tmp_path / "stock.db"), "memory": ":memory:", "temporary": ""}[place]
     stays, rows = rng.random() < 0.5, rng.randrange(8000, 12000)
@@ -92,7 +92,7 @@ def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path)
 
 @pytest.mark.parametrize("uri", ["file:/named?mode=memory", "file:named?mode=memory"])
 def test_database_in_memory_by_uri(uri: str, rng: random.Random, tmp_path: Path) -> None:
-    """A name that looks like a file's says nothing: no file is there."""
+    """Check that a name like a file's is not taken as a file, as none exists."""
     script = OPENS.replace("ROWS", str(rng.randrange(8000, 12000))).replace("STAYS", "False")
     script = script.replace("*PLACE", f"{uri!r}, uri=True")
     with running([interpreter_of_release("3.11").executable, "-c", script], tmp_path) as target:
@@ -104,7 +104,8 @@ def test_database_in_memory_by_uri(uri: str, rng: random.Random, tmp_path: Path)
 @pytest.mark.parametrize("kind", ["logging.handlers.MemoryHandler", "Own"])
 @pytest.mark.parametrize("without", ["", "del log"])
 def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Random, tmp_path: Path) -> None:
-    """The handler's class and the logger's name are on the page, and the advice is about the handler."""
+    """Check that the handler's class and the logger's name are on the page, and that the advice is about the
+    handler."""
     name = f"shop.orders{rng.randrange(100)}"
     script = LOGS.replace("NAME", name).replace("KIND", kind).replace("COUNT", str(rng.randrange(10_000, 30_000)))
     with running(
@@ -118,7 +119,7 @@ def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Rando
 
 
 def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
-    """The page names the label that has most values, one of them, and with --no-text none."""
+    """Check that the page names the label with the most values and one of these, but none with --no-text."""
     count = rng.randrange(15_000, 20_000)
     command = [python_with("prometheus_client"), "-c", METRICS.replace("COUNT", str(count))]
     with running(command, tmp_path) as target:
@@ -176,21 +177,22 @@ def python(script: str, **values: int) -> list[str]:
 
 
 def test_connections_of_a_pool(rng: random.Random, tmp_path: Path) -> None:
-    """Memory that only the library refers to is its own: the advice is about the data, and not about callbacks."""
+    """Check that memory to which only the library refers counts as the library's, with advice about the data and not
+    about callbacks."""
     with running(python(POOL, COUNT=rng.randrange(3, 6)), tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
     assert "pool[…].link" in page and "his is the data of the database itself" in page and "callbacks" not in page
 
 
 def test_attributes_of_a_class_are_holders_of_their_own(tmp_path: Path) -> None:
-    """No two attributes of a class are one holder, as items of a container are."""
+    """Check that attributes of a class are separate holders, unlike items of a container."""
     with running(python(OF_CLASS), tmp_path) as target:
         rows = {row["path"]: row["what"] for row in ask("", str(target.pid))["holders"]}
     assert rows["Api.seen"] == "dict" and rows["Api.get"] == "functools._lru_cache_wrapper"
 
 
 def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path) -> None:
-    """Memory that an object of the program mapped is no unknown mapping, nor a runtime's."""
+    """Check that memory that an object of the program mapped is neither an unknown mapping nor a runtime's."""
     size = rng.randrange(20, 40) << 20
     with running(python(MAPPED, SIZE=size), tmp_path) as target:
         page = ask("", str(target.pid))
@@ -200,7 +202,7 @@ def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("more", ["attach database ? as other", "create temp table s as select * from t"])
 def test_memory_of_other_databases(more: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where a connection has another database beside its main one, nothing is said of whose the memory is."""
+    """Check that the page does not assign the memory if a connection has another database beside its main one."""
     arguments = f", ({str(tmp_path / 'big.db')!r},)" if "?" in more else ""
     script = POOL.replace("one.link.commit()", f"one.link.commit(); one.link.execute({more!r}{arguments})")
     with running(python(script, COUNT=4), tmp_path) as target:
@@ -221,7 +223,7 @@ print(flush=True); sys.stdin.readline()
 
 
 def test_what_a_handler_only_refers_to(tmp_path: Path) -> None:
-    """What lies behind another object of the program is not the handler's: no advice is about that."""
+    """Check that memory behind another object of the program is not the handler's, and that no advice is about it."""
     with running(python(BEHIND), tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
     assert ".handlers[0].app.cache" in page and "emove the handler" not in page
@@ -246,7 +248,7 @@ print(flush=True); sys.stdin.readline()
 
 
 def written(path: Path) -> str:
-    """Return what a file says; a snapshot is packed."""
+    """Return the text of a file; a snapshot is unpacked."""
     if path.suffix != ".heap":
         return path.read_text(encoding="utf-8")
     with zipfile.ZipFile(path) as archive:
@@ -254,8 +256,8 @@ def written(path: Path) -> str:
 
 
 def test_names_that_are_secrets(rng: random.Random, tmp_path: Path) -> None:
-    """Names of a label, a logger and a database are contents: with --no-text nothing shows them, nor does a file that
-    holds no contents."""
+    """Check that names of a label, a logger and a database are contents: --no-text and a file without contents hide
+    them."""
     token = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
     with running(python(SECRETS.replace("TOKEN", token)), tmp_path) as target:
         pid, folder = str(target.pid), tmp_path / "out"
@@ -318,7 +320,7 @@ print(flush=True); sys.stdin.readline()
 
 
 def test_connections_behind_a_long_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the end of the way to each connection is looked at, and few paths are asked for."""
+    """Check that only the end of the path to each connection is read, and that few paths are asked for."""
     with running(python(CONNECTIONS), tmp_path) as target, heap_of(str(target.pid)) as heap:
         rows = ledger(heap, budget=BUDGET).holders
         looked: list[int] = []
@@ -334,7 +336,7 @@ def test_connections_behind_a_long_list(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_labels_of_many_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All metrics together have one budget."""
+    """Check that all metrics together have one budget."""
     with running(python(LABELS), tmp_path) as target, heap_of(str(target.pid)) as heap:
         rows = ledger(heap, budget=BUDGET).holders
         read: list[int] = []
@@ -351,7 +353,7 @@ def test_labels_of_many_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_labels_that_are_no_texts(tmp_path: Path) -> None:
-    """Nothing is said of them."""
+    """Check that labels that are no texts are not mentioned."""
     with running(python(NO_TEXTS), tmp_path) as target:
         rows = ask("", str(target.pid))["holders"]
     assert rows and not any(row["traits"] for row in rows)

@@ -1,4 +1,4 @@
-"""Files whose names somebody gives to other files while gdbheap reads them: what was checked is what is read."""
+"""Files that are replaced while gdbheap reads them: the file that was checked is the one that is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plant_device(_other: Path, path: Path) -> None:
 
 
 def plant_link(other: Path, path: Path) -> None:
-    """Make a link to another file, which somebody else may not read."""
+    """Make a link to another file, which its maker may not read."""
     path.symlink_to(other)
 
 
@@ -46,11 +46,11 @@ PLANTS = [plant_pipe, plant_device, plant_link]
 
 @contextlib.contextmanager
 def swapping(path: Path, plant: Plant) -> Iterator[Callable[[], None]]:
-    """Yield what gives the name of a file to something else."""
+    """Yield a function that gives the name of a file to something else."""
     other, beside = path.with_suffix(".other"), path.with_suffix(".beside")
     other.write_bytes(path.read_bytes()[::-1])
     plant(other, beside)
-    # Whoever opens a pipe that nobody has open would wait for ever.
+    # An open of a pipe that nobody has open would wait for ever.
     held = os.open(beside, os.O_RDWR) if plant is plant_pipe else None
     try:
         yield lambda: os.replace(beside, path) if os.path.lexists(beside) else None
@@ -71,7 +71,7 @@ def before(act: Callable[..., Any], swap: Callable[[], None]) -> Callable[..., A
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """The log of a program's calls, with stacks."""
+    """Return the log of a program's calls, with stacks."""
     file = tmp_path / "calls.log"
     done = gdbheap("trace", "--stacks=1", "-o", str(file), "--", sys.executable, "-S", "-c", "[bytes(600)] * 9")
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def plan_of(path: str) -> Any:
-    """Return what a replay would do."""
+    """Return the plan of a replay."""
     with planned(path, None, False, False) as job:
         return job.answer([], False)
 
@@ -104,7 +104,7 @@ def test_logs_whose_names_are_swapped(log: Path, monkeypatch: pytest.MonkeyPatch
 
 
 class SwappedSpace:
-    """Maker of the space of a core whose name has been swapped by then."""
+    """A maker of the space of a core whose name has been swapped by then."""
 
     def __init__(self, swap: Callable[[], None]) -> None:
         self.for_core = before(_native.Space.for_core, swap)

@@ -1,5 +1,7 @@
-"""Symbols of a target's files: those that readelf lists, by name and by address, and files with very many of them, that
-take memory and time in proportion, all together, and no more than is left."""
+"""Symbols of a target's files: those that readelf lists, by name and by address.
+
+Files with very many symbols take memory and time in proportion, all together, and no more than is left.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ print(done.stdout + done.stderr)
 
 
 def compiled(folder: Path, source: str, name: str, *flags: str) -> Path:
-    """Return what a compiler makes of a source of C or C++."""
+    """Return the result of compiling a source of C or C++."""
     compiler = shutil.which("g++" if "namespace" in source else "gcc")
     if compiler is None:
         pytest.skip("no compiler")
@@ -89,8 +91,10 @@ def compiled(folder: Path, source: str, name: str, *flags: str) -> Path:
 
 
 def many_symbols(folder: Path, count: int, number: int = 0, size: int | None = None) -> Path:
-    """Return a library whose ``.symtab`` was exchanged for one of so many functions of different names. ``size``: what
-    its header says instead of the table's size, in a file that has room for it."""
+    """Return a library whose ``.symtab`` was replaced by one with so many functions of different names.
+
+    ``size``: the size in its header, if not the table's, in a file that has room for it.
+    """
     path = compiled(folder, f"int library_{number}(void) {{ return {number}; }}", f"lib{number}.so", "-shared", "-fPIC")
     data = bytearray(path.read_bytes())
     (start,), (step, many, last) = struct.unpack_from("<Q", data, 0x28), struct.unpack_from("<HHH", data, 0x3A)
@@ -114,7 +118,7 @@ def many_symbols(folder: Path, count: int, number: int = 0, size: int | None = N
 
 
 def listed(path: Path) -> Iterator[tuple[str, int, int, str, str]]:
-    """Yield (table, address, size, type, name) of the symbols that readelf lists and that lie in the file."""
+    """Yield (table, address, size, type, name) of the symbols that readelf lists and that are in the file."""
     if shutil.which("readelf") is None:
         pytest.skip("no readelf")
     table = ""
@@ -130,7 +134,7 @@ def listed(path: Path) -> Iterator[tuple[str, int, int, str, str]]:
 
 @pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6", "built.so"])
 def test_equal_to_readelf(tmp_path: Path, name: str) -> None:
-    """Each symbol is found by its name and by its address, and no others are; so are functions."""
+    """Check that exactly these symbols are found by name and by address, and so are functions."""
     if name == "built.so":
         path = compiled(tmp_path, LIBRARY, name, "-g", "-shared", "-fPIC")
     else:
@@ -170,7 +174,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_memory_of_many_symbols(tmp_path: Path, libraries: list[Path]) -> None:
-    """A process that has loaded such libraries costs a few times their size, and not more for each symbol."""
+    """Check that a process that has loaded such libraries costs a few times their size, and not more for each
+    symbol."""
     program = compiled(tmp_path, LOADS, "loads", "-ldl")
     peaks = []
     for loaded in ([], libraries):
@@ -183,7 +188,7 @@ def test_memory_of_many_symbols(tmp_path: Path, libraries: list[Path]) -> None:
 
 
 def test_many_symbols_are_found(libraries: list[Path]) -> None:
-    """Each of them by its name, and by its address."""
+    """Check that each symbol is found by its name and by its address."""
     file, functions = ElfFile(str(libraries[0])), Functions(libraries[0].open("rb"), None)
     for place, letters in enumerate(islice(product(LETTERS, repeat=4), COUNT)):
         name, address = bytes(letters).decode(), (1 << 32) + 4096 * place
@@ -192,7 +197,7 @@ def test_many_symbols_are_found(libraries: list[Path]) -> None:
 
 
 def test_names_that_resemble_each_other() -> None:
-    """Symbols that all have one name, and names that end or begin alike: nothing is compared with all others."""
+    """Check symbols that all have one name, and names that end or begin alike: none is compared with all others."""
     names = b"".join(b"%080d\0" % place for place in range(COUNT))
     alike = b"".join(SYMBOL.pack(81 * place, 0x11, 0, 1, 8 + 8 * place, 8) for place in range(COUNT))
     table = SymbolTable([(alike, names)], False)
@@ -205,7 +210,8 @@ def test_names_that_resemble_each_other() -> None:
 
 
 def test_all_files_have_one_budget(libraries: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is memory left for the symbols of one: those of the others are not read, and that is said."""
+    """Check that if memory suffices for the symbols of one file, those of the others are not read, and that a
+    warning names them."""
     monkeypatch.setattr(elf, "room_for_copy", lambda: elf.SYMBOLS_SHARE * (libraries[0].stat().st_size + KIB))
     files = ElfFiles()
     assert files.room.take(0)
@@ -217,7 +223,7 @@ def test_all_files_have_one_budget(libraries: list[Path], monkeypatch: pytest.Mo
 
 
 def test_a_table_for_which_there_is_no_room(tmp_path: Path) -> None:
-    """A file that says that it has 2 GiB of symbols, and has them, is answered for with little memory."""
+    """Check that a file that claims and has 2 GiB of symbols is answered for with little memory."""
     program, library = compiled(tmp_path, LOADS, "loads", "-ldl"), many_symbols(tmp_path, 10, size=2 << 30)
     kept = library.rename(library.with_name("libc.so"))
     with programs.running([str(program), str(kept)], tmp_path) as target:
@@ -230,7 +236,8 @@ def test_a_table_for_which_there_is_no_room(tmp_path: Path) -> None:
 
 
 def test_stacks_say_what_was_not_read(tmp_path: Path) -> None:
-    """Names of functions that are missing in stacks, for want of memory, are told of: of a process and of a log."""
+    """Check that names of functions that are missing in stacks, for want of memory, are reported, for a process and
+    a log."""
     log, allocates = tmp_path / "calls.log", [sys.executable, "-c", "kept = bytes(1 << 20)"]
     assert programs.gdbheap("trace", "-o", str(log), "--stacks=1", "--", *allocates).returncode == 0
     grows = subprocess.Popen([sys.executable, "-c", GROWS])
@@ -246,7 +253,7 @@ def test_stacks_say_what_was_not_read(tmp_path: Path) -> None:
 
 
 def test_roots_take_what_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol of data becomes a root of the graph; fewer do where memory is short."""
+    """Check that a symbol of data becomes a root of the graph, and that fewer do if memory is short."""
     most = roots._Budget().symbols
     monkeypatch.setattr(roots, "room_for_copy", lambda: 100 * KIB)
     assert 100 == roots._Budget().symbols < most

@@ -1,4 +1,4 @@
-"""The shipped tables: every key is known and every value of its kind, and the code asks for no name that is in none."""
+"""The shipped tables: every key is known and every value has its type, and the code uses only names that exist."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gdbheap.layout.cpython import Release, field_names
 from gdbheap.layout.tables import table
 
 LARGEST = 1 << 16
-# The state of an interpreter has tables of its own inside.
+# The state of an interpreter contains large tables.
 LARGEST_STATE = 1 << 20
 RELEASE = re.compile(r"[23]\.\d+")
-# Keys of a release that are no offset or size from 0 up: where fields lie before an object, bits of tp_flags, what is
-# only there or not, numbers of bits and bytes, values of a state.
+# Keys of a release that are no offset or size from 0 up: offsets of fields before an object, bits of tp_flags,
+# presence, numbers of bits and bytes, values of a state.
 BEFORE = {"managed_dict", "managed_values"}
 BITS = {"flags_pre_header", "flag_inline_values", "f_tags", "managed_values_tag"}
 SWITCHES = {"traceback_text", "f_top_is_pointer", "bytearray_escapes", "bytearray_is_bytes", "linetable_entries"}
@@ -59,18 +59,18 @@ OFFSETS = set(
     """.split()
 )
 KNOWN = BEFORE | STATES | BITS | SWITCHES | NUMBERS | LISTS | NAMES | OFFSETS
-# Written like a name of the tables, with an underscore inside.
+# A name of the tables, with an underscore inside.
 LIKE_A_NAME = re.compile(r"_?[a-z][a-z0-9]*(_[a-z0-9]+)+")
 ASKING = ("get", "offsets")
 
 
 def is_number(value: Any, least: int = 0, most: int = LARGEST) -> bool:
-    """Return whether a value is a number in these bounds; True and False are none."""
+    """Return whether a value is a number within these bounds; True and False are none."""
     return type(value) is int and least <= value <= most
 
 
 def is_valid(key: str, value: Any) -> bool:
-    """Return whether a value of a release may stand under a key; null may under each that is a number."""
+    """Return whether a value of a release is valid for a key; null is valid for each key of a number."""
     if key in LISTS:
         return isinstance(value, list) and bool(value) and all(map(is_number, value)) and len(set(value)) == len(value)
     if key in NAMES:
@@ -87,7 +87,7 @@ def is_valid(key: str, value: Any) -> bool:
 
 
 def rows() -> list[tuple[str, dict[str, Any]]]:
-    """Return (where, row) of each release of cpython.json, and of each that changes one."""
+    """Return (place, row) of each release of cpython.json, and of each change to one."""
     cpython = table("cpython")
     found = [(release, row) for release, row in cpython["releases"].items()]
     for kind in ("traced", "free_threaded"):
@@ -97,14 +97,15 @@ def rows() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("where", "row"), rows())
 def test_keys_of_a_release(where: str, row: dict[str, Any]) -> None:
-    """Every key is known, and has a value of its kind."""
+    """Check that every key is known, and has a value of its type."""
     assert RELEASE.fullmatch(where.split()[-1])
     wrong = {key: value for key, value in row.items() if not is_valid(key, value)}
     assert not wrong
 
 
 def test_the_rest_of_cpython() -> None:
-    """What is counted from objects and frames are fields; the changes of builds have their bytes and their source."""
+    """Check that the parts counted from objects and frames are fields, and that the changes of builds have their
+    bytes and their source."""
     cpython = table("cpython")
     assert set(cpython) == {
         "source", "counted_from_objects", "counted_from_frames", "traced", "free_threaded", "releases",
@@ -117,7 +118,8 @@ def test_the_rest_of_cpython() -> None:
 
 
 def test_published_tables() -> None:
-    """Each release's groups have words with one name each; what is taken from them is there, and a key of releases."""
+    """Check that each release's groups have words with one name each, and that the words used from them exist and
+    are keys of releases."""
     found = table("debug_offsets")
     assert set(found) == {"source", "fields", "free_threaded_fields", "sizes", "fixed", "releases"}
     assert set(found["releases"]) <= set(table("cpython")["releases"])
@@ -147,7 +149,7 @@ MALLOC = {
 
 @pytest.mark.parametrize("name", MALLOC)
 def test_keys_of_glibc(name: str) -> None:
-    """Every layout has all keys of its struct, from the newest to the oldest."""
+    """Check that every layout has all keys of its struct, from the newest to the oldest."""
     assert set(table("glibc")) == {"source", *MALLOC}
     layouts = table("glibc")[name]
     assert all(set(layout) == MALLOC[name] for layout in layouts)
@@ -165,7 +167,7 @@ def sources() -> dict[str, ast.Module]:
 
 
 def is_release(node: ast.expr) -> bool:
-    """Return whether an expression is called a release: ``release``, ``self._release``, ``objects.release``."""
+    """Return whether an expression is named like a release: ``release``, ``self._release``, ``objects.release``."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return name.lstrip("_") == "release"
 
@@ -176,7 +178,7 @@ def strings(node: ast.AST) -> set[str]:
 
 
 def asked(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield what each subscript and each call on a release asks for."""
+    """Yield the argument of each subscript and each call on a release."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and is_release(node.value):
             yield node.slice
@@ -188,7 +190,7 @@ def asked(tree: ast.AST) -> Iterator[ast.expr]:
 def names_asked(tree: ast.Module) -> set[str]:
     """Return the names that a module asks a release for: directly, and by variables.
 
-    Those of variables are the constants of the same function, the first one of each call to that function, and the keys
+    Names in variables are the constants of the same function, the first one of each call of that function, and the keys
     of the module's own dictionaries of fields.
     """
     found = {name for expression in asked(tree) for name in strings(expression)}
@@ -209,12 +211,13 @@ def names_asked(tree: ast.Module) -> set[str]:
 
 
 def text_key(key: ast.expr | None, value: ast.expr) -> set[str]:
-    """Return the key of a dictionary's item that is text for text."""
+    """Return the key of a dictionary's item if key and value are texts."""
     return strings(key) if isinstance(key, ast.Constant) and isinstance(value, ast.Constant) else set()
 
 
 def passes_get(call: ast.Call) -> bool:
-    """Return whether a call is given the method ``get`` of a release, to be called with each of several names."""
+    """Return whether an argument of a call is the method ``get`` of a release, to be called with each of several
+    names."""
     return any(isinstance(one, ast.Attribute) and one.attr in ASKING and is_release(one.value) for one in call.args)
 
 
@@ -225,7 +228,7 @@ def first_string(call: ast.Call) -> set[str]:
 
 
 def test_every_name_asked_for_exists() -> None:
-    """A name that the code asks of a release is in the table of one at least."""
+    """Check that a name that the code asks of a release is in the table of at least one."""
     unknown = {}
     for path, tree in sources().items():
         missing = names_asked(tree) - field_names()
@@ -235,13 +238,13 @@ def test_every_name_asked_for_exists() -> None:
 
 
 def test_every_name_is_asked_for() -> None:
-    """What is in the table is read by the code: there is no data that nobody would miss."""
+    """Check that the code reads every name in the table: none is unused."""
     read = set().union(*(names_asked(tree) for tree in sources().values()))
     assert field_names() - read - NAMES == set()
 
 
 def test_a_name_that_no_release_has() -> None:
-    """It is a mistake in the code, and not said to be a lack of the target's."""
+    """Check that an unknown name is an error of the code, and not reported as missing in the target."""
     release = Release("3.13.0", 3, 13, table("cpython")["releases"]["3.13"])
     for ask in (release.__getitem__, release.get, release.offsets):
         with pytest.raises(KeyError, match="no_such_field"):

@@ -1,4 +1,4 @@
-"""Cores: real ones against the process that left them, made ones against what was put in, damaged ones."""
+"""Cores: real ones against their processes, made ones against their contents, damaged ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from test_target_elf import compile_program
 from gdbheap._native import data_extents
 from gdbheap.errors import Fault, GdbheapError, NoTarget, Unsupported, UsageError
 from gdbheap.machines.machine import X86_64
-from gdbheap.targets.core import Core, Part, present_runs
+from gdbheap.targets.core import Core, CoreSegment, present_runs
 from gdbheap.targets.cores.notes import parse_files, read_notes
 from gdbheap.targets.mappings import Mappings, parse_smaps
 
@@ -101,7 +101,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> 
 
 
 def test_a_core_is_its_process(pair: tuple[Core, Mappings, dict[int, bytes]]) -> None:
-    """Mappings, program, threads, stack, build-ids and every byte that can be known are those of the process."""
+    """Check mappings, program, threads, stack, build-ids and every byte that can be known against the process."""
     core, smaps, memory = pair
     wanted = {(m.start, m.end, m.path) for m in smaps if m.path.startswith("/") and "w" not in m.perms and m.private}
     assert wanted <= {(m.start, m.end, m.path) for m in core.mappings}
@@ -121,13 +121,14 @@ def test_a_core_is_its_process(pair: tuple[Core, Mappings, dict[int, bytes]]) ->
 
 
 def test_residency_of_a_core(pair: tuple[Core, Mappings, dict[int, bytes]]) -> None:
-    """The kernel's core tells for each private anonymous mapping exactly what smaps said; gdb's tells nothing."""
+    """Check that the residency of each private anonymous mapping by the kernel's core equals smaps, and that gdb's
+    core has none."""
     core, smaps, _ = pair
     if "written-by-gdb" in str(core.core):
         assert core.pages is None and core.rss.bytes is None and len(core.warnings) == 1
         return
     assert core.pages is not None and not core.warnings
-    # What the kernel maps for itself is always dumped, or never.
+    # The kernel always dumps its own mappings, or never.
     anonymous = [m for m in smaps if m.anonymous and m.private and not m.path.startswith("[v")]
     counts = [(m, core.pages.count(m.start, m.end)) for m in anonymous]
     assert [m for m, count in counts if (count.resident, count.swapped) != (m.rss, 0)] == []
@@ -136,7 +137,7 @@ def test_residency_of_a_core(pair: tuple[Core, Mappings, dict[int, bytes]]) -> N
 
 
 def test_a_copied_core_does_not_tell_residency(tmp_path: Path) -> None:
-    """A copy without holes has the same bytes and unknown residency, never a wrong one."""
+    """Check that a copy without holes has the same bytes and unknown residency, never a wrong one."""
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", SPARSE, "1"], tmp_path) as running:
         path = running.kernel_core()
     copy = tmp_path / "copy"
@@ -145,7 +146,7 @@ def test_a_copied_core_does_not_tell_residency(tmp_path: Path) -> None:
 
 
 def test_a_core_that_may_have_lost_its_holes(tmp_path: Path) -> None:
-    """Where no page of private memory is missing, although the file has a hole elsewhere, a warning says so."""
+    """Check that a warning is given if no page of private memory is missing, although the file has a hole elsewhere."""
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", SPARSE, "1"], tmp_path) as running:
         (vdso,) = [mapped for mapped in kernel.maps(running.pid) if mapped.path == "[vdso]"]
         path = running.kernel_core()
@@ -161,7 +162,7 @@ def test_a_core_that_may_have_lost_its_holes(tmp_path: Path) -> None:
 
 
 def test_a_changed_library_is_not_read(tmp_path: Path) -> None:
-    """Text that the core left out is absent, and not some other file's bytes, when the program was built anew."""
+    """Check that text that the core left out is absent, and not read from another file, if the program was rebuilt."""
     program = compile_program(tmp_path)
     original = shutil.copy(program, tmp_path / "original")
     with programs.running([str(program)], tmp_path) as running:
@@ -181,7 +182,7 @@ def test_a_changed_library_is_not_read(tmp_path: Path) -> None:
 
 
 def test_libraries_of_another_root_folder(tmp_path: Path) -> None:
-    """With the program named in a copy of its root folder, the libraries are found in there, by their build-ids."""
+    """Check that the libraries are found by their build-ids in a copy of the root folder that has the named program."""
     old, root = tmp_path / "old", tmp_path / "copy"
     old.mkdir()
     source = tmp_path / "library.c"
@@ -204,7 +205,8 @@ def test_libraries_of_another_root_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["gcore", "kernel core"])
 def test_truncated_cores(form: str, tmp_path: Path, rng: random.Random) -> None:
-    """Cut anywhere: refused when not even a header is left, else one partial target whose bytes are the core's own."""
+    """Check that a core cut anywhere is refused without a complete header, otherwise a partial target with the
+    core's own bytes."""
     with programs.running([programs.interpreter_of("stripped"), "-I", "-c", SPARSE, "2"], tmp_path) as running:
         whole = Path(running.as_form(form))
     data, complete = whole.read_bytes(), Core(str(whole))
@@ -224,7 +226,7 @@ def test_truncated_cores(form: str, tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_more_mappings_than_16_bits(tmp_path: Path) -> None:
-    """A core of 70,000 mappings (PN_XNUM), whole and cut behind its notes."""
+    """Check a core of 70,000 mappings (PN_XNUM), whole and cut after its notes."""
     loads = [(0x10000 + 2 * PAGE * i, PAGE, b"", 6) for i in range(70_000)] + [(1 << 40, PAGE, b"x" * PAGE, 6)]
     path = make_core(tmp_path / "core", prstatus(7, thread_pointer=1 << 40), loads)
     core = Core(str(path))
@@ -238,7 +240,7 @@ def test_more_mappings_than_16_bits(tmp_path: Path) -> None:
 
 
 def test_contradictions_are_damage(tmp_path: Path) -> None:
-    """Overlapping segments, more bytes in the file than in memory, an end beyond the address space."""
+    """Check overlapping segments, more bytes in the file than in memory, and an end beyond the address space."""
     loads = [
         (0x1000, 2 * PAGE, b"a" * 2 * PAGE, 6),
         (0x2000, PAGE, b"b" * PAGE, 6),
@@ -252,7 +254,7 @@ def test_contradictions_are_damage(tmp_path: Path) -> None:
 
 
 def test_what_was_not_dumped_is_absent(tmp_path: Path) -> None:
-    """The rest of a segment that is not in the file is absent; gdb shows zeros there."""
+    """Check that the part of a segment that is not in the file is absent; gdb shows zeros there."""
     core = Core(str(make_core(tmp_path / "core", prstatus(7), [(0x1000, 4 * PAGE, b"z" * PAGE, 4)])))
     with pytest.raises(Fault) as fault:
         core.space.read(0x1000, 2 * PAGE)
@@ -260,7 +262,7 @@ def test_what_was_not_dumped_is_absent(tmp_path: Path) -> None:
 
 
 def test_notes() -> None:
-    """Threads, files with odd names, the process id from NT_PRPSINFO rather than from the first thread."""
+    """Check threads, files with odd names, and the process id from NT_PRPSINFO rather than from the first thread."""
     info = bytes(24) + struct.pack("<I", 41) + bytes(12) + b"name\0".ljust(16, b"\0") + bytes(80)
     files = files_note([(PAGE, 3 * PAGE, 2, b"/a b\n"), (8 * PAGE, 9 * PAGE, 0, b"/\xff")])
     data = prstatus(43, 1, 2, 3) + prstatus(42) + note(b"CORE", 3, info) + files
@@ -274,7 +276,7 @@ def test_notes() -> None:
 
 @given(st.binary(max_size=400), st.integers(0, 800))
 def test_notes_of_any_bytes(noise: bytes, at: int) -> None:
-    """Whatever the bytes say, reading notes ends, and nothing is longer than they are."""
+    """Check that reading random notes ends, and that no result is longer than the notes."""
     good = prstatus(43) + files_note([(PAGE, 2 * PAGE, 0, b"/x")])
     found = read_notes(X86_64, good[:at] + noise + good[at:])
     assert len(found.files) < 100 and len(found.threads) < 10
@@ -284,7 +286,8 @@ def test_notes_of_any_bytes(noise: bytes, at: int) -> None:
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 400), st.binary(min_size=1, max_size=9)), max_size=12))
 def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
-    """A made core with bytes overwritten in its headers and notes is refused in one line, or read within its bounds."""
+    """Check that a made core with bytes overwritten in its headers and notes is refused in one line, or read within
+    its bounds."""
     with tempfile.TemporaryDirectory() as folder:
         loads = [(0x400000, PAGE, b"\x7fELF" + bytes(PAGE - 4), 5), (0x7F0000000000, 2 * PAGE, b"d" * 2 * PAGE, 6)]
         path = make_core(Path(folder) / "core", prstatus(7) + files_note([(0x400000, 0x401000, 0, b"/x")]), loads)
@@ -317,14 +320,14 @@ def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
     ],
 )
 def test_files_that_are_no_cores(start: bytes, error: type[GdbheapError], words: str, tmp_path: Path) -> None:
-    """Each kind of wrong file has its own line."""
+    """Check that each kind of wrong file has its own line."""
     (tmp_path / "file").write_bytes(start)
     with pytest.raises(error, match=words):
         Core(str(tmp_path / "file"))
 
 
 def test_a_dump_of_the_kernel(tmp_path: Path) -> None:
-    """A vmcore is an ELF core as well, of no process."""
+    """Check a vmcore, which is an ELF core as well, but of no process."""
     path = make_core(tmp_path / "vmcore", note(b"VMCOREINFO", 0, b"OSRELEASE=6"), [])
     with pytest.raises(Unsupported, match="kernel"):
         Core(str(path))
@@ -333,7 +336,7 @@ def test_a_dump_of_the_kernel(tmp_path: Path) -> None:
 @settings(max_examples=60)
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(0, 40), st.integers(1, 40))
 def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> None:
-    """The resident pages of a segment equal those found by asking for every page of the file on its own."""
+    """Check that the resident pages of a segment equal those found by asking for every page of the file on its own."""
     with tempfile.TemporaryFile() as file:
         for page, there in enumerate(present):
             if there:
@@ -342,7 +345,7 @@ def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> 
         extents = data_extents(f"/proc/self/fd/{file.fileno()}", len(present) + 1)
         first = min(first, len(present) - 1)
         count = min(count, len(present) - first)
-        part = Part(1 << 30, (1 << 30) + count * PAGE, first * PAGE, count * PAGE, count * PAGE, "rw-p")
+        part = CoreSegment(1 << 30, (1 << 30) + count * PAGE, first * PAGE, count * PAGE, count * PAGE, "rw-p")
         pages = [
             page for start, end, _ in present_runs(X86_64, part, extents) for page in range(start // PAGE, end // PAGE)
         ]
@@ -352,7 +355,7 @@ def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> 
 
 
 def test_a_live_process_is_not_asked_about_a_core(tmp_path: Path) -> None:
-    """The process id in a core may be anybody's by now: with the id of a living process the answer is the core's."""
+    """Check that the answer is the core's, even if its process id is that of a living process by now."""
     path = make_core(tmp_path / "core", prstatus(os.getpid()), [(0x1000, PAGE, b"q" * PAGE, 6)])
     core = Core(str(path))
     assert core.pid == os.getpid() and len(core.mappings) == 1 and core.exe is None

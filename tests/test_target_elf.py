@@ -1,4 +1,4 @@
-"""ELF objects in memory and ELF files on disk: symbols as pyelftools lists them, build-ids, damage survived."""
+"""ELF objects in memory and ELF files on disk: symbols as pyelftools lists them, build-ids, and damaged files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def compile_program(folder: Path, *flags: str) -> Path:
 
 @pytest.fixture(params=["-pie", "-no-pie", "-static", "-static-pie"])
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Process, LoadedObject, list[int]]]:
-    """Yield the program as a stopped process, its own object, and the addresses that it printed of itself."""
+    """Yield the program as a stopped process, its own object, and the addresses that it printed."""
     path = compile_program(tmp_path, request.param)
     with programs.running([str(path)], tmp_path) as running, stopped(running.pid) as process:
         mine = [owner for owner in process.objects if owner.path == str(path)]
@@ -66,7 +66,8 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pr
 
 
 def test_symbols_are_where_the_program_says(program: tuple[Process, LoadedObject, list[int]]) -> None:
-    """Addresses of global and local symbols equal those that the program printed; thread-local ones have none."""
+    """Check that addresses of global and local symbols equal those that the program printed; thread-local ones have
+    none."""
     _, owner, printed = program
     assert [owner.symbol(name) for name in ("in_data", "in_bss", "function", "local_data")] == printed
     assert owner.extent("in_bss") == (printed[1], 800000)
@@ -77,7 +78,8 @@ def test_symbols_are_where_the_program_says(program: tuple[Process, LoadedObject
 
 
 def test_bss_is_part_of_the_object(program: tuple[Process, LoadedObject, list[int]]) -> None:
-    """The last byte of .bss is in a writable range, belongs to the object, and no range goes beyond that page."""
+    """Check that the last byte of .bss is in a writable range and belongs to the object, and that no range goes
+    beyond that page."""
     process, owner, (data, bss, code, _) = program
     last = bss + 800000 - 1
     for address in (data, bss, last):
@@ -92,7 +94,7 @@ def test_bss_is_part_of_the_object(program: tuple[Process, LoadedObject, list[in
 
 
 def test_symbols_equal_pyelftools() -> None:
-    """Every named symbol with an address of this Python, by pyelftools' slow way; global names win over local ones."""
+    """Check every named symbol with an address of this Python against pyelftools; global names win over local ones."""
     path = str(Path(sys.executable).resolve())
     with open(path, "rb") as stream:
         elf: Any = ELFFile(stream)
@@ -109,7 +111,7 @@ def test_symbols_equal_pyelftools() -> None:
 
 
 def test_another_build_id_is_not_trusted(tmp_path: Path) -> None:
-    """A file that took the place of the one that runs has no say: neither its symbols nor its bytes."""
+    """Check that neither symbols nor bytes are taken from a file that replaced the running one."""
     path = compile_program(tmp_path)
     with programs.running([str(path)], tmp_path) as running:
         path.rename(tmp_path / "moved")
@@ -124,7 +126,7 @@ def test_another_build_id_is_not_trusted(tmp_path: Path) -> None:
 
 
 def test_a_deleted_program_is_still_known(tmp_path: Path) -> None:
-    """The kernel keeps the file of a running program: its symbols can be read after it was deleted."""
+    """Check that the symbols of a running program can be read after its file was deleted, since the kernel keeps it."""
     path = compile_program(tmp_path)
     with programs.running([str(path)], tmp_path) as running:
         path.unlink()
@@ -134,7 +136,7 @@ def test_a_deleted_program_is_still_known(tmp_path: Path) -> None:
 
 
 def test_a_library_read_as_data_is_no_object(tmp_path: Path) -> None:
-    """A program that only maps an ELF file to look at it has not loaded it."""
+    """Check that a program that only maps an ELF file to read it has not loaded it."""
     library = programs.build("mappings")
     script = "import mmap,sys,signal\nf=open(sys.argv[1])\nm=mmap.mmap(f.fileno(),0,prot=1,flags=2)\nsignal.pause()"
     with programs.running([sys.executable, "-c", script, str(library)], tmp_path) as running:
@@ -144,7 +146,8 @@ def test_a_library_read_as_data_is_no_object(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    """Text, nothing, a folder, a FIFO and a device are no ELF files, and looking does not block."""
+    """Check that text, an empty file, a folder, a FIFO and a device are no ELF files, and that the check does not
+    block."""
     (tmp_path / "text").write_text("#!/bin/sh\n")
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "fifo")
@@ -171,7 +174,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def test_damaged_files(tmp_path: Path, rng: random.Random) -> None:
-    """A damaged ELF file is refused or has fewer symbols; nothing else happens."""
+    """Check that a damaged ELF file is refused or has fewer symbols, without other errors."""
     whole, path = small_elf(), tmp_path / "damaged"
     for _ in range(300):
         path.write_bytes(damaged(whole, rng))
@@ -189,7 +192,7 @@ def test_damaged_files(tmp_path: Path, rng: random.Random) -> None:
 @settings(max_examples=300)
 @given(st.binary(max_size=200), st.integers(0, 64))
 def test_headers_of_any_bytes(noise: bytes, at: int) -> None:
-    """Whatever the bytes say: a header or none, segments or none, notes that lie within them."""
+    """Check that any bytes give a header or none, segments or none, and notes within them."""
     start = small_elf()[:1024]
     data = start[:at] + noise + start[at + len(noise) :]
     image.parse_header(data)
@@ -200,7 +203,7 @@ def test_headers_of_any_bytes(noise: bytes, at: int) -> None:
 
 
 def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
-    """A damaged image in a target yields objects that lie within its mappings, or none."""
+    """Check that a damaged image in a target yields objects within its mappings, or none."""
     whole, path = small_elf(), tmp_path / "image"
     base, size = 0x7F0000000000, (len(whole) + 4095) // 4096 * 4096
     for _ in range(300):
@@ -216,7 +219,7 @@ def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_an_absent_image_is_a_fault() -> None:
-    """A space without segments has no bytes and says at which address."""
+    """Check that a space without segments has no bytes and names the address."""
     space = Space.for_core(X86_64, [], [])
     with pytest.raises(Fault) as fault:
         space.read(4096, 8)

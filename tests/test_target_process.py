@@ -1,4 +1,4 @@
-"""A live process: its books against the kernel's, its bytes against what it wrote, and nothing of it disturbed."""
+"""A live process: its sums against the kernel's, its bytes against those that it wrote, and no change to it."""
 
 from __future__ import annotations
 
@@ -55,33 +55,33 @@ UNPRIVILEGED = 65534
 
 @pytest.fixture
 def spread(tmp_path: Path, rng: random.Random) -> Iterator[programs.Running]:
-    """Yield the program SPREAD at rest."""
+    """Yield the program SPREAD while it waits."""
     command = [programs.interpreter_of("stripped"), "-I", "-c", SPREAD, str(rng.random()), str(tmp_path)]
     with programs.running(command, tmp_path) as running:
         yield running
 
 
 def addresses(running: programs.Running) -> list[int]:
-    """Return what SPREAD printed."""
+    """Return the addresses that SPREAD printed."""
     return [int(word) for word in running.stderr.split()]
 
 
 def test_the_books_are_the_kernels(spread: programs.Running) -> None:
-    """Pages equal smaps mapping by mapping, and smaps_rollup in all, to the page."""
+    """Check that pages equal smaps mapping by mapping, and smaps_rollup in total, to the page."""
     with stopped(spread.pid) as process:
         assert process.pages is not None
         for mapping in parse_smaps(Path(f"/proc/{spread.pid}/smaps").read_bytes()):
-            if mapping.path != "[vsyscall]":
-                count = process.pages.count(mapping.start, mapping.end)
-                assert (count.resident, count.swapped) == (mapping.rss, mapping.swap), mapping
-        total = sum(process.pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]")
+            count = process.pages.count(mapping.start, mapping.end)
+            assert (count.resident, count.swapped) == (mapping.rss, mapping.swap), mapping
+        total = sum(process.pages.count(m.start, m.end).resident for m in process.mappings)
         assert process.rss.source == "smaps_rollup" and process.rss.bytes == total
     assert (process.rss.bytes, process.rss.swap) == kernel.rollup(spread.pid)
     assert process.warnings == [] and process.stopped_seconds is not None
 
 
 def test_what_it_got_meanwhile_is_counted(rng: random.Random) -> None:
-    """Sums of before a stop count only where nothing came or went since; at rest they are not read again."""
+    """Check that sums from before a stop are used only if no page changed since; for a waiting process they are not
+    read again."""
     program = "import sys; kept = []\nfor line in sys.stdin: kept.append(b'x' * int(line)); print(flush=True)"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
@@ -104,7 +104,7 @@ def test_what_it_got_meanwhile_is_counted(rng: random.Random) -> None:
 
 
 def test_reading_all_of_it_adds_no_page(spread: programs.Running) -> None:
-    """Every byte of private memory is read, and the process has not one page more than before."""
+    """Check that after reading every byte of private memory the process has not one page more than before."""
     before = kernel.rollup(spread.pid), resident_sizes(spread.pid)
     with stopped(spread.pid) as process:
         for mapping in process.mappings:
@@ -119,7 +119,8 @@ def resident_sizes(pid: int) -> list[str]:
 
 
 def test_bytes_of_each_kind(spread: programs.Running) -> None:
-    """Absent private pages are zeros, absent file pages the file's, changed ones the process's; so is shared memory."""
+    """Check that absent private pages are zeros, absent file pages the file's, changed ones the process's; so is
+    shared memory."""
     private, file, shared = addresses(spread)
     with stopped(spread.pid) as process:
         space = process.space
@@ -136,7 +137,7 @@ def test_bytes_of_each_kind(spread: programs.Running) -> None:
 
 
 def test_what_is_said_of_a_process(spread: programs.Running) -> None:
-    """Program, threads with their names and thread pointers, stack, objects."""
+    """Check the program, threads with their names and thread pointers, stack, and objects."""
     with stopped(spread.pid) as process:
         about = {"kind": "process", "pid": spread.pid, "core": None, "exe": process.exe}
         assert process.describe() == {**about, **vars(process.identity)} and process.identity.start_time
@@ -153,7 +154,7 @@ def test_what_is_said_of_a_process(spread: programs.Running) -> None:
 
 
 def test_it_runs_on_after_any_exception(spread: programs.Running) -> None:
-    """The block may end in any way: nobody traces the process any more, and it still answers signals."""
+    """Check that after any end of the block the process has no tracer and still handles signals."""
     for error in (ValueError, KeyboardInterrupt, SystemExit, MemoryError):
         with pytest.raises(error), stopped(spread.pid):
             assert programs.tracer(spread.pid) == os.getpid()
@@ -164,12 +165,12 @@ def test_it_runs_on_after_any_exception(spread: programs.Running) -> None:
 
 
 def test_a_job_control_stop_is_kept(spread: programs.Running) -> None:
-    """A process that was stopped before is so afterwards, and goes on when it is told to."""
+    """Check that a process that was stopped before is so afterwards, and continues when it is told to."""
     os.kill(spread.pid, signal.SIGSTOP)
     os.waitpid(spread.pid, os.WUNTRACED)
     with stopped(spread.pid) as process:
         assert process.rss.bytes
-    # The kernel wakes each thread to put it from one kind of stop into the other.
+    # The kernel wakes each thread to move it from one kind of stop into the other.
     wait_for(lambda: all(state(thread) == "T" for thread in Path(f"/proc/{spread.pid}/task").iterdir()))
     os.kill(spread.pid, signal.SIGCONT)
     assert os.waitpid(spread.pid, os.WCONTINUED)[0] == spread.pid
@@ -182,7 +183,7 @@ def state(folder: Path) -> str:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when ``condition`` is true; fail if it has not become so within a long time."""
+    """Return when ``condition`` is true; fail if it does not become so within a long time."""
     deadline = time.monotonic() + programs.PATIENCE
     while not condition():
         assert time.monotonic() < deadline
@@ -190,7 +191,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_a_process_that_stands_already(spread: programs.Running) -> None:
-    """Process itself stops nothing: within gdb the threads come from gdb."""
+    """Check that Process itself stops nothing: inside gdb, the threads come from gdb."""
     process = Process(spread.pid, [Registers(spread.pid, 1, 2, 3, [4, 5])])
     assert programs.tracer(spread.pid) == 0 and process.stopped_seconds is None
     assert [(t.tid, t.thread_pointer, t.sp, t.pc, t.registers) for t in process.threads] == [
@@ -201,7 +202,8 @@ def test_a_process_that_stands_already(spread: programs.Running) -> None:
 
 
 def test_without_pagemap(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Residency is unknown page by page, not zero, and it is said; what smaps knows of each mapping is kept."""
+    """Check that residency is unknown page by page, not zero, with a warning, and that smaps' figures of each
+    mapping are kept."""
 
     class Closed:
         @staticmethod
@@ -216,7 +218,7 @@ def test_without_pagemap(spread: programs.Running, monkeypatch: pytest.MonkeyPat
 
 
 def test_pagemap_that_differs_is_told(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where pagemap and smaps count differently, a warning says by how much."""
+    """Check that a warning states the difference if pagemap and smaps count differently."""
 
     class More:
         @staticmethod
@@ -229,7 +231,7 @@ def test_pagemap_that_differs_is_told(spread: programs.Running, monkeypatch: pyt
 
 
 class Unscanned:
-    """``Pages`` of a kernel before 6.7, which does not know PAGEMAP_SCAN; ``read``: the bytes it was asked about."""
+    """``Pages`` of a kernel before 6.7, which does not know PAGEMAP_SCAN; ``read``: the bytes that were asked for."""
 
     read = 0
 
@@ -242,7 +244,7 @@ class Unscanned:
 
 
 def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries read one by one tell the same pages as the kernel's runs."""
+    """Check that entries read one by one give the same pages as the kernel's runs."""
     with stopped(spread.pid) as process:
         assert process.pages is not None
         scanned = process.pages.runs(0, 1 << 63)
@@ -257,7 +259,7 @@ def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.Monkey
 def test_reserved_terabytes_are_not_read_without_scan(
     rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two terabytes without a page are not looked through page by page while the process stands still."""
+    """Check that two terabytes without a page are not read page by page while the process is stopped."""
     monkeypatch.setattr("gdbheap.targets.process.Pages", Unscanned)
     with programs.running(programs.c_program("reserved", rng.getrandbits(30)), tmp_path) as running:
         with stopped(running.pid) as process:
@@ -267,14 +269,11 @@ def test_reserved_terabytes_are_not_read_without_scan(
     reserved = [mapping for mapping in process.mappings if mapping.size >= 1 << 40]
     assert sum(mapping.size for mapping in reserved) >= 2 << 40 and all(mapping.rss == 0 for mapping in reserved)
     assert Unscanned.read < 1 << 30
-    assert (
-        sum(pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]")
-        == process.rss.bytes
-    )
+    assert sum(pages.count(m.start, m.end).resident for m in process.mappings) == process.rss.bytes
 
 
 def test_older_kernels(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without smaps_rollup the sums of smaps are taken, without smaps the status."""
+    """Check that the sums of smaps are used without smaps_rollup, and the status without smaps."""
     from gdbheap.host.procfs import ProcessFolder
 
     hidden = {"smaps_rollup"}
@@ -295,7 +294,7 @@ def test_older_kernels(spread: programs.Running, monkeypatch: pytest.MonkeyPatch
 
 
 def test_many_mappings(tmp_path: Path) -> None:
-    """20,000 mappings are read, with their residency, while the process stands still."""
+    """Check that 20,000 mappings are read, with their residency, during the stop."""
     script = "import mmap,signal,sys;m=mmap.mmap(-1,40000*4096,flags=2,prot=1)\nimport ctypes\n"
     script += "a=ctypes.CDLL(None);a.mprotect.argtypes=[ctypes.c_void_p,ctypes.c_size_t,ctypes.c_int]\n"
     script += "a.mmap.restype=ctypes.c_void_p;b=a.mmap(0,40000*4096,1,0x22,-1,0)\n"
@@ -307,7 +306,8 @@ def test_many_mappings(tmp_path: Path) -> None:
 
 
 def test_half_an_answer_without_memory(spread: programs.Running, tmp_path: Path) -> None:
-    """Root without CAP_SYS_PTRACE may read smaps and pagemap of a process with more capabilities: that is answered."""
+    """Check that smaps and pagemap are answered for root without CAP_SYS_PTRACE, who may read them of a process with
+    more capabilities."""
     setpriv = shutil.which("setpriv")
     if os.getuid() or setpriv is None:
         pytest.skip("needs root and setpriv")
@@ -326,7 +326,7 @@ def test_half_an_answer_without_memory(spread: programs.Running, tmp_path: Path)
 
 
 def test_another_user_is_refused(spread: programs.Running, tmp_path: Path) -> None:
-    """Not even the mappings of another user's process can be read: one line names both users."""
+    """Check that one line names both users: not even the mappings of another user's process can be read."""
     if os.getuid():
         pytest.skip("needs root to become another user")
     script = (
@@ -339,7 +339,8 @@ def test_another_user_is_refused(spread: programs.Running, tmp_path: Path) -> No
 
 
 def test_a_second_tracer_is_named(spread: programs.Running) -> None:
-    """One who traces already is told by name and number; a process traced by gdbheap's own process is not refused."""
+    """Check that another tracer is named with its id, and that a process traced by gdbheap's own process is not
+    refused."""
     with stopped(spread.pid):
         Process(spread.pid)
         child = os.fork()
@@ -361,7 +362,7 @@ def comm() -> str:
 
 
 def test_a_mapping_is_found_by_its_file(spread: programs.Running) -> None:
-    """The file behind a private mapping: the kernel's own link, or the same inode by its path, or nothing."""
+    """Check the file behind a private mapping: the kernel's own link, the same inode by its path, or none."""
     from gdbheap.targets.process import mapped_file
 
     preparation = Preparation(spread.pid)
@@ -377,7 +378,7 @@ def test_a_mapping_is_found_by_its_file(spread: programs.Running) -> None:
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
-    """What was opened for a process is closed with the last name for it: nobody waits for the garbage collector."""
+    """Check that files opened for a process are closed with the last reference to it, without the garbage collector."""
     with programs.running(programs.python_program("stripped", "pools", 1, 100), tmp_path) as target:
         before = len(os.listdir("/proc/self/fd"))
         gc.disable()

@@ -1,4 +1,4 @@
-"""Refusals: each cause has its own line with its next step, and the one that the kernel asks about first is named."""
+"""Refusals: each cause has its own line with its next step, and the cause that the kernel checks first is named."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, ow
     ],
 )
 def test_each_cause(facts: Facts, words: str) -> None:
-    """The line names the process and says what to do."""
+    """Check that the line names the process and the remedy."""
     line = permission(facts)
     assert words in line and "process 7 (victim)" in line and line == one_line(line)
     assert ": " in line or "; " in line
 
 
 def test_a_capability_outweighs() -> None:
-    """With CAP_SYS_PTRACE neither user, nor dumpable, nor ptrace_scope 1 and 2 is the cause."""
+    """Check that with CAP_SYS_PTRACE neither user, nor dumpable, nor ptrace_scope 1 and 2 is the cause."""
     capable = replace(SAME, own_uid=5, dumpable=False, ptrace_scope=2, permitted=ALL, capabilities=CAP_SYS_PTRACE)
     assert permission(capable) == causes.unknown(capable)
 
@@ -82,13 +82,13 @@ def test_a_capability_outweighs() -> None:
     )
 )
 def test_always_one_line(facts: Facts) -> None:
-    """Whatever the facts: one printable line of bearable length."""
+    """Check one printable line of limited length for any facts."""
     line = str(NotPermitted(permission(facts)))
     assert line.isprintable() and 40 < len(line) < 500
 
 
 def test_no_such_process() -> None:
-    """An id that was just given back, one beyond the kernel's limit, zero, a negative one."""
+    """Check an id that was just freed, one beyond the kernel's limit, zero, and a negative one."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     for pid in (child.pid, refusal.PID_LIMIT + 1, 1 << 70, 0, -5):
@@ -97,7 +97,7 @@ def test_no_such_process() -> None:
 
 
 def test_a_zombie_and_its_parent() -> None:
-    """A zombie's line names who must collect it."""
+    """Check that a zombie's line names the process that must collect it."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -110,7 +110,7 @@ def test_a_zombie_and_its_parent() -> None:
 
 
 def test_a_thread_is_no_process() -> None:
-    """The id of a thread leads to its process."""
+    """Check that the error for the id of a thread names its process."""
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
@@ -123,13 +123,14 @@ def test_a_thread_is_no_process() -> None:
 
 
 def test_gdbheap_itself() -> None:
-    """Nobody can stop itself."""
+    """Check that gdbheap refuses to stop itself."""
     with pytest.raises(NotPermitted, match="gdbheap itself"):
         refusal.check(refusal.open_folder(os.getpid()))
 
 
 def test_a_process_that_ends_meanwhile() -> None:
-    """The open folder belongs to the process, not to its number: afterwards it is gone whoever has the number."""
+    """Check that the open folder belongs to the process, not to its id: afterwards it is gone, even if the id is
+    reused."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     folder = refusal.open_folder(child.pid)
     assert folder.status()["Pid"] == str(child.pid)
@@ -143,13 +144,13 @@ def test_a_process_that_ends_meanwhile() -> None:
 
 
 def test_other_errors_keep_their_words() -> None:
-    """An error that is no refusal is passed on with what it said."""
+    """Check that an error that is no refusal is passed on unchanged."""
     error = refusal.explain(os.getppid(), OSError(5, "Input/output error"))
     assert error.status in (1, 3, 4) and "\n" not in str(error)
 
 
 def test_a_process_in_another_pid_namespace(tmp_path: Path) -> None:
-    """The id that a process has inside a container is found, and its id here is told."""
+    """Check that the id that a process has inside a container is found, and that its id here is named."""
     script = "import os; print(os.getpid(), flush=True); input()"
     command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", script]
     try:
@@ -168,7 +169,7 @@ def test_a_process_in_another_pid_namespace(tmp_path: Path) -> None:
 
 
 def test_the_text_of_a_target() -> None:
-    """Digits are a process; a path, also ./123, is a core; nothing is a mistake."""
+    """Check that digits are a process, that a path, also ./123, is a core, and that an empty text is an error."""
     assert [parse_target(text) for text in ("1", "0012", "core.1", "./12", "é")] == [1, 12, "core.1", "./12", "é"]
     for text in ("", "a\0b"):
         with pytest.raises(UsageError):
@@ -180,7 +181,7 @@ def test_the_text_of_a_target() -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_target_or_an_error(text: str) -> None:
-    """Nothing that is typed leads to anything else."""
+    """Check that any text gives a target or an error."""
     try:
         found = parse_target(text)
     except (UsageError, NoTarget):
@@ -190,13 +191,13 @@ def test_any_text_is_a_target_or_an_error(text: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_files_of_proc_with_any_bytes(data: bytes) -> None:
-    """Reading what should be a status, a stat or an auxiliary vector never fails."""
+    """Check that reading any bytes as a status, a stat or an auxiliary vector never fails."""
     assert all(isinstance(value, str) for value in parse_status(data).values())
     assert parse_flags(data) >= 0
     assert len(parse_auxv(X86_64, data)) <= len(data) // 16
 
 
 def test_a_name_cannot_add_a_field() -> None:
-    """The name of a process is its own choice."""
+    """Check a process name, which the process chooses itself."""
     assert parse_status(b"Name:\ta\nTracerPid:\t0\nTracerPid:\t5\n")["TracerPid"] == "0"
     assert parse_flags(b"1 (a) Z 0 (b) 0) S 1 2 3 4 5 2097152 0") == 2097152

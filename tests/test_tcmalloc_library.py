@@ -1,8 +1,8 @@
-"""tcmalloc of gperftools: every block against the program's own table of what it holds and ``malloc_usable_size``, and
-all that it counts itself (``MallocExtension_GetNumericProperty``).
+"""tcmalloc of gperftools: every block against the program's own table and ``malloc_usable_size``, and all of
+tcmalloc's own counts (``MallocExtension_GetNumericProperty``).
 
-Of the libraries that are here: the system's two, those that ``scripts/tcmallocs.sh`` has built, those of
-Debian's other suites (``scripts/suites.sh``), and those that GDBHEAP_TCMALLOCS names, by their files.
+The libraries are those that are here: the system's two, those built by ``scripts/tcmallocs.sh``, those of Debian's
+other suites (``scripts/suites.sh``), and the files that GDBHEAP_TCMALLOCS names.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ BUILT = sorted(map(str, (Path(__file__).parents[1] / "build" / "tcmallocs").glob
 NAMED = filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))
 NAMES = ["tcmalloc_minimal", "tcmalloc", *BUILT, *NAMED, *libraries("tcmalloc_minimal")]
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# What a program has that is not in its table: of each thread a vector for thread-local data, and some others.
+# Blocks that are not in the program's table: a vector for thread-local data of each thread, and some others.
 BESIDE, OF_A_THREAD = 8, 3
 every_library = pytest.mark.parametrize("name", NAMES)
 
 
 def library(name: str) -> str:
-    """Return the library of that name; skip the test where there is none."""
+    """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
         pytest.skip("what is installed here is not in the root folder")
     found = name if "/" in name else ctypes.util.find_library(name)
@@ -57,21 +57,21 @@ def library(name: str) -> str:
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
-    """Start held_now.c, which comes to rest, with that library."""
+    """Start held_now.c with that library and wait until it rests."""
     preloaded = library(name)
     return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
 
 
 def properties(target: Running, folder: Path) -> dict[str, int]:
-    """Return what tcmalloc counts now, by the last part of a property's name."""
+    """Return tcmalloc's current counts, by the last part of a property's name."""
     target.go_on("stats")
     lines = (folder / "table.stats").read_text().splitlines()
     return {name.partition(".")[2]: int(value) for name, value in map(str.split, lines)}
 
 
 def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Every pointer is where a block in use begins, which has as many bytes as the library says; return how many blocks
-    are in use."""
+    """Check that a block in use begins at every pointer, with the bytes that the library reports; return how many
+    blocks are in use."""
     found = heap.allocator(TcmallocLibraries)
     for pointer, usable, _requested in rows:
         block = found.find(pointer)
@@ -83,7 +83,7 @@ def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
 
 
 def check_counted(heap: Heap, said: dict[str, int]) -> None:
-    """All that tcmalloc counts; what is left over in spans counts as free in its central lists."""
+    """Check all counts of tcmalloc; remainders in spans count as free in its central lists."""
     (own,) = heap.allocator(TcmallocLibraries).store.sums()
     assert own.used == said["current_allocated_bytes"]
     assert own.listed + own.waste == said["central_cache_free_bytes"]
@@ -94,7 +94,7 @@ def check_counted(heap: Heap, said: dict[str, int]) -> None:
 
 
 def check_ledger(target: Running, said: dict[str, int]) -> None:
-    """The ledger is the kernel's, and its lines are what tcmalloc counts."""
+    """Check that the ledger is the kernel's, and that its lines equal tcmalloc's counts."""
     answer = ask("", str(target.pid), "--detail")
     check_families(answer["ledger"])
     assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
@@ -111,7 +111,7 @@ def check_ledger(target: Running, said: dict[str, int]) -> None:
 
 
 def check_arenas(target: Running, said: dict[str, int]) -> None:
-    """A row for each size of blocks stands where the C library's arenas hold nothing."""
+    """Check that there is a row for each size of blocks instead of the C library's arenas, which are empty."""
     answer = ask("arenas", str(target.pid))
     assert answer["serving"] == ["tcmalloc"] and answer["total"]["in_use"] > 0
     assert sum(row["used_count"] * row["size"] for row in answer["classes"]) == said["current_allocated_bytes"]
@@ -121,7 +121,7 @@ def check_arenas(target: Running, said: dict[str, int]) -> None:
 
 @every_library
 def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Every block, and all that is counted."""
+    """Check every block of a program with one thread, and all of tcmalloc's counts."""
     with started(1, name, rng, tmp_path) as target:
         said = properties(target, tmp_path)
         with heap_of(str(target.pid)) as heap:
@@ -135,7 +135,7 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @every_library
 def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Eight threads that free each other's blocks, four of which are gone; then a core of it, where all is the same."""
+    """Check eight threads that free each other's blocks, four of which have ended, and the same in a core."""
     with started(8, name, rng, tmp_path) as target:
         said = properties(target, tmp_path)
         _visited, rows = held(tmp_path)
@@ -152,7 +152,7 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of what it had; nothing of that goes back by itself."""
+    """Yield a program that has freed most of its blocks; no memory of them is returned by itself."""
     settings = {"LD_PRELOAD": library(NAMES[0]), "TCMALLOC_RELEASE_RATE": "0"}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
         target.go_on("drop")
@@ -160,7 +160,7 @@ def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
 
 
 def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> None:
-    """What the answers say of one heap is what the table says: blocks, sizes, holes, pins, the map, and the graph."""
+    """Check the answers about one heap against the table: blocks, sizes, holes, pins, the map, and the graph."""
     _visited, rows = held(tmp_path)
     pid, blocks = str(emptied.pid), {pointer for pointer, *_ in rows}
     for pointer, usable, _requested in rng.sample(rows, 5):
@@ -183,13 +183,14 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
     pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "tcmalloc" for row in pin["members"]}
     assert members and members <= own
-    # The table is shared memory, from where nobody looks: only what a stack or tcmalloc still has is reached.
+    # The table is in shared memory, which is not searched for pointers: only blocks that a stack or tcmalloc still has
+    # are reached.
     lost = ask("unreachable", pid, "--top=1")
     assert lost["damage"] == [] and 0.9 * len(blocks) <= lost["lost_blocks"]["blocks"] <= len(own)
 
 
 def test_given_back(emptied: Running) -> None:
-    """What the finding promises goes when the program does as the advice says."""
+    """Check that the promised bytes are returned when the program follows the advice."""
     (found,) = [row for row in ask("", str(emptied.pid))["findings"] if row["id"] == "tcmalloc-unused"]
     before = kernel.rollup(emptied.pid)[0]
     emptied.go_on("collect")
@@ -199,7 +200,7 @@ def test_given_back(emptied: Running) -> None:
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:
-    """A list of free blocks of a span that leads nowhere: that block is named, and no other."""
+    """Check a list of free blocks of a span that leads nowhere: that block is named, and no other."""
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": library(NAMES[0])}) as target:
         with heap_of(str(target.pid)) as heap:
             store = heap.allocator(TcmallocLibraries).store
@@ -212,7 +213,8 @@ def test_damage(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_python_above(rng: random.Random, tmp_path: Path) -> None:
-    """Python's objects lie in its blocks, as many as the program counts; references lead from one to the other."""
+    """Check that Python's objects are in its blocks, as many as the program counts, and that references connect
+    them."""
     counts = tmp_path / "counts"
     environment = {"LD_PRELOAD": library(NAMES[0]), "PYTHONMALLOC": "malloc"}
     source = (

@@ -1,4 +1,4 @@
-"""What ``top`` shows: columns by what is known, help, and names as ``ps`` and ``processes`` have them."""
+"""The screen of ``top``: columns by the known figures, help, and names as in ``ps`` and ``processes``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class Window:
-    """A window that keeps what is written, and has been given some keys."""
+    """A window that records its text, with some keys to be read."""
 
     def __init__(self, keys: str) -> None:
         self.keys = [ord(key) for key in keys]
@@ -53,21 +53,22 @@ def shown(*rows: Standing, **style: Any) -> str:
 
 
 def test_columns() -> None:
-    """malloc's and Python's have names of their own; swap has a column where there is any."""
+    """Check that columns of malloc and of Python have different names, and that swap has a column if there is any."""
     text = shown(standing(0, 4 * MIB, None))
     assert "malloc used" in text and "python used" in text and "swap" not in text
     assert "swap 1.0 MiB" in shown(standing(MIB, 4 * MIB, None)) and text.splitlines()[-1].endswith("-")
 
 
 def test_what_is_not_read_yet() -> None:
-    """It is no question mark, and no hyphen, which means that there is none."""
+    """Check that an unread value is shown neither as a question mark nor as a hyphen, which means that there is
+    none."""
     text = shown(standing(0, None, None)).splitlines()[-1]
     assert text.count("…") == 5 and "?" not in text
     assert shown(standing(0, None, None), ascii=True).splitlines()[-1].count("..") == 5
 
 
 def test_help() -> None:
-    """h and ? show it until a key is pressed; q ends, also from there."""
+    """Check that h and ? show the help until a key is pressed, and that q ends, also from there."""
     for keys, ends in (("hx", False), ("?x", False), ("hq", True), ("q", True), ("x", False)):
         window = Window(keys)
         assert Screen(window, HELP).wait(1.0) == ends and not window.keys
@@ -76,7 +77,7 @@ def test_help() -> None:
 
 
 def test_one_name(tmp_path: Path) -> None:
-    """A script is called by its name in ps, top, processes and on its first page; each shows its process id."""
+    """Check that a script has the same name in ps, top, processes and on its first page, each with its process id."""
     script = tmp_path / "serve-me.py"
     script.write_text("import sys; print(flush=True); sys.stdin.readline()")
     with running([sys.executable, str(script), "--secret"], tmp_path) as target:

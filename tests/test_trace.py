@@ -1,4 +1,4 @@
-"""``gdbheap trace``: the log has the calls that a program knows it made, with threads, forks, signals and deaths."""
+"""``gdbheap trace``: the log has the calls that a program counts itself, with threads, forks, signals and kills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.recorded import recorder_environment
 
 from gdbheap.errors import UsageError
 from gdbheap.tracing import traced_command
-from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter, read_log
 from gdbheap.tracing.recorder_files import RecorderFile
 from gdbheap.tracing.traced_command import finish
 
@@ -31,7 +31,7 @@ from gdbheap.tracing.traced_command import finish
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 @pytest.mark.parametrize(("threads", "forks"), [(1, 0), (4, 3), (8, 8)])
 def test_each_call(threads: int, forks: int, order: str, rng: random.Random, tmp_path: Path) -> None:
-    """Each thread's calls are in the log in their order, and no more than a few of libc's own besides."""
+    """Check that each thread's calls are in the log in order, with only a few of libc's own besides."""
     table = Table(threads, 8000, forks, tmp_path / "table")
     assert recorded(tmp_path / "calls", table.words(rng), order=order).wait() == 0
     logs = by_thread(tmp_path / "calls")
@@ -45,7 +45,7 @@ def test_each_call(threads: int, forks: int, order: str, rng: random.Random, tmp
 
 
 def test_order(rng: random.Random, tmp_path: Path) -> None:
-    """Of all threads together: no block is handed out before it was given back, and none is given back twice."""
+    """Check for all threads together that no block is allocated before it was freed, and that none is freed twice."""
     table = Table(8, 8000, 0, tmp_path / "table")
     assert recorded(tmp_path / "calls", table.words(rng)).wait() == 0
     (data,) = call_log.files_of(tmp_path / "calls").values()
@@ -61,7 +61,7 @@ def test_order(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 def test_signal_handlers(order: str, rng: random.Random, tmp_path: Path) -> None:
-    """A handler's calls in the middle of other calls are in the log; the allocator is one that bears them."""
+    """Check that a handler's calls in the middle of other calls are in the log, with an allocator that permits this."""
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
     library = tmp_path / "handing_out.so"
@@ -77,7 +77,8 @@ def test_signal_handlers(order: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_killed(rng: random.Random, tmp_path: Path) -> None:
-    """Whenever the program, or gdbheap, is killed, the log has each call that was made, and the program is unharmed."""
+    """Check that the log has each call that was made, and that the program is unharmed, whenever the program or
+    gdbheap is killed."""
     kills = Kills(tmp_path)
     for _ in range(20):
         told, harm = kills.one(rng)
@@ -86,8 +87,8 @@ def test_killed(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 def test_command(order: str, rng: random.Random, tmp_path: Path) -> None:
-    """The log says of each process how many calls it has, who it is, and what it had in use, as the tables do; the
-    command's output and status are its own."""
+    """Check the number of calls, the identity and the bytes in use of each process in the log against the tables;
+    the command's output and status are its own."""
     table = Table(3, 5000, 2, tmp_path / "table")
     done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--json", f"--order={order}", "--", *table.words(rng))
     assert done.returncode == 0, done.stderr
@@ -107,7 +108,7 @@ def test_command(order: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_same_result(tmp_path: Path) -> None:
-    """A program that runs others computes the same with and without the recorder."""
+    """Check that a program that runs others computes the same with and without the recorder."""
     words = [
         "sh",
         "-c",
@@ -119,7 +120,7 @@ def test_same_result(tmp_path: Path) -> None:
 
 
 def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
-    """When gdbheap is killed the command runs on, and --finish puts all of its calls into the log."""
+    """Check that the command runs on if gdbheap is killed, and that --finish puts all of its calls into the log."""
     table = Table(2, 120_000, 0, tmp_path / "table")
     log = tmp_path / "calls.log"
     tracing = subprocess.Popen([str(GDBHEAP), "trace", "-o", str(log), "--", *table.words(rng)])
@@ -142,7 +143,8 @@ def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older log stays until the new one is whole, and what was recorded is kept until there is room for it."""
+    """Check that an older log stays until the new one is complete, and that recorded calls are kept until there is
+    room."""
     table, log = Table(1, 5000, 0, tmp_path / "table"), tmp_path / "calls.log"
     parts = Path(f"{log}.parts")
     parts.mkdir(0o700)
@@ -159,13 +161,14 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     answer = finish(str(log))
     assert len(row.calls) <= answer.calls <= len(row.calls) + 200 and answer.file == str(log)
     assert log.stat().st_size == answer.size and not parts.exists()
-    # As after a kill between the last two steps.
+    # The state after a kill between the last two steps.
     parts.mkdir(0o700)
     assert finish(str(log)) == answer and log.stat().st_size == answer.size and not parts.exists()
 
 
 def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older log stays where the new one has not all calls, until that is asked for, or none."""
+    """Check that an older log is not replaced by one with missing calls, unless that is requested, nor by one with
+    none."""
     table, log = Table(1, 2000, 0, tmp_path / "table"), tmp_path / "calls.log"
     parts, older = Path(f"{log}.parts"), rng.randbytes(100)
     log.write_bytes(older)
@@ -202,14 +205,14 @@ def _no_room(*_: object) -> None:
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:
-    """One line, status 2, and nothing left behind."""
+    """Check one line, status 2, and nothing left behind."""
     done = gdbheap("trace", *words, cwd=tmp_path)
     assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
     assert list(tmp_path.glob("*.parts")) == []
 
 
 def test_nothing_recorded(tmp_path: Path) -> None:
-    """A program that the recorder cannot see is said to be one; its status is its own."""
+    """Check that a program that the recorder cannot see is reported as such, with its own status."""
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
     source = tmp_path / "alone.c"
@@ -222,7 +225,7 @@ def test_nothing_recorded(tmp_path: Path) -> None:
 
 
 def test_no_room(rng: random.Random, tmp_path: Path) -> None:
-    """A program whose log has no room runs on to its end; what is missing is counted."""
+    """Check that a program whose log has no room runs to its end, and that missing calls are counted."""
     table = Table(1, 60_000, 0, tmp_path / "table")
     words = table.words(rng)
     folder = tmp_path / "small"
@@ -243,7 +246,7 @@ def test_no_room(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_header_that_lies(tmp_path: Path) -> None:
-    """A program that writes into its recorder's header makes the log no longer than what was recorded."""
+    """Check that a program that writes into its recorder's header makes the log no longer than the recorded calls."""
     log = tmp_path / "calls"
     words = [str(GDBHEAP), "trace", "-o", str(log), "--", str(build("claims")), str(1 << 40)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
@@ -251,8 +254,56 @@ def test_header_that_lies(tmp_path: Path) -> None:
     assert 0 < log.stat().st_size < 1 << 20
 
 
+@pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_forked_child_has_no_file_of_its_parent(order: str, threads: int, tmp_path: Path) -> None:
+    """Check that a child, which may drop its rights, cannot write to the file of its parent, although other threads of
+    the parent open files meanwhile; and that the parent is still recorded."""
+    log, program = str(tmp_path / "calls.log"), [str(build("forks_beside")), str(threads), "100"]
+    done = gdbheap("trace", f"--order={order}", "-o", log, "--", *program)
+    assert done.returncode == 0 and done.stdout == "", done
+    assert json.loads(gdbheap("calls", log, "--json").stdout)["calls"]["all"] > 1000 * threads
+
+
+# Starts processes without a recorder that lose their parent, and waits until nobody is left who has ended.
+ORPHANS = """
+import os, sys, time
+for _ in range(int(sys.argv[1])):
+    os.spawnve(os.P_WAIT, "/bin/sh", ["sh", "-c", "(/bin/true &)"], {})
+above = os.getppid()
+def ended():
+    found = 0
+    for pid in open(f"/proc/{above}/task/{above}/children").read().split():
+        try:
+            found += open(f"/proc/{pid}/stat").read().rpartition(") ")[2][0] == "Z"
+        except OSError:
+            pass
+    return found
+while ended():
+    time.sleep(0.01)
+"""
+
+
+def test_orphans_that_are_not_recorded(tmp_path: Path, rng: random.Random) -> None:
+    """Check that processes that end without a file do not stay behind, where they would count against a limit."""
+    words = ("trace", "-o", str(tmp_path / "calls.log"), "--", "/usr/bin/python3", "-c", ORPHANS)
+    done = gdbheap(*words, str(rng.randrange(5, 50)))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("word", [3, 4, 7, 8, 9, 10, 11, 12, 20])
+def test_a_header_that_the_program_overwrites(tmp_path: Path, rng: random.Random, word: int) -> None:
+    """Check that numbers that no recorder writes leave the log whole: the process, its parent, calls that wait, its
+    lane, its stacks."""
+    log, number = tmp_path / "calls.log", rng.randrange(1 << 63, 1 << 64)
+    done = gdbheap("trace", "-o", str(log), "--", str(build("claims")), str(number), str(word))
+    assert done.returncode == 0, done.stderr
+    read, answer = read_log(str(log)), json.loads(gdbheap("calls", str(log), "--json").stdout)
+    assert len(read.processes) == 1 and answer["calls"]["all"] >= 4000
+
+
 def test_a_folder_that_is_no_recording_s(rng: random.Random, tmp_path: Path) -> None:
-    """Nothing in it is removed, and no log is written."""
+    """Check that nothing in it is removed, and that no log is written."""
     parts = tmp_path / "film.parts"
     parts.mkdir(0o700)
     names = {"log", "log.txt", f"{rng.getrandbits(60):x}-part1.mkv", "00000zz-1.calls"}
@@ -275,7 +326,8 @@ STRANGE = (
 
 @pytest.mark.parametrize("has_older", [False, True])
 def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_path: Path) -> None:
-    """A program that puts files beside its recording loses neither its calls nor these files, and each is named."""
+    """Check that a program that puts files beside its recording loses neither its calls nor these files, and that
+    each is named."""
     log, table = tmp_path / "calls.log", Table(1, 2000, 0, tmp_path / "table")
     if has_older:
         log.write_bytes(b"older")
@@ -289,7 +341,7 @@ def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_pa
 
 
 def test_finish_beside_files_that_no_recorder_made(rng: random.Random, tmp_path: Path) -> None:
-    """The calls are put into the log; the other files stay."""
+    """Check that the calls are put into the log, and that the other files stay."""
     log, table = tmp_path / "calls.log", Table(1, 2000, 0, tmp_path / "table")
     parts = Path(f"{log}.parts")
     parts.mkdir(0o700)
@@ -304,7 +356,7 @@ def test_finish_beside_files_that_no_recorder_made(rng: random.Random, tmp_path:
 
 @pytest.mark.parametrize("kib", [4, 32])
 def test_trace_on_a_full_disk(kib: int, tmp_path: Path) -> None:
-    """It says that the disk is full, with status 1; the command's own status wins."""
+    """Check that a full disk is reported with status 1, and that the command's own status wins."""
     folder = tmp_path / "small"
     folder.mkdir(0o700)
     words = ["mount", "-t", "tmpfs", "-o", f"size={kib}K", "tmpfs", str(folder)]

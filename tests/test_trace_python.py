@@ -1,4 +1,4 @@
-"""``gdbheap trace --pymalloc``: what CPython says of its own blocks, against the log; pymalloc is as without it."""
+"""``gdbheap trace --pymalloc``: CPython's own counts of its blocks against the log; pymalloc works as without it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gdbheap.tracing.recorder_files import OF_PYTHON
 
 MARK, MOMENTS = 70_000, 12
 RELEASES = [release for release in since("3.7") if release not in ("3.14", "3.15")]
-# Allocates and frees at random, also by resizing across pymalloc's limit. Between two blocks of sizes that nothing else
-# has, the interpreter says how many blocks are in use, those among them that it has from malloc. At the end: where
-# objects are, and their sizes.
+# Allocates and frees at random, also by resizing across pymalloc's limit. Between two blocks of unique sizes, the
+# interpreter prints how many blocks are in use, including those from malloc. At the end: addresses and sizes of
+# objects.
 PROGRAM = """
 import os, random, sys
 count, mark, kept, counts = sys.getallocatedblocks, int(sys.argv[2]), [None] * 3000, [0] * int(sys.argv[3])
@@ -53,14 +53,14 @@ os.kill(os.getpid(), 9)
 
 
 class Books:
-    """What Python has in use after each call: sizes by address."""
+    """The blocks of Python in use after each call: sizes by address."""
 
     def __init__(self) -> None:
         self.python: dict[int, int] = {}
         self.unknown = 0
 
     def add(self, call: Call) -> None:
-        """The next call."""
+        """Add the next call."""
         if call.kind in (PYTHON_FREE, PYTHON_REALLOC) and (
             gone := call.old or call.result * (call.kind == PYTHON_FREE)
         ):
@@ -78,8 +78,8 @@ def calls_of(folder: Path) -> list[Call]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_the_interpreter_counts(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """At each of its moments Python has as many blocks in use as the log; at the end each object lies where its id()
-    is, with the size that the interpreter says."""
+    """Check that Python has as many blocks in use as the log at each of its moments, and that at the end each object
+    is at its id(), with the interpreter's size."""
     interpreter = interpreter_of_release(release).executable
     folder = tmp_path / "calls"
     folder.mkdir(0o700)
@@ -109,8 +109,7 @@ def test_what_the_interpreter_counts(release: str, rng: random.Random, tmp_path:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_pymalloc_is_as_without_it(release: str, tmp_path: Path) -> None:
-    """Where addresses do not differ from run to run there are as many blocks, and each object lies in the same
-    place of a page."""
+    """Check that with fixed addresses there are as many blocks, and that each object is at the same place of a page."""
     if shutil.which("setarch") is None or subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode:
         pytest.skip("addresses cannot be fixed here")
     interpreter = interpreter_of_release(release).executable
@@ -120,7 +119,7 @@ def test_pymalloc_is_as_without_it(release: str, tmp_path: Path) -> None:
     )
     outputs = []
     for options in ([], ["--pymalloc"]):
-        # The variable that asks for it is one object more in os.environ: the other run has another one.
+        # The variable that requests it is one more object in os.environ: the other run has another one.
         words = [
             "setarch",
             "-R",
@@ -139,7 +138,7 @@ def test_pymalloc_is_as_without_it(release: str, tmp_path: Path) -> None:
 
 
 def test_a_replay_leaves_python_s_calls_out(rng: random.Random, tmp_path: Path) -> None:
-    """It has the calls of malloc alone: as many as are recorded, and what it ends with is what they come to."""
+    """Check that a replay has only the calls of malloc, as many as are recorded, and that its end is their result."""
     interpreter = interpreter_of_release("3.11").executable
     log = tmp_path / "calls.log"
     program = f"import json; [json.dumps(list(range(i))) for i in range({rng.randrange(300, 900)})]"
@@ -158,7 +157,7 @@ def test_a_replay_leaves_python_s_calls_out(rng: random.Random, tmp_path: Path) 
 
 @pytest.mark.parametrize("chosen", ["malloc", "pymalloc_debug"])
 def test_not_seen(chosen: str, tmp_path: Path) -> None:
-    """An interpreter that chooses its allocator by itself is said not to have been seen, and is unharmed."""
+    """Check that an interpreter that sets its own allocator is reported as not seen, and is unharmed."""
     interpreter = interpreter_of_release("3.11").executable
     words = ["env", f"PYTHONMALLOC={chosen}", interpreter, "-c", "print(sum(range(9)))"]
     done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--pymalloc", "--", *words)
@@ -167,7 +166,7 @@ def test_not_seen(chosen: str, tmp_path: Path) -> None:
 
 
 def test_a_forked_child_and_threads(rng: random.Random, tmp_path: Path) -> None:
-    """A child's own blocks are known; what its parent had is counted when it goes."""
+    """Check that a child's own blocks are known, and that its parent's blocks are counted when it frees them."""
     interpreter = interpreter_of_release("3.11").executable
     program = (
         "import os, threading\nkept = [bytes(i % 400) for i in range(1000)]\n"

@@ -1,4 +1,4 @@
-"""Real programs under ``gdbheap trace``: the same result as alone; what they have lost, as LeakSanitizer says."""
+"""Real programs under ``gdbheap trace``: the same result as alone, and lost blocks as LeakSanitizer reports them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def _check(run: traced.Run, folder: Path, *options: str) -> traced.Compared:
 
 
 def test_git_clone(rng: random.Random, tmp_path: Path) -> None:
-    """Several processes and threads; what came over is whole."""
+    """Check several processes and threads; the cloned repository is complete."""
     if shutil.which("git") is None:
         pytest.skip("no git")
     assert _check(traced.git(8, rng.randrange(1 << 30)), tmp_path).processes >= 4
 
 
 def test_sqlite(rng: random.Random, tmp_path: Path) -> None:
-    """Its output is the same to the byte."""
+    """Check that sqlite's output is the same to the byte."""
     if shutil.which("sqlite3") is None:
         pytest.skip("no sqlite3")
     assert _check(traced.sqlite(10_000, rng.randrange(1 << 30)), tmp_path).calls > 10_000
 
 
 def test_threads_of_cpp(rng: random.Random, tmp_path: Path) -> None:
-    """Every form of new and delete, in threads that come and go."""
+    """Check every form of new and delete, in threads that come and go."""
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
     assert _check(traced.cpp(rng.randrange(1 << 30)), tmp_path).calls > 1_000_000
@@ -45,7 +45,7 @@ def test_threads_of_cpp(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--pymalloc"]], ids=["malloc", "pymalloc"])
 def test_python_s_own_tests(options: list[str], tmp_path: Path) -> None:
-    """As many pass as alone, and none fails."""
+    """Check that as many tests pass as alone, and that none fails."""
     python = traced.with_tests()
     if python is None:
         pytest.skip("no CPython with its own tests below ~/.pyenv")
@@ -54,7 +54,7 @@ def test_python_s_own_tests(options: list[str], tmp_path: Path) -> None:
 
 
 def test_what_leak_sanitizer_finds(rng: random.Random, tmp_path: Path) -> None:
-    """A program whose lost blocks are all that it has at its end: as many blocks and bytes as the log has left."""
+    """Check a program whose lost blocks are all that it has at its end: the log has as many blocks and bytes left."""
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
     plain, checked = str(tmp_path / "plain"), str(tmp_path / "checked")

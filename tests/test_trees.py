@@ -1,5 +1,5 @@
-"""``--format``, ``--folded``, ``--svg``, ``--speedscope`` and ``--pprof`` of heap, heap owners and heap retained: all
-say the same, no byte is lost, and other people's tools read them."""
+"""``--format``, ``--folded``, ``--svg``, ``--speedscope`` and ``--pprof`` of heap, heap owners and heap retained:
+all have the same data, no byte is lost, and other tools read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMS = ("folded", "svg", "speedscope", "pprof")
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A program with Python, and one without."""
+    """Yield a program with Python, and one without."""
     folder = tmp_path_factory.mktemp("trees")
     command = python_program(KINDS[0], "secret_texts", "not-shown", 100)
     if request.param == "c":
@@ -46,7 +46,8 @@ def drawn(noun: str, target: Running, folder: Path, *options: str) -> tuple[dict
 
 
 def check_others(folder: Path, lines: Counter[str]) -> None:
-    """The files for speedscope and pprof have the same ways with the same sums; the picture names the largest."""
+    """Check that the files for speedscope and pprof have the same paths with the same sums, and that the picture
+    names the largest."""
     document = json.loads((folder / "speedscope").read_text())
     frames = [frame["name"] for frame in document["shared"]["frames"]]
     profile = document["profiles"][0]
@@ -67,7 +68,7 @@ def check_others(folder: Path, lines: Counter[str]) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--detail"]])
 def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
-    """The leaves add up to RSS, as the lines do."""
+    """Check that the leaves add up to RSS, as the lines do."""
     answer, lines = drawn("", target, tmp_path, *options)
     assert lines.total() == answer["rss"]["bytes"] and all(way.startswith("RSS;") for way in lines)
     names = {line["name"]: line["resident"] for line in answer["ledger"] if line["parent"] is None}
@@ -78,14 +79,14 @@ def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
         listed = {row["type"]: row["own"] for row in ask("pyobjects", str(target.pid), "--top=all")["rows"]}
         for name in ("dict", "str", "tuple"):
             found = sum(size for way, size in lines.items() if way.endswith(f";{name}"))
-            # What is swapped out, or in no page yet, is not resident.
+            # Memory in swap, or in no page yet, is not resident.
             assert 0.9 * listed[name] < found <= listed[name], name
     check_others(tmp_path, lines)
 
 
 @pytest.mark.parametrize("top", ["all", "2"])
 def test_owners(top: str, target: Running, tmp_path: Path) -> None:
-    """All that is held is there, also where the list is cut."""
+    """Check that all held memory is in the tree, even if the list is cut."""
     answer, lines = drawn("owners", target, tmp_path, f"--top={top}")
     assert lines.total() == answer["total"]["bytes"]
     counted = sum(row["used_count"] for row in ask("sizes", str(target.pid))["rows"])
@@ -95,7 +96,8 @@ def test_owners(top: str, target: Running, tmp_path: Path) -> None:
 
 
 def test_retained(target: Running, tmp_path: Path) -> None:
-    """All blocks in use are there; what stands on the object that retains the most is what it retains."""
+    """Check that all blocks in use are in the tree, and that the part on the object that retains the most is what it
+    retains."""
     answer, lines = drawn("retained", target, tmp_path)
     arenas = ask("arenas", str(target.pid))
     if answer["target"]["python"]:
@@ -115,7 +117,7 @@ def _prefixes(lines: Counter[str]) -> set[str]:
 
 @pytest.mark.parametrize("noun", ["", "owners", "retained"])
 def test_formats(noun: str, target: Running, tmp_path: Path) -> None:
-    """--format prints the tree in the answer's place, or writes it: the same as the option with its name."""
+    """Check that --format prints the tree instead of the answer, or writes it: the same as the option with its name."""
     words = [*noun.split(), str(target.pid), "--no-text"]
     lines: dict[str, Counter[str]] = {}
     for form in FORMS:
@@ -135,7 +137,7 @@ def test_formats(noun: str, target: Running, tmp_path: Path) -> None:
 
 
 def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
-    """Each is told of in one line, before anything is read."""
+    """Check that each is reported in one line, before anything is read."""
     for words, reason in (
         (["--format=pprof"], "cannot be printed: add -o FILE"),
         (["--format=folded", "--json"], "-o FILE writes"),
@@ -152,7 +154,7 @@ def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
 
 
 def test_not_written(target: Running, tmp_path: Path) -> None:
-    """A file that cannot be written is told of before anything is read."""
+    """Check that a file that cannot be written is reported before anything is read."""
     for noun in ([], ["owners"], ["retained"]):
         done = gdbheap(*noun, str(target.pid), f"--folded={tmp_path}/no/folder")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "cannot be written" in done.stderr
@@ -160,7 +162,7 @@ def test_not_written(target: Running, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["contexts", "objects"])
 def test_a_long_chain_is_no_picture_of_its_square(kind: str, rng: random.Random) -> None:
-    """The stacks of a chain that a target forged have no more frames than a tree may have, and no byte is lost."""
+    """Check that the stacks of a forged chain have no more frames than a tree may have, and that no byte is lost."""
     sizes = [rng.randrange(1, 1000) for _ in range(rng.randrange(3000, 4000))]
     if kind == "contexts":
         rows = [ContextRow(f"c{at}", None, at, size + 1, 1, size, at) for at, size in enumerate(sizes)]

@@ -1,4 +1,4 @@
-"""Two of one allocator in a process, each with blocks of its own: every block is in use, and whose it is is told."""
+"""Two copies of one allocator in a process, each with its own blocks: every block is in use, with its owner."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ LIBRARIES = {
     "tcmalloc": lambda: test_tcmalloc_library.library("tcmalloc_minimal"),
     "mimalloc": test_mimalloc_library.newest,
 }
-# Those of the C library, of the loader, and of C++.
+# Blocks of the C library, of the loader, and of C++.
 BESIDE = 16
 
 
 def check(target: str, kind: str, rows: list[tuple[int, int, int]], names: tuple[str, str]) -> None:
-    """Each row's block is in use, as large as its library says, and that library's; few others are."""
+    """Check that each row's block is in use, has the size that its library reports, and is that library's; few
+    others are."""
     subject = KINDS[kind].subject
     with heap_of(target) as heap:
         found = heap.allocator(subject.allocator)
@@ -50,19 +51,19 @@ def path_of(library: str) -> str:
 
 @pytest.mark.parametrize("kind", LIBRARIES)
 def test_both(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """A library and a copy of it, which the loader takes for another one; in a process, and in a core of it."""
+    """Check a library and a copy of it, which the loader treats as another one, in a process and in a core."""
     names = ("libfirst.so", "libsecond.so")
     first, second = (str(tmp_path / name) for name in names)
     for copy in (first, second):
         shutil.copy(path_of(LIBRARIES[kind]()), copy)
     command = c_program("two_mallocs", rng.getrandbits(30), tmp_path / "table", second)
-    # What is loaded later needs room for its threads' variables.
+    # A library that is loaded later needs room for its threads' variables.
     environment = {"LD_PRELOAD": first, "GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=16384"}
     with running(command, tmp_path, environment) as target:
         rows = [row for row in struct.iter_unpack("<QQQ", (tmp_path / "table").read_bytes()) if row[0]]
         assert {which for *_, which in rows} == {0, 1}
         check(str(target.pid), kind, rows, names)
-        # Each has a line of its own in the ledger.
+        # Each has its own line in the ledger.
         titles = [line["name"] for line in ask("", str(target.pid), "--detail")["ledger"]]
         assert {f"of {name}" for name in names} <= set(titles)
         core = target.as_form(KERNEL_CORE)

@@ -1,4 +1,4 @@
-"""Two libraries of one kind in a process, beside glibc: what each has is told apart, in the ledger and by size."""
+"""Two libraries of one kind in a process, beside glibc: their memory is distinguished in the ledger and by size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.other_sizes import others
 from support.programs import ask, gdbheap, running
 from test_oracle_ledger import check_families, roots
 
-# Where a library's own data of threads is to lie, there is not enough room for two by default.
+# By default there is not enough room for the thread-local data of two such libraries.
 ROOM = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"}
 NAMES = {"jemalloc": "jemalloc", "tcmalloc_minimal": "tcmalloc", "mimalloc": "libmimalloc"}
 # Blocks that a library makes for itself.
@@ -25,8 +25,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.mark.parametrize("library", NAMES)
 def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks in use of each, by their sizes, are those that the program holds of it; free memory and overhead are the
-    kernel's, in a line for each; jemalloc's are what each counts itself."""
+    """Check that the blocks in use of each, by size, are those that the program holds of it; free memory and
+    overhead add up to the kernel's figures, in a line for each; jemalloc's are each library's own counts."""
     original = None if programs.ROOT_FOLDER else ctypes.util.find_library(library)
     if original is None:
         pytest.skip(f"no lib{library} here")
@@ -52,7 +52,7 @@ def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
         (found,) = [row for row in sizes if row["module"] == copy.name]
         used = Counter({row["size"]: row["used_count"] for row in found["sizes"]})
         if NAMES[library] != "libmimalloc":
-            # There an aligned one may lie inside its block; none is aligned here, but padding is not what is usable.
+            # An aligned pointer may be inside its block there; none is aligned here, but padding is not usable.
             assert not usable - used and (used - usable).total() <= BESIDE, used - usable
         assert usable.total() <= found["total"]["used_count"] <= usable.total() + BESIDE
         assert lines[f"{NAMES[library]}.used.{index}"]["virtual"] == found["total"]["used"]
@@ -68,7 +68,7 @@ def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def check_arenas(pid: str, rows: list[list[str]], arenas: list[dict[str, object]], allocator: str) -> None:
-    """An arena is named by its module, and has that module's blocks."""
+    """Check that an arena is named by its module, and has that module's blocks."""
     for row in arenas:
         assert row["choice"] == f"{row['module']}:{row['index']}"
     if not arenas:

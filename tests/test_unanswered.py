@@ -1,4 +1,4 @@
-"""Files that another program serves and that are never answered: whoever maps one keeps nobody."""
+"""Files on a server that never responds: a process that maps one blocks no command."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.tmpfs import _of_tmpfs
 from gdbheap.loader import START
 from gdbheap.refusals.refusal import check as machine_of_process
-from gdbheap.sampling.sampled_process import Moment, Watched
+from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.mappings import parse_maps
 from gdbheap.targets.process import elf_candidates, end_copy, mapped_file
-from gdbheap.targets.running import Running
+from gdbheap.targets.running import RunningProcess
 from gdbheap.watching import actions, child
 
 FUSE = (10, 229)
@@ -45,7 +45,7 @@ UNSUPPORTED = 5
 
 @contextmanager
 def mapped(how: str, folder: Path, *more: str) -> Iterator[int]:
-    """Yield the id of a process that has mapped such a file, or keeps a lock by it; skip the test where none can be
+    """Yield the id of a process that has mapped such a file, or holds a lock by it; skip the test if none can be
     mounted."""
     mounted, node = folder / "mounted", folder / "fuse"
     mounted.mkdir()
@@ -69,7 +69,7 @@ def mapped(how: str, folder: Path, *more: str) -> Iterator[int]:
 @needs_root
 @pytest.mark.parametrize("how", ["private", "shared"])
 def test_nobody_waits(how: str) -> None:
-    """Each command answers; without its pages it says what it knows."""
+    """Check that each command answers, without that file's pages."""
     with place(0o755) as folder, mapped(how, folder) as pid:
         for words in ([], ["owners"], ["duplicates"], ["info"], ["check", "--clone"]):
             noun, *options = words or [""]
@@ -81,8 +81,12 @@ def test_nobody_waits(how: str) -> None:
 @needs_root
 @pytest.mark.parametrize("how", ["dirty", "dirtied", "opened"])
 def test_no_copy_waits_in_its_exit(how: str) -> None:
-    """Whoever ends waits until what was written to a file that he has is written back, also what another process wrote:
-    no copy is made. One that was made all the same is waited for some seconds; then a warning says who waits on."""
+    """Check that no copy is made of a process that maps a file of a silent server.
+
+    A process that ends waits until the pages written to its files are written back, also pages that another process
+    wrote. A copy that was made all the same is waited for some seconds; then a warning names the process that still
+    waits.
+    """
     with place(0o755) as folder, mapped(how, folder) as pid:
         done = subprocess.run(
             [str(GDBHEAP), "info", str(pid), "--clone"], capture_output=True, text=True, timeout=PATIENCE
@@ -100,7 +104,8 @@ def test_no_copy_waits_in_its_exit(how: str) -> None:
 
 @needs_root
 def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
-    """Whoever looks at all processes leaves it out after a moment, and asked about it alone says why in one line."""
+    """Check that commands about all processes leave it out after a moment, and that one about it alone gives the
+    reason in one line."""
     with place(0o755) as folder, mapped("locked", folder) as pid:
         own = subprocess.Popen(["sleep", "1000"])
         try:
@@ -134,9 +139,8 @@ sys.stdin.read()
 
 @needs_root
 def test_nobody_waits_for_the_lock_of_a_file() -> None:
-    """Whoever may read a file can keep its lock, for which the kernel has everybody wait who asks for its holes, deaf
-    to SIGKILL. No command does, in a shell or in gdb, nor does it stay when it has answered; the holes are read as
-    zeros."""
+    """Check that no command blocks on a file whose lock a reader holds, in a shell or in gdb, nor stays after its
+    answer; the holes are read as zeros. The kernel blocks every search for holes on that lock, deaf to SIGKILL."""
     with place(0o755) as folder:
         data = folder / "data"
         with open(data, "wb") as file:
@@ -186,8 +190,8 @@ def check_holes(data: Path) -> None:
 
 @needs_root
 def test_nobody_waits_for_the_lock_of_an_epoll() -> None:
-    """A thread keeps it in epoll_ctl(). No command waits for it, nor does it stay when it has answered: what the kernel
-    hands back counts as unknown."""
+    """Check that no command blocks on the lock that a thread holds in epoll_ctl(), nor stays after its answer: the
+    objects in the kernel count as unknown."""
     with place(0o755) as folder, mapped("epoll", folder) as pid:
         wait_for(lambda: asks(pid), "no thread waits in epoll_ctl()")
         found = run([sys.executable, "-I", "-c", KNOWS, str(pid)], folder)
@@ -208,13 +212,13 @@ print(found.epoll, found.is_whole)
 
 @needs_root
 def test_a_look_that_waits_in_the_kernel_keeps_no_other_waiting() -> None:
-    """A child of a watch that is deaf to SIGKILL is left alone at once."""
+    """Check that a child of a watch that is deaf to SIGKILL is left alone at once."""
     with place(0o755) as folder, mapped("epoll", folder) as pid:
         wait_for(lambda: asks(pid), "no thread waits in epoll_ctl()")
         polls = [link for link in Path(f"/proc/{pid}/fd").iterdir() if "eventpoll" in os.readlink(link)]
         table = Path(f"/proc/{pid}/fdinfo/{polls[0].name}")
         look = child.Child(lambda: {"text": table.read_text()})
-        wait_for(lambda: waits(look._pid), "the look does not wait")
+        wait_for(lambda: waits(look.pid), "the look does not wait")
         began = time.monotonic()
         look.end()
         assert time.monotonic() - began < child.PARTING_SECONDS
@@ -227,7 +231,7 @@ FOLDERS = Path("/dev/shm")
 @needs_root
 @pytest.mark.skipif(not os.path.ismount(FOLDERS), reason="there is no tmpfs")
 def test_nobody_waits_for_the_lock_of_a_folder() -> None:
-    """Who may write in a tmpfs makes a folder there and keeps its lock, and nobody waits who looks for files there."""
+    """Check that no search for files in a tmpfs blocks on a folder whose lock another user holds."""
     with place(0o755) as folder, tempfile.TemporaryDirectory(prefix="gdbheap-", dir=FOLDERS) as shared:
         os.chmod(shared, 0o777)
         trap = Path(shared, "trap")
@@ -251,44 +255,46 @@ print(isinstance(find_tmpfs_files(sys.argv[1], []), list))
 """
 
 READS = """
-import signal, sys
+import os, signal, sys
 from gdbheap._native import end_where_deaf
-end_where_deaf(b"it is deaf\\n")
-end_where_deaf(b"a second time\\n")
+end_where_deaf(b"it is deaf\\n", b"it is blocked\\n")
+end_where_deaf(b"a second time\\n", b"")
 signal.signal(int(sys.argv[2]), signal.default_int_handler)
 with open(f"/proc/{sys.argv[1]}/mem", "rb", buffering=0) as memory:
-    memory.seek(1 << 20)
     print(flush=True)
-    memory.read(1)
+    os.pread(memory.fileno(), 1, 1 << 20)
 """
 
 
 @needs_root
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_what_waits_in_the_kernel(sent: signal.Signals, tmp_path: Path) -> None:
-    """Python runs no handler while its first thread waits for such a lock, or for a server that is gone."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, None])
+def test_what_waits_in_the_kernel_ends(sent: signal.Signals | None, tmp_path: Path) -> None:
+    """Check that a signal ends the command although Python runs no handler while its first thread waits for such a
+    lock, or for a server that is gone; and that a read of memory ends it after a while without a signal."""
     with place(0o755) as folder, mapped("locked", folder) as pid:
         wait_for(lambda: waits(pid), "no thread waits in mmap()")
-        command, pipe = [sys.executable, "-c", READS, str(pid), str(int(sent))], subprocess.PIPE
+        command, pipe = [sys.executable, "-c", READS, str(pid), str(int(sent or signal.SIGINT))], subprocess.PIPE
         reader = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path)
         try:
             assert reader.stdout is not None and reader.stdout.readline()
             wait_for(lambda: waits(reader.pid), "it does not wait for the lock")
-            reader.send_signal(sent)
-            assert reader.communicate(timeout=PATIENCE)[1] == "it is deaf\n" and reader.returncode == 1
+            if sent is not None:
+                reader.send_signal(sent)
+            line = "it is blocked\n" if sent is None else "it is deaf\n"
+            assert reader.communicate(timeout=PATIENCE)[1] == line and reader.returncode == 1
         finally:
             reader.kill()
             reader.wait()
 
 
-# The first thread, and the one that listens.
+# The first thread, and the one that handles signals.
 LISTENING = 2
 SWEEPS = """
 import os, signal, sys
 from gdbheap._native import Space, end_where_deaf, read_once
 from gdbheap.machines.machine import X86_64
 from gdbheap.targets.core import SegmentRow
-end_where_deaf(b"it is deaf\\n")
+end_where_deaf(b"it is deaf\\n", b"")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.setgroups([])
 os.setresgid(*3 * [int(sys.argv[2])])
@@ -302,7 +308,7 @@ read_once(space, [(start, end)])
 
 @needs_root
 def test_a_signal_ends_workers_that_wait_for_a_file(tmp_path: Path) -> None:
-    """They hold all signals back, and whoever waits for them has heard the signal."""
+    """Check that the worker threads block all signals, and that the thread that waits for them handles the signal."""
     with place(0o755) as folder, mapped("private", folder) as pid:
         file, pipe = f"/proc/{pid}/root{folder}/mounted/file", subprocess.PIPE
         command = [sys.executable, "-c", SWEEPS, file, str(USER)]
@@ -312,11 +318,11 @@ def test_a_signal_ends_workers_that_wait_for_a_file(tmp_path: Path) -> None:
         wait_for(lambda: len(os.listdir(f"/proc/{reader.pid}/task")) > LISTENING, "no worker has begun")
         reader.send_signal(signal.SIGINT)
         assert reader.stderr.readline() == "it is deaf\n"
-    # Who has asked for a page waits until the server has ended.
+    # A process that asked for a page waits until the server has ended.
     assert reader.wait(PATIENCE) == 1
 
 
-# Its program's file is gone, and the name of a file that it has mapped leads elsewhere by now.
+# A program whose file is deleted, and whose mapped file has a name that now leads elsewhere.
 NAMES = """
 import mmap, os, sys
 with open(sys.argv[1], "rb") as file:
@@ -330,8 +336,8 @@ sys.stdin.read()
 
 @needs_root
 def test_nobody_waits_for_a_path_that_somebody_names() -> None:
-    """A path leads to the files of a process that keeps the lock of its memory map: as the first word of a program
-    whose file is gone, as the name of a mapped file, as a file of the current folder."""
+    """Check that no command blocks on a path to the files of a process that holds the lock of its memory map: as the
+    first argument of a program whose file is gone, as the name of a mapped file, as a file of the current folder."""
     with place(0o755) as folder, mapped("locked", folder) as pid:
         trap, library, program = f"/proc/{pid}/map_files/1000-2000", folder / "lib.so", folder / "sleeper"
         shutil.copy("/bin/true", library)
@@ -363,7 +369,7 @@ def test_nobody_waits_for_a_path_that_somebody_names() -> None:
                 process.communicate()
 
 
-# Looks up what others have planted in the current folder: one line, a list.
+# Looks up files that others have planted in the current folder: one line, a list.
 PLANTED = """
 from contextlib import suppress
 from gdbheap.commands.shell.lines import _is_at_home
@@ -387,8 +393,9 @@ sys.exit(main(["install"]))
 
 @needs_root
 def test_nobody_waits_for_what_another_has_planted() -> None:
-    """Links in another user's folder lead to the files of a process that keeps the lock of its memory map: for Tab in
-    a session, an allocator, a file to be written, ``gdbheap install`` in that user's home, the start of gdb there."""
+    """Check that links in another user's folder to the files of a process that holds the lock of its memory map
+    block nothing: Tab in a session, an allocator, a file to be written, ``gdbheap install`` in that user's home, the
+    start of gdb there."""
     with place(0o755) as folder, mapped("locked", folder) as pid:
         wait_for(lambda: waits(pid), "no thread waits in mmap()")
         trap, home, here = f"/proc/{pid}/map_files/1000-2000", folder / "home", folder / "here"
@@ -421,7 +428,7 @@ def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
 
 @needs_root
 def test_nobody_is_asked_where_links_lead() -> None:
-    """Whoever has asked such a program cannot be killed: a link to a file of its is not followed."""
+    """Check that a link to a file of such a server is not followed: a process that asked it cannot be killed."""
     with place(0o755) as folder, mapped("linked", folder) as pid:
         process = ProcessFolder(pid)
         row = next(row for row in parse_maps(process.read("maps")) if "/mounted.so" in row.path)
@@ -437,7 +444,8 @@ def test_nobody_is_asked_where_links_lead() -> None:
 
 @needs_root
 def test_lookups_that_nobody_answers_are_given_up() -> None:
-    """Also a path that the user names: the thread that waits for a program could be woken, but not by an answer."""
+    """Check that a path that the user names is given up too: the thread that waits for a server could be woken, but
+    not by an answer."""
     with place(0o755) as folder, mapped("linked", folder) as pid:
         with pytest.raises(TimeoutError, match="does not respond"):
             open_to_read(f"/proc/{pid}/root{folder}/mounted/file")
@@ -445,7 +453,7 @@ def test_lookups_that_nobody_answers_are_given_up() -> None:
 
 @needs_root
 def test_nobody_waits_for_an_exported_folder() -> None:
-    """Its files are looked up there, and nobody answers."""
+    """Check that lookups of files in the folder, which never return, are abandoned."""
     pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
     with place(0o755) as folder, mapped("linked", folder) as pid:
         done = run_in(folder, ["sql", f"/proc/{pid}/root{folder}/mounted", "select * from types"])
@@ -453,7 +461,7 @@ def test_nobody_waits_for_an_exported_folder() -> None:
 
 
 def test_links_are_followed_inside_of_a_root_folder() -> None:
-    """A path without links comes out; what leads to the folder of a process is refused."""
+    """Check that a path without links is found, and that one that leads to the folder of a process is refused."""
     with place(0o755) as folder:
         (folder / "file").write_text("x")
         (folder / "link").symlink_to(folder / "file")
@@ -467,19 +475,20 @@ def test_links_are_followed_inside_of_a_root_folder() -> None:
 
 
 def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch goes on without a look that waits in the kernel for ever."""
+    """Check that a watch continues without a child that waits in the kernel for ever."""
     monkeypatch.setattr(child, "PARTING_SECONDS", 0.1)
     look = child.Child(lambda: time.sleep(1000) or {})
     with monkeypatch.context() as deaf:
         deaf.setattr(os, "kill", lambda pid, number: None)
         look.end()
-    os.kill(look._pid, signal.SIGKILL)
-    os.waitpid(look._pid, 0)
+    os.kill(look.pid, signal.SIGKILL)
+    os.waitpid(look.pid, 0)
 
 
 @needs_root
 def test_nobody_waits_for_an_execve() -> None:
-    """A process that hangs in execve() holds up neither who looks at all processes nor another one that is stopped."""
+    """Check that a process that hangs in execve() blocks neither commands about all processes nor another one that
+    is stopped."""
     with place(0o755) as folder, mapped("exec", folder) as pid:
         own = subprocess.Popen(["sleep", "1000"])
         try:
@@ -503,7 +512,7 @@ def test_nobody_waits_for_an_execve() -> None:
 
 @needs_root
 def test_nobody_waits_who_looked_at_it_before() -> None:
-    """A thread takes the lock between two samples: what lies in the memory is unknown from then on."""
+    """Check that the memory counts as unknown after a thread takes the lock between two samples."""
     with place(0o755) as folder, mapped("locking", folder) as pid:
         samples = folder / "samples.jsonl"
         words = [str(GDBHEAP), "record", str(pid), "--every=0.2", "--duration=4", "-o", str(samples)]
@@ -518,8 +527,43 @@ def test_nobody_waits_who_looked_at_it_before() -> None:
                 recorder.kill()
 
 
+READS_ON = """
+import sys
+from gdbheap._native import Fault
+from gdbheap.host.procfs import TABLE_LIMIT, ProcessFolder
+from gdbheap.machines.machine import THIS_MACHINE
+from gdbheap.targets.mappings import parse_maps
+from gdbheap.targets.running_memory import RunningMemory
+folder = ProcessFolder(int(sys.argv[1]))
+maps = folder.read("maps", TABLE_LIMIT)
+memory = RunningMemory(folder, THIS_MACHINE, THIS_MACHINE.user_end)
+memory.renew(maps)
+address = parse_maps(maps)[0].start
+print(memory.space.word(address), flush=True)
+try:
+    while True:
+        memory.space.word(address)
+except Fault:
+    print("unknown")
+"""
+
+
+@needs_root
+def test_nobody_waits_who_reads_all_the_time(tmp_path: Path) -> None:
+    """Check that a thread may take the lock between any two reads."""
+    with place(0o755) as folder, mapped("locking", folder) as pid:
+        command = [sys.executable, "-c", READS_ON, str(pid)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as reader:
+            try:
+                assert reader.stdout is not None and reader.stdout.readline()
+                os.kill(pid, signal.SIGUSR1)
+                assert reader.communicate(timeout=PATIENCE)[0] == "unknown\n"
+            finally:
+                reader.kill()
+
+
 def test_nobody_in_a_user_namespace_is_root() -> None:
-    """User 0 of a mount that was made in another user namespace is whoever made that."""
+    """Check that user 0 of a mount from another user namespace is the user who made that namespace."""
     text = b"60 22 0:52 / /mnt/f rw - fuse x rw,user_id=0,group_id=0\n"
     assert find_answering(text) == {"00:34": 0}
     assert find_answering(text, b"", USER) == {"00:34": USER}
@@ -527,12 +571,12 @@ def test_nobody_in_a_user_namespace_is_root() -> None:
 
 
 def waits(pid: int) -> bool:
-    """Tell whether a thread of a process waits in the kernel for what is never over."""
+    """Return whether a thread of a process waits in the kernel without end."""
     return any("\nState:\tD" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status"))
 
 
 def asks(pid: int) -> bool:
-    """Tell whether a thread of a process waits for the program that serves a file."""
+    """Return whether a thread of a process waits for the server of a file."""
     return any("request_wait_answer" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan"))
 
 
@@ -545,17 +589,17 @@ FOLLOWING = {
 @needs_root
 @pytest.mark.parametrize("how", FOLLOWING)
 def test_nobody_waits_who_follows(how: str) -> None:
-    """Commands that look at a process while it runs end when their time is up."""
+    """Check that commands that follow a running process end when their time is up."""
     with place(0o755) as folder, mapped(how, folder) as pid:
         for noun, *options in FOLLOWING[how]:
             command = [str(GDBHEAP), noun, str(pid), *options, "--duration=0.1"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            # Not every kernel tells of calls (--perf).
+            # Not every kernel reports calls (--perf).
             assert done.returncode in ((0, 2, 3) if "--perf" in options else (0, 1)), done.stderr
 
 
 def file_of(pid: int, folder: Path) -> int | None:
-    """Return where a process has mapped the file that nobody answers for."""
+    """Return the address at which a process has mapped the file of the silent server."""
     rows = parse_maps(ProcessFolder(pid).read("maps"))
     return next((row.start for row in rows if row.path == f"{folder}/mounted/file"), None)
 
@@ -563,10 +607,10 @@ def file_of(pid: int, folder: Path) -> int | None:
 @needs_root
 @pytest.mark.parametrize("how", ["private", "later"])
 def test_no_stack_leads_into_the_file(how: str) -> None:
-    """A thread's stack pointer leads there, and what is read at any address: both end at once, also where the file was
-    mapped after the others."""
+    """Check that a thread's stack pointer into the file, and a read at any address, both end at once, also if the
+    file was mapped after the others."""
     with place(0o755) as folder, mapped(how, folder) as pid:
-        running = Running(pid, machine_of_process(ProcessFolder(pid)))
+        running = RunningProcess(pid, machine_of_process(ProcessFolder(pid)))
         if how == "later":
             os.kill(pid, signal.SIGUSR1)
             wait_for(lambda: file_of(pid, folder), "it maps nothing")
@@ -583,15 +627,16 @@ def test_no_stack_leads_into_the_file(how: str) -> None:
 @needs_root
 @pytest.mark.parametrize("how", ["shared", "later"])
 def test_no_sample_leads_into_the_file(how: str) -> None:
-    """What a recording reads of the allocators' books, by pointers of the process, ends at the file, too."""
+    """Check that a recording's reads of the allocators' structures, by pointers of the process, stop at the file,
+    too."""
     with place(0o755) as folder, mapped(how, folder) as pid:
-        watched = Watched(pid)
+        watched = SampledProcess(pid)
         watched.look(watched.usage())
         if how == "later":
             os.kill(pid, signal.SIGUSR1)
             wait_for(lambda: file_of(pid, folder), "it maps nothing")
             wait_for(lambda: watched._files.is_due, "the files are not looked at again")
-        watched.sample(Moment(0.0, 0.0), watched.usage())
+        watched.sample(SampleTime(0.0, 0.0), watched.usage())
         start = file_of(pid, folder)
         assert start is not None and watched.found is not None and watched.found.malloc is not None
         assert watched.found.space.read_available(start, 16) == b""
@@ -601,7 +646,7 @@ def test_no_sample_leads_into_the_file(how: str) -> None:
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
 @pytest.mark.parametrize("how", ["private", "shared"])
 def test_no_core_waits(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gdb, which would read such a file, is not started."""
+    """Check that gdb, which would read such a file, is not started."""
     monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
     wanted = actions.Actions("", False, False, False, True, (), 1.0, 5.0, lambda heap: "")  # type: ignore[arg-type, return-value]
     with place(0o755) as folder, mapped(how, folder) as pid:
@@ -611,7 +656,7 @@ def test_no_core_waits(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_mounts_tell_who_answers() -> None:
-    """Of a FUSE mount it is the user that it names; nobody is believed where it names none."""
+    """Check that the server of a FUSE mount is the user that it names, and is untrusted if it names none."""
     lines = [
         "31 1 254:0 / / rw - ext4 /dev/vda rw",
         "32 31 0:42 / /mnt/a\\040b rw,nosuid shared:1 - fuse.sshfs me@there rw,user_id=1000,group_id=1000",
@@ -639,14 +684,14 @@ OVERLAYS = [
 
 
 def test_overlays_are_answered_by_who_answers_for_their_layers() -> None:
-    """An overlay with a layer on a user's FUSE mount is that user's, whatever it is called."""
+    """Check that an overlay with a layer on a user's FUSE mount is that user's, whatever its name is."""
     found = find_answering("\n".join(OVERLAYS).encode())
     plain = {"fe:00": None, "00:2b": None, "00:31": None}
     assert found == {**plain, **dict.fromkeys(("00:2a", "00:2c", "00:2d", "00:2e", "00:2f", "00:30"), 1000)}
 
 
 def test_overlays_of_other_namespaces() -> None:
-    """Nobody's word is taken for an overlay that a user has mounted for himself, unless it is one of ours too."""
+    """Check that an overlay that a user mounted in a namespace is untrusted, unless it is in this one too."""
     own = "\n".join(OVERLAYS[:3]).encode()
     theirs = "\n".join([OVERLAYS[2], "50 1 0:60 / / rw - overlay o rw,lowerdir=/usr/a,upperdir=/var/up"]).encode()
     assert find_answering(theirs, own, 1000) == {"00:2b": None, "00:3c": 1000}
@@ -655,13 +700,13 @@ def test_overlays_of_other_namespaces() -> None:
 
 
 def test_tmpfs_below_a_user_s_overlay() -> None:
-    """A tmpfs whose mount point lies on an overlay that another user answers for is left alone."""
+    """Check that a tmpfs whose mount point is on another user's overlay is left alone."""
     text = "\n".join([*OVERLAYS[:4], "60 33 0:70 / /plain/t rw - tmpfs t rw", "61 34 0:71 / /lower/t rw - tmpfs t rw"])
     mounts = list(parse_mounts(text.encode()))
     assert [mount.point for mount in _of_tmpfs(mounts, find_answering(text.encode()))] == ["/plain/t"]
 
 
-# A user's own namespaces, with an overlay in them: its layers are plain folders here, but nobody can tell.
+# A user's own namespaces with an overlay: its layers are plain folders here, but this cannot be verified.
 MOUNTED = """
 mount -t overlay -o "lowerdir=$1/low,upperdir=$1/up,workdir=$1/work,userxattr" o "$1/m" || exit 1
 if [ "$2" = hidden ]; then exec 3<"$1/m/mapped.so"; else mkdir "$1/m/x"; fi
@@ -683,7 +728,7 @@ sys.stdin.read()
 @needs_root
 @pytest.mark.parametrize("how", ["seen", "hidden"])
 def test_a_user_s_overlay_is_not_asked(how: str) -> None:
-    """No file of it is opened, also where the mount was taken away after the file was mapped."""
+    """Check that no file of it is opened, also if the mount was removed after the file was mapped."""
     with place(0o755) as folder:
         for name in ("low", "up", "work", "m"):
             (folder / name).mkdir()

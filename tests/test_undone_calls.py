@@ -1,4 +1,4 @@
-"""Calls that do not return in time: undone or left; nothing stays locked, and the program goes on."""
+"""Calls that do not return in time: undone or left to finish; nothing stays locked, and the program continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gdbheap.targets.process import Process, stopped
 
 STYLES = pytest.mark.parametrize("style", [SEIZED, ATTACHED])
 LIMIT = 0.3
-# In struct user_regs_struct; -ERESTART_RESTARTBLOCK.
+# Indexes in struct user_regs_struct; -ERESTART_RESTARTBLOCK.
 RAX, ORIG_RAX, RIP = 10, 15, 16
 RESTART_BLOCK = (1 << 64) - 516
 RESTART_SYSCALL = 219
@@ -33,7 +33,8 @@ RESTART_SYSCALL = 219
 
 @dataclass
 class Words:
-    """The program's own words: ``word`` is what a function stored last, the others are the sleeping thread's."""
+    """The program's own variables: ``word`` is the value that a function stored last, the others are the sleeping
+    thread's."""
 
     pid: int
     places: dict[str, int]
@@ -52,14 +53,14 @@ def target(tmp_path: Path) -> Iterator[Running]:
 
 
 def places(process: Process, *names: str) -> dict[str, int]:
-    """Return where symbols of the program are."""
+    """Return the addresses of the program's symbols."""
     found = {name: process.objects[0].symbol(name) for name in names}
     return {name: address for name, address in found.items() if address is not None}
 
 
 @contextlib.contextmanager
 def caller_of(pid: int, style: str, limit: float = LIMIT) -> Iterator[tuple[NativeCaller, Process]]:
-    """Yield who calls in the thread that sleeps and counts."""
+    """Yield the caller of functions in the thread that sleeps and counts."""
     with held(pid, style) as (process, tracer):
         caller = NativeCaller(process, tracer, find_libc(process, TRIM), False, limit)
         caller.tid = max(thread.tid for thread in process.threads)
@@ -67,14 +68,14 @@ def caller_of(pid: int, style: str, limit: float = LIMIT) -> Iterator[tuple[Nati
 
 
 def restarted(registers: list[int]) -> list[int]:
-    """Return the registers with which the thread goes on: an interrupted system call is made once more."""
+    """Return the registers with which the thread continues: an interrupted system call is repeated."""
     again = registers[RAX] == RESTART_BLOCK
     return [*registers[:RAX], registers[ORIG_RAX] if again else registers[RAX], *registers[RAX + 1 : RIP],
             registers[RIP] - 2 * again, *registers[RIP + 1 :]]  # fmt: skip
 
 
 def goes_on(pid: int, words: Words) -> bool:
-    """Whether nobody holds the program, and its thread goes on, none of whose sleeps was cut short."""
+    """Return whether the program is not stopped, and its thread continues without an interrupted sleep."""
     before, deadline = words["slept"], time.monotonic() + 20
     while words["slept"] < before + 3 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -84,7 +85,7 @@ def goes_on(pid: int, words: Words) -> bool:
 @STYLES
 @pytest.mark.parametrize("name", ["spin", "spin_in_calls", "sleep_long"])
 def test_undone(style: str, name: str, target: Running) -> None:
-    """Wherever it is when the time is up, computing or in a system call: it is as if it had not been called."""
+    """Check that a call that is computing or in a system call when its time is up leaves no trace."""
     with caller_of(target.pid, style) as (caller, process):
         own = places(process, name, "word", "slept", "cut_short")
         words = Words(target.pid, own)
@@ -99,7 +100,7 @@ def test_undone(style: str, name: str, target: Running) -> None:
 
 @STYLES
 def test_left(style: str, target: Running) -> None:
-    """A function that may not be left in its middle is finished by the program itself."""
+    """Check that a function that may not be left in its middle is finished by the program itself."""
     with caller_of(target.pid, style) as (caller, process):
         own = places(process, "sleep_a_while", "word", "slept", "cut_short")
         words = Words(target.pid, own)
@@ -113,7 +114,8 @@ def test_left(style: str, target: Running) -> None:
 @STYLES
 @pytest.mark.parametrize("kind", ["nanosleep", "poll", "futex"])
 def test_left_in_a_wait_that_was_stopped_before(kind: str, style: str, tmp_path: Path) -> None:
-    """The kernel does not say any more which call the thread waits in; it makes that call anew all the same."""
+    """Check that the kernel repeats the call in which the thread waits, although the kernel no longer reports this
+    call."""
     with running(c_program("undone", kind), tmp_path) as target:
         for _ in range(1000):
             Stop(target.pid).release()
@@ -134,7 +136,7 @@ def test_left_in_a_wait_that_was_stopped_before(kind: str, style: str, tmp_path:
 
 @STYLES
 def test_failed(style: str, target: Running) -> None:
-    """A function that fails is undone, and what it had locked is free."""
+    """Check that a function that fails is undone, and that its locks are free."""
     with caller_of(target.pid, style) as (caller, process):
         own = places(process, "fail", "word", "slept", "cut_short")
         words = Words(target.pid, own)
@@ -145,7 +147,7 @@ def test_failed(style: str, target: Running) -> None:
 
 
 def test_interrupted(target: Running) -> None:
-    """Ctrl-C ends a call that would take for ever."""
+    """Check that Ctrl-C ends a call that would take for ever."""
     began = time.monotonic()
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
@@ -159,7 +161,7 @@ def test_interrupted(target: Running) -> None:
 
 
 def test_no_time_is_left(target: Running) -> None:
-    """A call is not begun where the process has stood for nearly as long as it may."""
+    """Check that no call is begun if the process was stopped for almost the maximum time."""
     with stopped(target.pid, 0.6) as process:
         assert process.tracer is not None
         caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 5)
@@ -190,7 +192,8 @@ def _write(pid: int, address: int, word: int) -> None:
 
 @pytest.mark.parametrize("limit", ["1.5", "5"])
 def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Path) -> None:
-    """A bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever limit it was."""
+    """Check a bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever
+    --max-stop is."""
     with _with_large_chunk(rng, tmp_path) as (target, chunk):
         main_arena = ask("arenas", str(target.pid))["rows"][0]["address"]
         # bk, which malloc_stats() follows.
@@ -207,7 +210,7 @@ def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Pat
 
 
 def test_trim_follows_the_bins_first(rng: random.Random, tmp_path: Path) -> None:
-    """malloc_trim() would follow a link that was overwritten, and release what it finds there."""
+    """Check that no overwritten link is followed: malloc_trim() would follow it, and release the memory there."""
     with _with_large_chunk(rng, tmp_path) as (target, chunk):
         _write(target.pid, chunk + 8, chunk + 4096)
         done = gdbheap("trim", str(target.pid), "--yes")

@@ -1,5 +1,5 @@
-"""A process with a thread that sleeps uninterruptibly (the parent in a vfork) is followed, or is to be: nobody waits
-for it, it runs on, and its code becomes what it was."""
+"""A process with a thread that sleeps uninterruptibly (the parent in a vfork), followed or to be followed: no
+command waits for it, it runs on, and its code is restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import gdbheap.targets.following as following_module
 from gdbheap import _native
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.targets.chosen_processes import Programs
-from gdbheap.watching.watcher import Wanted, Watcher
+from gdbheap.watching.watcher import Watcher, WatchRequest
 
 COUNTERS = 3
 FOLLOWING = {"growth": ["growth"], "catch": ["catch", "malloc"]}
@@ -32,33 +32,33 @@ def states(pid: int) -> list[str]:
 
 
 def tracers(pid: int) -> set[str]:
-    """Return who traces its threads."""
+    """Return the tracers of its threads."""
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     return {text.partition("TracerPid:")[2].split()[0] for text in texts} - {"0"}
 
 
 def check_runs(target: Busy) -> None:
-    """Check that all threads that count go on."""
+    """Check that all counting threads continue."""
     before = target.words()[:COUNTERS]
     wait_for(lambda: all(now > then for now, then in zip(target.words(), before)), "it stands still")
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Busy]:
-    """A process that lends its memory when it is told to."""
+    """Yield a process that starts a vfork on request."""
     with busy.started("lending", tmp_path, counters=COUNTERS) as found:
         yield found
 
 
 def tell(target: Busy) -> None:
-    """Have it begin a vfork, or end it."""
+    """Let the program begin a vfork, or end it."""
     assert target.process.stdin is not None
     target.process.stdin.write(b".")
     target.process.stdin.flush()
 
 
 def lend(target: Busy) -> None:
-    """Have one thread sleep uninterruptibly."""
+    """Let one thread sleep uninterruptibly."""
     tell(target)
     # A thread that waits for the disk is in state D, too, but has no child.
     wait_for(lambda: bool(busy.children_of(target.pid)) and "D" in states(target.pid), "nobody is in state D")
@@ -67,7 +67,7 @@ def lend(target: Busy) -> None:
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("how", FOLLOWING)
 def test_it_is_not_followed(how: str, number: signal.Signals | None, target: Busy) -> None:
-    """One line says why, also where a signal ends it before; nothing is changed."""
+    """Check that one line says why, also if a signal ends it before, and that nothing is changed."""
     before = code(target.pid)
     lend(target)
     noun, *rest = FOLLOWING[how]
@@ -104,7 +104,7 @@ def guards(pid: int) -> list[int]:
 
 
 def is_at_work(guard: int) -> bool:
-    """Tell whether it has not ended: one that nobody has waited for has nothing open."""
+    """Return whether the guard still runs: an uncollected one has nothing open."""
     try:
         return any(Path(f"/proc/{guard}/fd").iterdir())
     except OSError:
@@ -112,7 +112,7 @@ def is_at_work(guard: int) -> bool:
 
 
 def followed_until_it_sleeps(target: Busy, *arguments: str) -> None:
-    """Follow it, have a thread sleep, and end: the answer is partial, and says why."""
+    """Follow the process, let a thread sleep, and end: the answer is partial, and says why."""
     with following(target.pid, *arguments) as follower:
         lend(target)
         follower.process.send_signal(signal.SIGINT)
@@ -120,13 +120,14 @@ def followed_until_it_sleeps(target: Busy, *arguments: str) -> None:
     answer = json.loads(out)
     assert follower.process.returncode == 1, errors
     assert [warning for warning in answer["warnings"] if "state D" in warning], answer["warnings"]
-    # The others were held for moments.
+    # The others were stopped for moments.
     assert answer["cost"]["held"] < 5
 
 
 @pytest.mark.parametrize("how", FOLLOWING)
 def test_its_code_is_put_back_later(how: str, target: Busy) -> None:
-    """The process runs on meanwhile, and nobody holds it for long; once that thread is awake the code is put back."""
+    """Check that the process runs on meanwhile and is never stopped for long, and that the code is restored once
+    that thread wakes."""
     before = code(target.pid)
     noun, *rest = FOLLOWING[how]
     followed_until_it_sleeps(target, noun, str(target.pid), *rest)
@@ -141,7 +142,7 @@ def test_its_code_is_put_back_later(how: str, target: Busy) -> None:
 
 
 def test_nobody_stays_with_a_process_that_ends(target: Busy) -> None:
-    """A guard that could not put the code back ends with its process."""
+    """Check that a guard that could not restore the code ends with its process."""
     followed_until_it_sleeps(target, "growth", str(target.pid))
     left = guards(target.pid)
     assert left
@@ -151,7 +152,8 @@ def test_nobody_stays_with_a_process_that_ends(target: Busy) -> None:
 
 
 def test_the_next_run_takes_it_out(target: Busy) -> None:
-    """What a run leaves is found by the next one, which says so as long as it cannot be taken out."""
+    """Check that the next run finds the patches of an earlier one, and reports them as long as they cannot be
+    removed."""
     before = code(target.pid)
     followed_until_it_sleeps(target, "growth", str(target.pid))
     for guard in guards(target.pid):
@@ -168,7 +170,7 @@ def test_the_next_run_takes_it_out(target: Busy) -> None:
     assert patched(target.pid, before) == 0
 
 
-# A thread whose child in a vfork waits for a line of standard input, once it was told to begin by another.
+# A thread whose child in a vfork waits for a line of standard input, once another thread told it to begin.
 LENDER = """
 #include <unistd.h>
 void lend(void) {
@@ -189,7 +191,7 @@ while True:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Iterator[Busy]:
-    """A Python that lends its memory when it is told to."""
+    """Yield a Python process that starts a vfork on request."""
     source, library = tmp_path / "lender.c", tmp_path / "lender.so"
     source.write_text(LENDER)
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
@@ -204,7 +206,7 @@ def python(tmp_path: Path) -> Iterator[Busy]:
 
 
 def test_a_watch_says_what_it_leaves(python: Busy, tmp_path: Path) -> None:
-    """An event of its own, and status 1."""
+    """Check that remaining patches are a separate event, with status 1."""
     before = changed_code(python.pid)
     words = [str(GDBHEAP), "watch", str(python.pid), "--on-memory-error", f"--output={tmp_path}", "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
@@ -225,7 +227,7 @@ def test_a_watch_says_what_it_leaves(python: Busy, tmp_path: Path) -> None:
 
 
 def test_a_watch_that_ends_as_it_begins_says_so(python: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Ctrl-C comes when the code has just been changed."""
+    """Check that remaining patches are reported even if Ctrl-C comes just after the code was changed."""
     start = following_module._start
 
     def interrupted(follower: _native.Follower, folder: ProcessFolder) -> None:
@@ -234,7 +236,7 @@ def test_a_watch_that_ends_as_it_begins_says_so(python: Busy, monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr(following_module, "_start", interrupted)
-    watcher = Watcher(Programs([python.pid]), Wanted(memory_errors=True))
+    watcher = Watcher(Programs([python.pid]), WatchRequest(memory_errors=True))
     with pytest.raises(KeyboardInterrupt):
         for _happening in watcher.happenings():
             pass

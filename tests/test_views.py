@@ -1,4 +1,4 @@
-"""Slices that alone keep long arrays: numpy and the program's own figures say what each keeps."""
+"""Slices that alone keep long arrays, checked against numpy and the program's own figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ sys.stdin.readline()
 
 
 def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
-    """Each array's row says which views alone keep it; the finding has their bytes, which copies give back."""
+    """Check that each array's row names the views that alone keep it, and that the finding has their bytes, which
+    copies give back."""
     command = [python_with("numpy"), str(SOURCES / "views.py"), str(rng.getrandbits(30)), str(tmp_path / "truth")]
     with running(command, tmp_path) as target:
         truth = json.loads((tmp_path / "truth").read_text())
@@ -52,17 +53,18 @@ def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
     assert {rows[int(one)]["kept_by"]["count"] for one in truth["two"]} == {2}
     assert rows[truth["held"][0]]["kept_by"] is None
     figures = found["figures"]
-    # Those of the mixed pairs are with the memory views'.
+    # The views of the mixed pairs are with the memory views'.
     assert any(row["count"] >= len(truth["alone"]) and row["retained"] <= figures["kept"] for row in together)
     assert figures["views"] == len(truth["alone"]) + 2 * len(truth["two"]) and figures["shown"] == truth["shown"]
     assert truth["kept"] <= figures["kept"] <= 1.01 * truth["kept"]
-    # What freed memory leaves at the heap's top may stay.
+    # Freed memory at the heap's top may stay.
     assert freed >= 0.9 * found["bytes"]
     assert ".copy()" in found["advice"]
 
 
 def test_said_once_that_it_is_the_same(rng: random.Random, tmp_path: Path) -> None:
-    """Where the holder's finding says that the views' is about the same memory, none says that it may be."""
+    """Check that no finding says that memory may be shared if the holder's finding says that it is the same as the
+    views'."""
     script = HEADS.replace("SIZE", str(rng.randrange(3 << 20, 5 << 20)))
     with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
         found = {row["id"]: row for row in ask("", str(target.pid))["findings"]}
@@ -73,7 +75,8 @@ def test_said_once_that_it_is_the_same(rng: random.Random, tmp_path: Path) -> No
 
 
 def test_views_of_one_buffer_are_one_holder(rng: random.Random, tmp_path: Path) -> None:
-    """The list has what its views share, under its own name and in one sum, in each answer: no single view does."""
+    """Check that the list has the memory that its views share, under its own name and in one sum, in each answer,
+    and no single view."""
     size, count = rng.randrange(20 * MIB, 40 * MIB), rng.randrange(2000, 9000)
     script = ONE_BUFFER.replace("MADE", f"bytearray(b'x' * {size})").replace("COUNT", str(count))
     with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
@@ -85,7 +88,7 @@ def test_views_of_one_buffer_are_one_holder(rng: random.Random, tmp_path: Path) 
 
 
 def test_views_of_what_was_never_written(tmp_path: Path) -> None:
-    """Views that keep a buffer together keep no memory that the program never touched."""
+    """Check that views that keep a buffer together keep no memory that the program never touched."""
     script = ONE_BUFFER.replace("MADE", f"bytes({64 * MIB})").replace("COUNT", "1000")
     with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path) as target:
         page = ask("", str(target.pid))

@@ -1,4 +1,4 @@
-"""Every warning names its consequence: what of the answer is affected stands beside the cause, with a colon between."""
+"""Every warning names its consequence: the affected part of the answer follows the cause, after a colon."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
 
 
 def literal_of(text: ast.expr, path: Path) -> str:
-    """Return what is written of a text, without what is put into it; of a constant what it is."""
+    """Return the literal parts of a text, without inserted values; for a constant its value."""
     if isinstance(text, ast.Name):
         folder = "gdbheap." if path.is_relative_to(ROOT / "commands") else ""
         module = importlib.import_module(folder + ".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -50,7 +50,7 @@ def literal_of(text: ast.expr, path: Path) -> str:
 
 
 def needed_by(sentence: str | Callable[..., Any]) -> dict[str, Any]:
-    """Return what a sentence needs by name, with samples."""
+    """Return the values that a sentence needs, by name, with samples."""
     if isinstance(sentence, str):
         fields = {name: spec for _, name, spec, _ in Formatter().parse(sentence) if name}
         return {name: 3 if spec else "what" for name, spec in fields.items()}
@@ -61,13 +61,13 @@ def needed_by(sentence: str | Callable[..., Any]) -> dict[str, Any]:
 
 
 def names_consequence(text: str) -> bool:
-    """Whether there is a cause, a colon, and what follows from it."""
+    """Return whether there is a cause, a colon, and a consequence."""
     before, colon, after = text.partition(": ")
     return bool(colon and after.strip()) and len(text.replace("…", "").split()) >= 3
 
 
 def test_a_consequence_is_named() -> None:
-    """No text of another error alone, and no cause alone."""
+    """Check that no warning is only the text of another error, or only a cause."""
     for path, tree in trees():
         for call in calls(tree, "append"):
             assert isinstance(call.func, ast.Attribute)
@@ -75,12 +75,13 @@ def test_a_consequence_is_named() -> None:
                 assert names_consequence(literal_of(call.args[0], path)), f"{path.name}: {ast.unparse(call)}"
     for id, sentence in SENTENCES.items():
         text = sentence_of(Remark(id, needed_by(sentence)))
-        # Its sentence is of two halves.
+        # Its sentence has two halves.
         assert names_consequence(text.replace("; ", ": ")) and "does not know the warning" not in text, (id, text)
 
 
 def test_what_remarks_need() -> None:
-    """Each remark has a sentence and is made somewhere, of what the sentence needs; none is prose."""
+    """Check that each remark has a sentence and is made somewhere, with the values that the sentence needs; none is
+    prose."""
     made = set()
     for path, tree in trees():
         for call in calls(tree, "note"):
@@ -97,7 +98,7 @@ def test_what_remarks_need() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"address": "x", "owner": 1}, {"address": 1, "owner": []}, {"address": 1.5}])
 def test_remarks_of_anybody(values: dict[str, Any]) -> None:
-    """One in a file that anybody may have written is a sentence, whatever its values are."""
+    """Check that a remark in a file of unknown origin is a sentence, whatever its values are."""
     for id in ("two-owners", "values-not-read", "a later one", "malloc-moving"):
         read = from_json(Remark, to_json(Remark(id, values)))
         assert sentence_of(read)

@@ -1,5 +1,5 @@
-"""``gdbheap watch`` on programs that grow by a schedule of their own, and in control groups whose limit the kernel
-keeps: it acts when it should, on whom it should, and whatever fails, the process runs on and is watched on."""
+"""``gdbheap watch`` on programs that grow by their own schedule, and in control groups with the kernel's limit: it
+acts at the right time on the right process, and after any failure the process runs on and is still watched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gdbheap.watching.child import look_seconds
 from gdbheap.watching.gauges import LONGEST, Gauge, Gauges
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory
 from gdbheap.watching.triggers import AboveSize, Cause, NearLimit
-from gdbheap.watching.watcher import MAX_PAUSE, ProcessFolder, Wanted, Watcher
+from gdbheap.watching.watcher import MAX_PAUSE, ProcessFolder, Watcher, WatchRequest
 
 MIB = 1 << 20
 # Linux's <linux/ptrace.h>.
@@ -56,14 +56,14 @@ def swelling(rate: float, most: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def go(process: subprocess.Popen[str]) -> None:
-    """Let it grow."""
+    """Let the program grow."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 def grown(process: subprocess.Popen[str]) -> None:
-    """Return when it has grown to its end: it has run on until then."""
+    """Return when the program has grown to its end: it has run on until then."""
     assert process.stdout is not None and process.stdout.readline() == "full\n"
 
 
@@ -76,7 +76,7 @@ class Watching:
     """A started ``gdbheap watch --json``."""
 
     def __init__(self, *words: str, **options: Any) -> None:
-        """Start it."""
+        """Start the watch."""
         command = [str(GDBHEAP), "watch", *words, "--json"]
         environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
         self.process = subprocess.Popen(
@@ -84,7 +84,7 @@ class Watching:
         )  # fmt: skip
 
     def event(self, kind: str) -> dict[str, Any]:
-        """Return the next event of that kind; fail where it ends before."""
+        """Return the next event of that kind; fail if the watch ends before."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             found: dict[str, Any] = json.loads(line)
@@ -93,11 +93,11 @@ class Watching:
         raise AssertionError(f"no {kind}: {self.process.wait(PATIENCE)}, {self.rest()}")
 
     def rest(self) -> str:
-        """Return what it says on standard error once it has ended."""
+        """Return the watch's standard error once it has ended."""
         return self.process.communicate(timeout=PATIENCE)[1]
 
     def end(self, number: int = signal.SIGTERM) -> dict[str, Any]:
-        """Ask it to end; return its last event. It says nothing else, and its status is 0."""
+        """Ask the watch to end; return its last event. Check that it prints nothing else, with status 0."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=PATIENCE)
         assert (self.process.returncode, err) == (0, ""), (out, err)
@@ -108,7 +108,7 @@ class Watching:
 
 @contextmanager
 def watching(*words: str, **options: Any) -> Iterator[Watching]:
-    """Yield a watch, which does not outlive the block."""
+    """Yield a watch, which ends with the block."""
     started = Watching(*words, **options)
     try:
         yield started
@@ -119,7 +119,7 @@ def watching(*words: str, **options: Any) -> Iterator[Watching]:
 
 
 def wait_for(condition: Callable[[], object], failure: str) -> None:
-    """Return when ``condition`` is true; fail when it does not become so."""
+    """Return when ``condition`` is true; fail if it does not become so."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, failure
@@ -128,7 +128,7 @@ def wait_for(condition: Callable[[], object], failure: str) -> None:
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
 def test_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
-    """A core that the disk has no room for is none, and nothing of it stays; gdb says that it saved one."""
+    """Check that no part of a core stays if the disk has no room for it, although gdb reports that it saved one."""
     size = rng.randrange(8, 200) << 10
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
     line = ["--rss=1K", f"--output={tmp_path}", "--core", "--no-snapshot", "--count=1", "--max-stop=60", "--json"]
@@ -141,7 +141,8 @@ def test_part_of_a_core(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_rss(tmp_path: Path, rng: random.Random) -> None:
-    """Above the bound: the snapshot, the answer and the core are of that moment; the process grows on to its end."""
+    """Check that above the bound the snapshot, the answer and the core are made at once, and that the process then
+    grows to its end."""
     with swelling(100 * MIB, 80 * MIB) as process:
         bound = rss(process.pid) + rng.randrange(10, 60) * MIB
         options = ["--heap", *(["--core"] if os.access("/usr/bin/gdb", os.X_OK) else []), "--max-stop=60"]
@@ -173,7 +174,7 @@ def test_rss(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    """It is growth, not size, that counts: what the process had before is no cause."""
+    """Check that growth counts, and not size: earlier memory of the process is no cause."""
     with swelling(200 * MIB, 60 * MIB) as process:
         with watching(str(process.pid), "--grows=40M/1m", f"--output={tmp_path}") as watch:
             watch.event("began")
@@ -185,7 +186,7 @@ def test_growth(tmp_path: Path) -> None:
 
 
 def test_processes_that_start_later(tmp_path: Path, rng: random.Random) -> None:
-    """By name: one that comes while it waits is watched, and told when it goes. Then the next one."""
+    """Check that a process of that name that starts later is watched, and reported when it ends; then the next one."""
     name = f"sleeper{rng.randrange(1 << 20)}"
     program = tmp_path / name
     program.symlink_to("/bin/sleep")
@@ -205,7 +206,7 @@ def test_processes_that_start_later(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_group_as_a_whole(tmp_path: Path, rng: random.Random) -> None:
-    """What all its processes need together is compared, and the largest of them is looked at."""
+    """Check that the memory of all its processes together is compared, and that the largest of them is examined."""
     with limited_group(1 << 30, rng) as group, swelling(200 * MIB, 60 * MIB) as large, swelling(1 << 30, 1) as small:
         for process in (large, small):
             group.take_in(process.pid)
@@ -221,13 +222,14 @@ def test_group_as_a_whole(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_before_the_kernel_kills(tmp_path: Path, rng: random.Random) -> None:
-    """About a second after it began to grow the kernel kills it; a whole snapshot is there from before."""
+    """Check that a complete snapshot exists from before the kernel killed the process, about a second after it began
+    to grow."""
     found = [one_round(rng, tmp_path) for _ in range(ROUNDS)]
     assert [one for one in found if not one.caught] == []
 
 
 def test_what_was_killed_is_told(tmp_path: Path, rng: random.Random) -> None:
-    """The kernel killed it: that is told, then its end. It was acted on before, for nothing else was asked."""
+    """Check that the kernel's kill is reported, then the end. The only requested actions came before."""
     with limited_group(64 * MIB, rng) as group, swelling(100 * MIB, 200 * MIB) as process:
         group.take_in(process.pid)
         line = [str(process.pid), "--at-oom", "--no-snapshot", "--run=true", f"--output={tmp_path}", "--count=all"]
@@ -237,14 +239,15 @@ def test_what_was_killed_is_told(tmp_path: Path, rng: random.Random) -> None:
             go(process)
             assert watch.event("acted")["run"] == 0
             assert watch.event("killed")["cgroup"] == group.name
-            assert watch.event("ended")["pid"] == process.pid
+            ended = watch.event("ended")
+            assert (ended["pid"], ended["exit_status"], ended["oom"]) == (process.pid, -signal.SIGKILL, True)
             last = watch.event("end")
             assert (last["why_ended"], last["failed"], watch.process.wait(PATIENCE)) == ("ended", 0, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_asked_to_end(tmp_path: Path, number: int) -> None:
-    """Quietly, at once, with status 0; the process is none the wiser."""
+    """Check that the watch ends quietly, at once, with status 0; the process is not affected."""
     with swelling(1 << 30, 1) as process:
         with watching(str(process.pid), "--rss=1T", "--at-oom", f"--output={tmp_path}") as watch:
             watch.event("began")
@@ -255,7 +258,7 @@ def test_asked_to_end(tmp_path: Path, number: int) -> None:
 
 
 def test_its_end(tmp_path: Path) -> None:
-    """Told in a line; the watch is over, and nothing failed."""
+    """Check that the end is reported in a line, that the watch is over, and that nothing failed."""
     with swelling(1 << 30, 1) as process:
         with watching(str(process.pid), "--rss=1T", f"--output={tmp_path}") as watch:
             watch.event("began")
@@ -265,7 +268,7 @@ def test_its_end(tmp_path: Path) -> None:
 
 
 def test_for_a_time(tmp_path: Path) -> None:
-    """It ends by itself, with status 0, and the process runs on."""
+    """Check that the watch ends by itself, with status 0, and that the process runs on."""
     with swelling(1 << 30, 1) as process:
         with watching(str(process.pid), "--rss=1T", "--duration=0.3", f"--output={tmp_path}") as watch:
             last = watch.event("end")
@@ -275,14 +278,14 @@ def test_for_a_time(tmp_path: Path) -> None:
 
 
 def test_for_people(tmp_path: Path) -> None:
-    """Lines with the time on standard error, the end on standard output."""
+    """Check lines with the time on standard error, and the end on standard output."""
     with swelling(1 << 30, 1) as process:
         done = gdbheap("watch", str(process.pid), "--rss=1M", f"--output={tmp_path}", "--run=sh -c 'echo $GDBHEAP_PID'")
         began, hooked, acted = done.stderr.splitlines()
-        assert began.endswith(f"process {process.pid} ({interpreters()[0].executable.rpartition('/')[2]}) is watched")
+        assert began.endswith(f"process {process.pid} (swelling.py) is watched")
         assert hooked == str(process.pid) and f"process {process.pid}" in acted and "more than 1.0 MiB" in acted
         assert "the snapshot is in " in acted and acted[:4].isdecimal()
-        assert done.stdout == "The watch is over (it acted as often as requested): it acted once.\n"
+        assert done.stdout == "Done (--count reached): acted once.\n"
         assert done.returncode == 0
 
 
@@ -295,7 +298,7 @@ sys.stdin.readline()
 
 
 def test_files_hold_no_contents(tmp_path: Path, rng: random.Random) -> None:
-    """A key that the way to the largest object leads over is in none of the files; with --with-contents it would be."""
+    """Check that a key on the path to the largest object is in none of the files; with --with-contents it would be."""
     token = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(12))
     command = [interpreters()[0].executable, "-I", "-c", SECRET, token]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -313,7 +316,7 @@ HOOK = "sh -c 'env | grep ^GDBHEAP_ > {}; exit 3'"
 
 
 def test_hook(tmp_path: Path) -> None:
-    """It knows from its environment what happened; a status other than 0 is a failure."""
+    """Check that the hook gets the event in its environment, and that a status other than 0 is a failure."""
     facts = tmp_path / "facts"
     with swelling(1 << 30, 1) as process:
         with watching(str(process.pid), "--rss=1M", f"--output={tmp_path}", f"--run={HOOK.format(facts)}") as watch:
@@ -327,7 +330,7 @@ def test_hook(tmp_path: Path) -> None:
 
 
 def test_hook_that_hangs(tmp_path: Path) -> None:
-    """It is ended with all that it started, and the watch goes on."""
+    """Check that the hook is ended with all that it started, and that the watch continues."""
     mark = tmp_path / "mark"
     with swelling(1 << 30, 1) as process:
         hook = f"--run=sh -c 'echo $$ > {mark}; sleep 1000 & wait'"
@@ -344,13 +347,13 @@ def test_hook_that_hangs(tmp_path: Path) -> None:
 
 
 def small_files() -> None:
-    """Let no file grow beyond a kilobyte, as on a full disk."""
+    """Limit files to a kilobyte, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """One line, no file and no half of one; the next step is done, and the next time, too."""
+    """Check one line, no file and no half of one; the next step is done, and so is the next action."""
     with swelling(1 << 30, 1) as process:
         line = [str(process.pid), "--rss=1M", f"--output={tmp_path}", "--run=true", "--count=2", "--again=0"]
         with watching(*line, preexec_fn=small_files) as watch:
@@ -364,7 +367,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_held_by_somebody_else(tmp_path: Path) -> None:
-    """A debugger that came since: one line says who, and later it works."""
+    """Check a debugger that came since: one line names it, and later it works."""
     libc = ctypes.CDLL(None, use_errno=True)
     with swelling(200 * MIB, 40 * MIB) as process:
         bound = rss(process.pid) + 20 * MIB
@@ -387,7 +390,7 @@ def test_held_by_somebody_else(tmp_path: Path) -> None:
 
 
 def test_killed_while_it_acts(tmp_path: Path, rng: random.Random) -> None:
-    """kill -9 at any moment: the process is let go, and not left standing."""
+    """Check kill -9 at any moment: the process is resumed, and not left stopped."""
     with swelling(1 * MIB, 1 << 40) as process:
         go(process)
         for _ in range(6):
@@ -424,14 +427,14 @@ def test_killed_while_it_acts(tmp_path: Path, rng: random.Random) -> None:
     ],
 )
 def test_wrong_usage(tmp_path: Path, words: list[str], code: int, said: str) -> None:
-    """One line, before anything is waited for."""
+    """Check that a wrong usage of the watch gives one line before the watch begins."""
     pid = str(os.getpid())
     done = gdbheap("watch", *[word.replace("PID", pid) for word in words], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "") and said in done.stderr and done.stderr.count("\n") == 1
 
 
 def made_up_group(folder: Path, used: int, **files: object) -> GroupMemory:
-    """Return a control group of version 2 that is nothing but files."""
+    """Return a control group of version 2 that consists only of files."""
     folder.mkdir(exist_ok=True)
     texts = {"memory.max": "max", "memory.high": "max", "memory.events": "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0"}
     texts["memory.stat"] = "anon 5\nfile 77\ninactive_file 30\nactive_file 12\nslab_reclaimable 3\nshmem 35"
@@ -443,7 +446,8 @@ def made_up_group(folder: Path, used: int, **files: object) -> GroupMemory:
 
 
 def test_second_version(tmp_path: Path) -> None:
-    """Its files as the kernel documents them: the least limit counts, caches do not, a rising count is news."""
+    """Check the files of version 2 as the kernel documents them: the smallest limit counts, caches do not, and a
+    rising count is an event."""
     group = made_up_group(tmp_path / "a", 1000, memory_max=1100, memory_high=1050)
     assert not group.is_first_version and group.limit == 1050
     found = group.read(7.0, frozenset({"pressure"}))
@@ -461,7 +465,7 @@ def test_second_version(tmp_path: Path) -> None:
 
 
 def test_machine_and_process() -> None:
-    """As the kernel's other files say it."""
+    """Check the figures against the kernel's other files."""
     found = MachineMemory().read(1.0)
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert found.limit is not None and abs(found.limit - total) < total // 50 and 0 < found.size < found.limit
@@ -474,15 +478,17 @@ def test_machine_and_process() -> None:
 
 
 def test_gauges_are_read_when_due(tmp_path: Path) -> None:
-    """Soon where it is close, after a second where it is far, at once when it is woken; dropped when it is gone."""
+    """Check when gauges are read: soon near the limit, after a second far from it, at once after a wake-up.
+
+    The gauge of an ended process is dropped.
+    """
     gauges = Gauges()
     group = made_up_group(tmp_path / "a", 0, memory_max=1 << 50)
     gauges.add("far", lambda: Gauge(group, [NearLimit()]))
     gauges.add("close", lambda: Gauge(made_up_group(tmp_path / "b", 1000), [AboveSize(1001)]))
     assert [key for key, _gauge, _found in gauges.look()] == ["far", "close"]
-    now = time.monotonic()
-    due = {gauge.due - now for gauge in gauges}
-    assert min(due) <= 0.02 < 0.5 < max(due) <= 1.0
+    waits = [gauge.due - gauge.last.time for gauge in gauges if gauge.last is not None]
+    assert waits == pytest.approx([1.0, 0.02])
     gauges.hurry(["far", "nobody"])
     assert "far" in [key for key, _gauge, _found in gauges.look()]
     gauges.keep(["close"])
@@ -490,16 +496,17 @@ def test_gauges_are_read_when_due(tmp_path: Path) -> None:
 
 
 def test_a_long_look_keeps_others_waiting_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where processes of several users are watched, a look at one is ended, and the line says what helps."""
+    """Check that a long reading of one process is ended if processes of several users are watched, and that the line
+    names the remedy."""
     assert look_seconds(1 << 40, 1) == 900 and look_seconds(0, 2) == 10 and look_seconds(1 << 40, 2) == 60
     monkeypatch.setattr(actions, "_look", lambda *_: time.sleep(600))
     one = actions.Actions(str(tmp_path), True, False, False, False, (), 0.0, None, lambda _heap: pytest.fail("no heap"))
-    done = actions.act(one, ProcessFolder(os.getpid()), "x", Cause("rss", 1, 1), seconds=0.2)
+    done = actions.save(one, actions.Request(ProcessFolder(os.getpid()), "x", Cause("rss", 1, 1), seconds=0.2))
     assert done.files == {} and len(done.errors) == 1 and "--user=USER" in done.errors[0], done
 
 
 def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for looks at figures; the process is looked at again after ten times as long."""
+    """Check that a long reading of figures is ended too, and that the process is read again after ten times as long."""
     monkeypatch.setattr(heap_figures, "look_seconds", lambda _size, users: 0.2 if users > 1 else 900.0)
     monkeypatch.setattr(heap_figures, "_said", lambda *_: time.sleep(600))
     looks, folder = heap_figures.Looks(0.1, None), ProcessFolder(os.getpid())
@@ -517,10 +524,10 @@ def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("waits", "works", "most"), [(0.5, 0.0, LONGEST), (0.0, 0.2, MAX_PAUSE)])
 def test_a_new_process_is_looked_for_soon(waits: float, works: float, most: float) -> None:
-    """However long a search for processes took: who waits uses no processor."""
+    """Check that waiting uses no processor, however long a search for processes took."""
 
     class Slow(Programs):
-        """Nobody yet."""
+        """A slow search without processes yet."""
 
         may_grow = True
 
@@ -531,14 +538,14 @@ def test_a_new_process_is_looked_for_soon(waits: float, works: float, most: floa
                 pass
             return []
 
-    watcher = Watcher(Slow([]), Wanted(rss=1 << 60))
+    watcher = Watcher(Slow([]), WatchRequest(rss=1 << 60))
     began = time.monotonic()
     assert list(watcher._scan()) == []
     assert began < watcher._next_scan <= time.monotonic() + most
 
 
 def test_a_look_ends_with_the_watch() -> None:
-    """A watch that is killed while a child looks leaves none behind, which would keep the process stopped."""
+    """Check that a watch that is killed while a child reads leaves no child, which would keep the process stopped."""
     code = "import os, time; from gdbheap.watching.child import Child; Child(lambda: time.sleep(1000))"
     code += "; os.write(1, b'x'); time.sleep(1000)"
     held, other = os.pipe()

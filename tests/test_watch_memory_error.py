@@ -1,4 +1,4 @@
-"""``gdbheap watch --on-memory-error``: what there is at the moment when Python has no memory, on each interpreter."""
+"""``gdbheap watch --on-memory-error``: the state at the moment when Python has no memory, on each interpreter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def start(target: Running, folder: Path, *options: str) -> subprocess.Popen[str]:
-    """Start to watch, and return once the function is patched."""
+    """Start a watch, and return once the function is patched."""
     before = changed_code(target.pid)
     line = [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={folder}", "--json", *options]
     watch = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -31,7 +31,7 @@ def start(target: Running, folder: Path, *options: str) -> subprocess.Popen[str]
 
 
 def events(watch: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Return all that was told, until the watch ended."""
+    """Return all events until the watch ended."""
     out, errors = watch.communicate(timeout=PATIENCE)
     assert watch.returncode == 0, errors + out
     return [json.loads(line) for line in out.splitlines()]
@@ -39,10 +39,10 @@ def events(watch: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_memory_error(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The snapshot has the objects that filled the memory and are gone a moment later, and the line that asked for
-    more; the program catches its exception, and runs on."""
+    """Check that the snapshot has the objects that filled the memory and are gone a moment later, and the line that
+    asked for more; the program catches its exception, and runs on."""
     piece = rng.randrange(600_000, 900_000)
-    # Much more than the interpreter needs, less than takes long to fill.
+    # Much more than the interpreter needs, and less than takes long to fill.
     command = release_program(release, "runs_out", 700 * MIB, piece)
     with running(command, tmp_path) as target:
         watch = start(target, tmp_path)
@@ -56,7 +56,7 @@ def test_memory_error(release: str, rng: random.Random, tmp_path: Path) -> None:
     with zipfile.ZipFile(acted["files"]["snapshot"]) as archive:
         snapshot = json.loads(archive.read("snapshot.json"))
     (pieces,) = [row for row in snapshot["objects"]["rows"] if row["type"] == "bytearray"]
-    # The last one is that which asked for more.
+    # The last one is the one that asked for more.
     assert pieces["count"] == counts[0] + 1
     assert pieces["buffers"] >= counts[0] * piece
     (innermost,) = [frame for frame in acted["stack"] if frame["kind"] == "python"][-1:]
@@ -65,7 +65,8 @@ def test_memory_error(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_watch_is_killed(rng: random.Random, tmp_path: Path) -> None:
-    """The watch is killed while it waits: the exception comes as ever, and the code is put back."""
+    """Check that the exception comes as before, and that the code is restored, if the watch is killed while it
+    waits."""
     with running(release_program(RELEASES[-1], "runs_out", 700 * MIB, 800_000), tmp_path) as target:
         before = code(target.pid)
         watch = start(target, tmp_path)
@@ -76,7 +77,7 @@ def test_watch_is_killed(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_no_python(tmp_path: Path) -> None:
-    """A program without Python has none: one line, and status 1 at the end, whatever Ctrl-C comes into."""
+    """Check that a program without Python gives one line, and status 1 at the end, whenever Ctrl-C comes."""
     with running(c_program("idle"), tmp_path) as target:
         for _ in range(8):
             watch = subprocess.Popen(

@@ -1,5 +1,5 @@
-"""``gdbheap watch --prometheus``: the figures are those of the commands, to ask costs the process no stop, and nothing
-that asks, or fails, ends the watch."""
+"""``gdbheap watch --prometheus``: the figures are those of the commands, a request does not stop the process, and no
+request or failure ends the watch."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from gdbheap.report.text.style import style_for
 from gdbheap.report.words.watch import event_text
 from gdbheap.watching.heap_figures import Figures, Seen
 from gdbheap.watching.messages import Event
-from gdbheap.watching.metrics import COUNTER, METRICS, Now, values_of
+from gdbheap.watching.metrics import COUNTER, METRICS, Now
 from gdbheap.watching.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
 
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra gdbheap[prometheus] is not installed")
 ROOT = Path(__file__).resolve().parent.parent
-RARELY = "--look-every=1h"
+RARELY, AGE = "--look-every=1h", "gdbheap_watch_scan_age_seconds"
 Values = dict[str, dict[tuple[str, ...], float]]
 
 
 def text_at(url: str) -> str:
-    """Return what it answers."""
+    """Return the response of a URL."""
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         assert answer.status == 200 and answer.headers["Content-Type"].startswith("text/plain; version=")
         found: str = answer.read().decode()
@@ -48,7 +48,7 @@ def text_at(url: str) -> str:
 
 
 def values_at(url: str) -> Values:
-    """Return {metric: {values of its labels but pid and program: value}}, as the client library reads it."""
+    """Return {metric: {values of its labels except pid and program: value}}, as the client library reads it."""
     found: Values = {}
     for family in parser.text_string_to_metric_families(text_at(url)):
         for sample in family.samples:
@@ -58,13 +58,13 @@ def values_at(url: str) -> Values:
 
 
 def looked(url: str) -> Values:
-    """Return the values after the first look."""
+    """Return the values after the first reading."""
     wait_for(lambda: "gdbheap_in_use_bytes" in values_at(url), "no look")
     return values_at(url)
 
 
 def answer(*words: str) -> Any:
-    """Return what another command of gdbheap says."""
+    """Return the answer of another command of gdbheap."""
     done = gdbheap(*words, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -72,12 +72,12 @@ def answer(*words: str) -> Any:
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[int]:
-    """Return the process id of a program that has holes, and does nothing any more."""
+    """Yield the process id of an idle program that has holes."""
     command = [sys.executable, str(ROOT / "examples" / "bloated.py"), "--size=60M", "--seconds=600"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and any(line == "ready\n" for line in process.stdout)
         try:
-            # The first look touches a page of the kernel's vdso.
+            # The first reading touches a page of the kernel's vdso.
             with watching(str(process.pid), "--prometheus=:0", RARELY) as watch:
                 looked(watch.event("serving")["url"])
             yield process.pid
@@ -86,7 +86,8 @@ def quiet() -> Iterator[int]:
 
 
 def test_figures(quiet: int) -> None:
-    """Each is what gdbheap PID and gdbheap pins PID say of the same process, or the kernel; all metrics are there."""
+    """Check that each figure equals that of gdbheap PID, gdbheap pins PID or the kernel for the same process, and
+    that all metrics are there."""
     with watching(str(quiet), "--prometheus=:0", RARELY) as watch:
         serving = watch.event("serving")
         assert serving["url"].startswith("http://127.0.0.1:") and not serving["everybody"]
@@ -97,7 +98,7 @@ def test_figures(quiet: int) -> None:
         assert alone["gdbheap_resident_bytes"] == rss(quiet)
         assert alone["gdbheap_look_resident_bytes"] == heap["rss"]["bytes"]
         rollup = dict(line.split(":", 1) for line in Path(f"/proc/{quiet}/smaps_rollup").read_text().splitlines()[1:])
-        # What other processes have mapped of the same files changes meanwhile.
+        # Other processes' mappings of the same files change meanwhile.
         assert alone["gdbheap_proportional_bytes"] == pytest.approx(1024 * int(rollup["Pss"].split()[0]), abs=8 * MIB)
         assert alone["gdbheap_swapped_bytes"] == heap["rss"]["swapped"]
         assert alone["gdbheap_trimmable_bytes"] == heap["reclaimable"] == summary["returnable"] > 10 * MIB
@@ -115,9 +116,12 @@ def test_figures(quiet: int) -> None:
         assert alone["gdbheap_look_partial"] == 0 and alone["gdbheap_watch_processes"] == 1
         assert alone["gdbheap_look_stop_seconds"] == alone["gdbheap_stopped_seconds_total"] > 0
         assert abs(alone["gdbheap_look_timestamp_seconds"] - time.time()) < 10 * PATIENCE
-        assert found.keys() == {metric.name for metric in METRICS}
+        # A group's metrics need a group with a limit, and its rate; the number of processes is that of a sum.
+        names = {metric.name for metric in METRICS}
+        optional = {name for name in names if name.startswith("gdbheap_group_")} | {"gdbheap_processes"}
+        assert found.keys() | optional == names
         described = {family.name: family for family in parser.text_string_to_metric_families(text_at(serving["url"]))}
-        for metric in METRICS:
+        for metric in (metric for metric in METRICS if metric.name in found):
             family = described[metric.name.removesuffix("_total") if metric.kind == COUNTER else metric.name]
             assert (family.type, family.documentation) == (metric.kind, metric.meaning)
             assert all(set(sample.labels) == set(metric.labels) for sample in family.samples)
@@ -125,20 +129,22 @@ def test_figures(quiet: int) -> None:
 
 
 def test_to_ask_stops_nothing(quiet: int) -> None:
-    """A process that cannot be stopped, for another has it, is asked about as well as before; a look says so once."""
+    """Check that requests work as before about a process that cannot be stopped, because it has a tracer; it is
+    reported once."""
     libc = ctypes.CDLL(None, use_errno=True)
     rarely, often = [watching(str(quiet), "--prometheus=:0", every) for every in (RARELY, "--look-every=1s")]
     with rarely as watch, often as other:
         url, other_url = watch.event("serving")["url"], other.event("serving")["url"]
         before, _ = looked(url), looked(other_url)
+        del before[AGE]
         if libc.ptrace(PTRACE_SEIZE, quiet, None, None):
             pytest.skip("this machine allows no ptrace here")
         try:
             for _ in range(20):
-                assert values_at(url) == before
+                assert {name: rows for name, rows in values_at(url).items() if name != AGE} == before
             missed = other.event("missed")
             while str(os.getpid()) not in missed["errors"][0]:
-                # The other one looked at that moment.
+                # The other watch was reading at that moment.
                 missed = other.event("missed")
             assert missed["pid"] == quiet
             assert values_at(other_url)["gdbheap_look_errors_total"][()] >= 1
@@ -158,8 +164,10 @@ def test_to_ask_stops_nothing(quiet: int) -> None:
 
 
 def test_it_acts_and_goes_on(tmp_path: Path) -> None:
-    """What is waited for besides is done, and shown; to have done it is no end. RSS is that of now, and the looks go
-    on: what the program has come to use is shown."""
+    """Check that the awaited action is done and shown, without ending the watch.
+
+    RSS is the present one, and the readings continue: the program's new figures are shown.
+    """
     with swelling(100 * MIB, 60 * MIB) as process:
         bound = rss(process.pid) + 20 * MIB
         line = [str(process.pid), f"--rss={bound}", f"--output={tmp_path}", "--prometheus=:0", "--look-every=100ms"]
@@ -184,7 +192,7 @@ def test_it_acts_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_has_ended_has_no_series(tmp_path: Path, rng: random.Random) -> None:
-    """By name: of one that has ended nothing is left but a count, and its id may be another's."""
+    """Check that an ended process of a watch by name leaves only a count, as its id may be reused."""
     name = f"sleeper{rng.randrange(1 << 20)}"
     program = tmp_path / name
     program.symlink_to("/bin/sleep")
@@ -215,7 +223,8 @@ def has_ipv6() -> bool:
 
 
 def test_who_says_nothing_keeps_nobody(quiet: int) -> None:
-    """Connections that stay silent, or hang up, or say something else: others are answered, and the watch is quiet."""
+    """Check connections that stay silent, hang up, or send something else: others are answered, and the watch prints
+    nothing."""
     with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
         host, port = watch.event("serving")["url"].split("/")[2].split(":")
         silent = [socket.create_connection((host, int(port))) for _ in range(MOST_AT_ONCE // 2)]
@@ -224,7 +233,7 @@ def test_who_says_nothing_keeps_nobody(quiet: int) -> None:
                 rude.sendall(said)
         assert "gdbheap_in_use_bytes" not in values_at(f"http://{host}:{port}/metrics")
         more = [socket.create_connection((host, int(port))) for _ in range(3 * MOST_AT_ONCE)]
-        # Some of these are hung up on, and all of them after a while.
+        # Some of these are closed by the server, and all of them after a while.
         wait_for(lambda: answers(f"http://{host}:{port}/metrics"), "nobody is answered any more")
         for one in silent + more:
             one.close()
@@ -232,7 +241,7 @@ def test_who_says_nothing_keeps_nobody(quiet: int) -> None:
 
 
 def status_of(port: int, request: bytes) -> int | None:
-    """Return the status that a request has; None where it is hung up on."""
+    """Return the status of the response; None if the connection was closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as asking:
         asking.sendall(request)
         try:
@@ -243,7 +252,8 @@ def status_of(port: int, request: bytes) -> int | None:
 
 
 def test_slow_request_ends(quiet: int) -> None:
-    """A byte now and then does not keep a connection: the whole request has a limit; so has its size."""
+    """Check that a byte now and then does not keep a connection: the whole request has a time limit, and its size
+    too."""
     with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
         port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
         with socket.create_connection(("127.0.0.1", port)) as slow:
@@ -257,7 +267,7 @@ def test_slow_request_ends(quiet: int) -> None:
 
 
 def is_hung_up(slow: socket.socket) -> bool:
-    """Say one byte more; return whether nobody hears it any more."""
+    """Send one byte more; return whether the connection is closed."""
     slow.settimeout(0.2)
     try:
         slow.sendall(b"A")
@@ -269,7 +279,7 @@ def is_hung_up(slow: socket.socket) -> bool:
 
 
 def test_reading_slowly_is_no_traceback(quiet: int) -> None:
-    """Who asks, and hangs up before it reads, is nobody's concern."""
+    """Check that a client that hangs up before it reads causes no error."""
     with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
         port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
         for _ in range(5):
@@ -281,7 +291,7 @@ def test_reading_slowly_is_no_traceback(quiet: int) -> None:
 
 
 def test_newest_is_answered(quiet: int) -> None:
-    """As many as may ask at once, all of them slow, do not keep out the next one: it need not wait for their end."""
+    """Check that the maximum number of simultaneous slow clients does not block the next one."""
     with watching(str(quiet), "--prometheus=:0", "--look-every=0") as watch:
         port = int(watch.event("serving")["url"].split("/")[2].split(":")[1])
         slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MOST_AT_ONCE)]
@@ -305,7 +315,7 @@ def test_newest_is_answered(quiet: int) -> None:
     ],
 )  # fmt: skip
 def test_host_is_checked(quiet: int, host: str | None, status: int) -> None:
-    """A page that leads a browser here by a name of its own (DNS rebinding) learns nothing."""
+    """Check that a page that leads a browser here by another host name (DNS rebinding) gets nothing."""
     with serving(quiet) as port:
         line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
         assert status_of(port, f"GET /metrics HTTP/1.1\r\n{line}\r\n".encode()) == status
@@ -313,7 +323,7 @@ def test_host_is_checked(quiet: int, host: str | None, status: int) -> None:
 
 @contextmanager
 def serving(pid: int) -> Iterator[int]:
-    """Yield the port of a watch that has names of its own."""
+    """Yield the port of a watch with its own host names."""
     words = "--prometheus=:0", "--prometheus-host=metrics.test,other.test", "--look-every=0"
     with watching(str(pid), *words) as watch:
         yield int(watch.event("serving")["url"].split("/")[2].split(":")[1])
@@ -321,7 +331,8 @@ def serving(pid: int) -> Iterator[int]:
 
 
 def test_names() -> None:
-    """Who listens at all addresses is called by any address, not by any name: a name is what can be led elsewhere."""
+    """Check that a server at all addresses accepts any address as its host, but not any name, since a name can be
+    redirected."""
     for everywhere in (Names("0.0.0.0"), Names("::")):
         assert all(map(everywhere.has, ("192.0.2.7:9464", "[2001:db8::1]:9464", "10.244.3.17", "localhost")))
         assert not any(map(everywhere.has, ("rebound.test", "web1", "192.0.2.7.rebound.test:9464")))
@@ -331,7 +342,7 @@ def test_names() -> None:
 
 
 def answers(url: str) -> bool:
-    """Return whether it is answered."""
+    """Return whether a request to this URL is answered."""
     try:
         return bool(values_at(url))
     except OSError:
@@ -339,7 +350,7 @@ def answers(url: str) -> bool:
 
 
 def test_port_in_use(quiet: int) -> None:
-    """One line, with status 2, and the process is not watched."""
+    """Check one line with status 2, and that the process is not watched."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -367,13 +378,13 @@ def test_port_in_use(quiet: int) -> None:
     ],
 )
 def test_wrong_usage(quiet: int, words: list[str], said: str) -> None:
-    """One line, before anything is waited for."""
+    """Check that a wrong usage of --prometheus gives one line before the watch begins."""
     done = gdbheap("watch", str(quiet), *words)
     assert (done.returncode, done.stdout) == (2, "") and said in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_without_the_client_library(quiet: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says what to install; other watches need none of it."""
+    """Check that one line says what to install, and that other watches work without it."""
     (tmp_path / "prometheus_client.py").write_text("raise ImportError('hidden')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = gdbheap("watch", str(quiet), "--prometheus=:0")
@@ -384,7 +395,7 @@ def test_without_the_client_library(quiet: int, tmp_path: Path, monkeypatch: pyt
 
 
 def test_killed_it_leaves_the_port(quiet: int) -> None:
-    """A child that takes a look does not keep it: the next watch has the same port at once."""
+    """Check that a child that reads does not keep the port: the next watch gets the same port at once."""
     with watching(str(quiet), "--prometheus=:0", "--look-every=1ms") as watch:
         port = watch.event("serving")["url"].split("/")[2].split(":")[1]
         watch.process.kill()
@@ -406,7 +417,8 @@ def test_killed_it_leaves_the_port(quiet: int) -> None:
     ],
 )
 def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
-    """Only the loopback ones are for this machine alone; who opens others is told what they show."""
+    """Check that only loopback addresses are for this machine alone, and that others cause a warning about the
+    published data."""
     assert address_of(text) == Address(*address) and is_loopback(address[0]) is alone
     line = event_text(Event("serving", 0.0, url="http://x/metrics", everybody=not alone), style_for(None, False, None))
     assert ("everybody who can reach this address can read" in line) is not alone
@@ -414,28 +426,28 @@ def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", ":", "9100", ":65536", ":-1", ":+1", ":1_0", ":١", "::1:9100", "[::1]", "[::1:1"])
 def test_no_addresses(text: str) -> None:
-    """Each is refused, and says how they look."""
+    """Check that each is refused with the right form."""
     with pytest.raises(ValueError, match=r"not an address: .*\bsuch as (:9100|\[::1\])"):
         address_of(text)
 
 
 def test_unknown_is_left_out() -> None:
-    """What nobody knows has no value, and before the first look there is none but RSS and counts."""
-    rows = {metric.name: list(values_of(metric, Now([(Seen(7, "x"), 5)]))) for metric in METRICS}
+    """Check that an unknown figure has no value, and that before the first reading there are only RSS and counts."""
+    rows = {metric.name: list(metric.rows(Now([(Seen(7, "x"), 5)]))) for metric in METRICS}
     assert rows["gdbheap_resident_bytes"] == [(("7", "x"), 5.0)] and rows["gdbheap_looks_total"] == [(("7", "x"), 0.0)]
     assert rows["gdbheap_in_use_bytes"] == rows["gdbheap_finding_bytes"] == rows["gdbheap_proportional_bytes"] == []
     found = Seen(7, "x", Figures(resident=1, used=0))
-    rows = {metric.name: list(values_of(metric, Now([(found, 5)]))) for metric in METRICS}
+    rows = {metric.name: list(metric.rows(Now([(found, 5)]))) for metric in METRICS}
     assert rows["gdbheap_in_use_bytes"] == [(("7", "x"), 0.0)] and rows["gdbheap_trimmable_bytes"] == []
 
 
-# Names of metrics in PromQL, and what Grafana puts in.
+# Names of metrics in PromQL, and Grafana's placeholders.
 NAMED = re.compile(r"\bgdbheap_[a-z_]+")
 VARIABLES = {"$__rate_interval": "5m", "$pid": ".*", "$program": ".*", "$job": ".*", "$instance": ".*"}
 
 
 def expressions() -> list[str]:
-    """Return those of the dashboard's panels and variables, and of the rules."""
+    """Return the expressions of the dashboard's panels and variables, and of the rules."""
     board = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8"))
     found = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     rules = (ROOT / "deploy" / "prometheus-rules.yaml").read_text(encoding="utf-8")
@@ -446,7 +458,8 @@ def expressions() -> list[str]:
 
 
 def test_dashboard_and_rules_ask_for_what_there_is() -> None:
-    """Each expression is PromQL, and names metrics that are shown; the dashboard has all that matter."""
+    """Check that each expression is PromQL and names published metrics, and that the dashboard has all important
+    ones."""
     names = {metric.name for metric in METRICS}
     named = {name for text in expressions() for name in NAMED.findall(text)}
     assert named <= names and len(expressions()) > 15
@@ -460,7 +473,7 @@ def test_dashboard_and_rules_ask_for_what_there_is() -> None:
 
 
 def test_rules_by_promtool() -> None:
-    """Prometheus' own tool accepts them."""
+    """Check that Prometheus' own tool accepts the rules."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool")
@@ -471,7 +484,7 @@ def test_rules_by_promtool() -> None:
 
 
 def test_page_names_every_metric() -> None:
-    """docs/watching.md lists them all, with what they mean, and no others."""
+    """Check that docs/watching.md lists them all, with their meanings, and no others."""
     text = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
     assert set(NAMED.findall(text)) == {metric.name for metric in METRICS}
     assert [metric.name for metric in METRICS if metric.meaning.rstrip(".") not in text] == []

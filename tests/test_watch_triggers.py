@@ -1,12 +1,14 @@
-"""What triggers decide, on made-up readings: against a model that remembers everything, and at the edges."""
+"""Decisions of triggers on made-up readings: against a model that remembers everything, and at the limits."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, replace
 
 import pytest
 
 from gdbheap.report.text.numbers import duration_text, parse_duration
+from gdbheap.watching.gauges import LONGEST, SHORTEST, Gauge
 from gdbheap.watching.triggers import (
     FASTEST,
     RATE_SECONDS,
@@ -33,7 +35,8 @@ def walk(rng: random.Random, steps: int, seconds: float) -> list[Reading]:
 
 
 def test_above_size(rng: random.Random) -> None:
-    """More than the bound, not the bound itself; nothing that grows at the fastest rate gets there sooner than told."""
+    """Check that the trigger needs more than the bound, and that growth at the fastest rate does not get there
+    before the predicted time."""
     for _ in range(500):
         bound, size = rng.randrange(1 << 40), rng.randrange(1 << 40)
         trigger = AboveSize(bound)
@@ -45,7 +48,7 @@ def test_above_size(rng: random.Random) -> None:
 
 
 def test_growth_is_above_the_least_in_the_window(rng: random.Random) -> None:
-    """As a model that keeps every reading says, but for those at the edge of the window."""
+    """Check against a model that keeps every reading, except for readings at the edge of the window."""
     for _ in range(50):
         seconds, bound = rng.choice([1.0, 60.0, 3600.0]), rng.randrange(1, 200) * MIB
         trigger, seen = Grows(bound, seconds), list[Reading]()
@@ -65,7 +68,7 @@ def test_growth_is_above_the_least_in_the_window(rng: random.Random) -> None:
 
 
 def _close_to_a_kept_one(seen: list[Reading], seconds: float, edge: float, bound: int) -> bool:
-    """Return whether the growth is one only against readings that lie within ``edge`` after a lower one."""
+    """Return whether the growth is one only against readings within ``edge`` after a lower one."""
     last = seen[-1]
     window = [one for one in seen if last.time - one.time <= seconds and last.size - one.size > bound]
     return all(
@@ -74,7 +77,7 @@ def _close_to_a_kept_one(seen: list[Reading], seconds: float, edge: float, bound
 
 
 def test_growth_remembers_little(rng: random.Random) -> None:
-    """A day of readings each 20 ms costs no more than the parts of the window."""
+    """Check that a day of readings every 20 ms costs no more than the parts of the window."""
     trigger = Grows(1 << 60, 86400.0)
     for number in range(100_000):
         trigger.judge(Reading(number * 0.9, number * 1000))
@@ -82,7 +85,7 @@ def test_growth_remembers_little(rng: random.Random) -> None:
 
 
 def test_near_limit_by_share(rng: random.Random) -> None:
-    """At the share of the limit, whatever the kernel could take back; never without a limit."""
+    """Check the share of the limit, whatever the kernel could take back; there is no trigger without a limit."""
     for _ in range(300):
         limit, share = rng.randrange(1 << 20, 1 << 40), rng.choice([0.5, 0.9, 0.99])
         size = int(limit * rng.uniform(0, 1.1))
@@ -95,7 +98,8 @@ def test_near_limit_by_share(rng: random.Random) -> None:
 
 
 def test_near_limit_by_rate(rng: random.Random) -> None:
-    """Steady growth is told when what is left lasts no longer than asked, from three quarters of the limit on."""
+    """Check that steady growth triggers when the rest lasts no longer than requested, from three quarters of the
+    limit on."""
     for _ in range(200):
         limit, rate, within = 1 << 30, rng.uniform(10, 2000) * MIB, rng.uniform(0.1, 5)
         trigger, time, cause = NearLimit(0.99, within), 0.0, None
@@ -106,17 +110,17 @@ def test_near_limit_by_rate(rng: random.Random) -> None:
             time += 0.02
         due = max(limit - within * rate, SOON_SHARE * limit)
         if cause.kind == "soon":
-            # Not before, and no later than it takes to see a rate.
+            # Not before, and no later than a rate can be measured.
             assert due - 1 <= cause.bytes <= due + 0.15 * rate
             assert cause.seconds == pytest.approx((limit - cause.bytes) / rate, rel=0.01, abs=0.01)
         else:
             assert cause.kind == "limit" and cause.bytes >= int(0.99 * limit)
-            # It was not due before, as far as its rate could be seen.
+            # It was not due before, as far as its rate could be measured.
             assert due + 0.17 * rate >= int(0.99 * limit)
 
 
 def test_a_start_is_no_danger() -> None:
-    """A program that takes half of its limit at once, or has long stood still near it, is left alone."""
+    """Check that a program that takes half of its limit at once, or stays near it for long, does not trigger."""
     trigger = NearLimit(0.9, 2.0)
     for number in range(100):
         size = min(number * 7, 70) * MIB
@@ -127,7 +131,7 @@ def test_a_start_is_no_danger() -> None:
 
 
 def test_rate_is_of_the_last_seconds() -> None:
-    """After a long wait between two readings there is no rate."""
+    """Check that there is no rate after a long wait between two readings."""
     trigger = NearLimit(0.9, 1e6)
     assert trigger.judge(Reading(0, 10 * MIB, 0, 100 * MIB)) is None
     assert trigger.judge(Reading(10 * RATE_SECONDS, 80 * MIB, 0, 100 * MIB)) is None
@@ -136,7 +140,7 @@ def test_rate_is_of_the_last_seconds() -> None:
 
 
 def test_what_the_kernel_says() -> None:
-    """Out of memory is believed at once; waiting for memory only where all is used."""
+    """Check that an out-of-memory report triggers at once, and that a wait for memory triggers only if none is left."""
     low = Reading(0, 1 * MIB, 1 * MIB, 100 * MIB, frozenset({"oom"}))
     cause = NearLimit().judge(low)
     assert cause is not None and cause.kind == "oom"
@@ -147,7 +151,7 @@ def test_what_the_kernel_says() -> None:
 
 
 def test_bounds() -> None:
-    """So often in all, and on one process again only after a while."""
+    """Check the number of actions in total, and the interval between two on one process."""
     bounds = Bounds(3, 10.0)
     assert bounds.allow(1, 0) and not bounds.allow(1, 9.9) and bounds.allow(2, 9.9) and not bounds.is_used_up()
     assert bounds.allow(1, 10.0) and bounds.is_used_up() and bounds.acted == 3
@@ -161,13 +165,13 @@ def test_bounds() -> None:
     [("90", 90), ("90s", 90), ("500ms", 0.5), ("10m", 600), ("1.5h", 5400), ("2d", 172800), ("0", 0), (" 1m ", 60)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    """Seconds, or with a unit."""
+    """Check seconds, or a number with a unit."""
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "1x", "1 m", "1e3", "nan", "99999999999", "1.", "١"])
 def test_no_durations(text: str) -> None:
-    """Anything else is an error."""
+    """Check that any other text is an error."""
     with pytest.raises(ValueError, match="duration|waits"):
         parse_duration(text)
 
@@ -178,5 +182,36 @@ def test_no_durations(text: str) -> None:
      (86400, "1 day"), (259200, "3 days")],
 )  # fmt: skip
 def test_durations_for_people(seconds: float, text: str) -> None:
-    """One decimal at most, in a unit that fits."""
+    """Check that there is at most one decimal, in a suitable unit."""
     assert duration_text(seconds) == text
+
+
+@dataclass
+class MadeUp:
+    """A memory whose readings are given."""
+
+    readings: list[Reading]
+    limit: int | None = None
+    kills: int | None = None
+
+    def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
+        """Return the next reading, at this time."""
+        return replace(self.readings.pop(0), time=time, fired=fired)
+
+
+def test_when_a_gauge_is_read_next(rng: random.Random) -> None:
+    """Check that a gauge is read again when the most impatient of its triggers may be met, within the two limits, and
+    last after one was met: that one would be met again at once."""
+    for _ in range(200):
+        bound, sizes = rng.randrange(1, 1 << 34), [rng.randrange(1 << 34) for _ in range(5)]
+        triggers = [AboveSize(bound), AboveSize(2 * bound)]
+        gauge = Gauge(MadeUp([Reading(0, size, size) for size in sizes]), triggers, shortest=SHORTEST)
+        for size in sizes:
+            now = rng.uniform(0, 1e6)
+            gauge.fired.add("oom_kill")
+            found = gauge.look(now)
+            assert found.killed and gauge.fired == set() and gauge.last is not None and gauge.last.size == size
+            assert [cause.bound for cause in found.causes] == [one.bound for one in triggers if size > one.bound]
+            soonest = min(trigger.patience(Reading(now, size)) for trigger in triggers)
+            wait = LONGEST if found.causes else max(SHORTEST, min(LONGEST, soonest))
+            assert gauge.due == pytest.approx(now + wait)

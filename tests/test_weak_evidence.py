@@ -1,5 +1,8 @@
-"""A reference keeps a block from being lost, wherever in the block it points; a word that may be one, as with a tag,
-makes it doubtful; and words in the padding of a block and on stacks of threads that ended keep nothing."""
+"""A reference keeps a block from being lost, wherever in the block it points.
+
+A word that may be one, such as a tagged one, makes it doubtful. Words in the padding of a block and on stacks of ended
+threads keep nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,11 @@ ALL = "--top=all"
 
 @pytest.mark.parametrize("words", [101, 102])
 def test_circles_of_shared_pointers(words: int, rng: random.Random, tmp_path: Path) -> None:
-    """All lost nodes are lost or doubtful, whether their size leaves padding or not, and no node is that is kept.
+    """Check that all lost nodes are lost or doubtful, whether their size leaves padding or not, and that all other
+    nodes are neither.
 
-    malloc does not divide a chunk that is 16 bytes too large: what lies there in few nodes is not known as padding."""
+    malloc does not divide a chunk that is 16 bytes too large: the rest in a few nodes is not recognised as padding.
+    """
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")
@@ -42,7 +47,8 @@ def test_circles_of_shared_pointers(words: int, rng: random.Random, tmp_path: Pa
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_ended_threads_hold_nothing(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """What only stacks that glibc keeps lead to is lost, and these stacks are a line of the ledger."""
+    """Check that blocks are lost if only stacks that glibc keeps lead to them, and that these stacks are a line of
+    the ledger."""
     threads, count = rng.randrange(2, 12), rng.randrange(5, 60)
     with running(c_program("ended", rng.getrandbits(30), threads, count, tmp_path / "table"), tmp_path) as target:
         text = target.as_form(form)
@@ -56,7 +62,8 @@ def test_ended_threads_hold_nothing(form: str, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_numbers_hold_nothing(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Where only an array of numbers has a block's address it is doubtful; one of structures leads to its blocks."""
+    """Check that a block whose address is only in an array of numbers is doubtful, and that an array of structures
+    leads to its blocks."""
     arguments = [str(rng.getrandbits(30)), str(rng.randrange(20, 300)), str(tmp_path / "table")]
     with running([python_with("numpy"), str(SOURCES / "numbered.py"), *arguments], tmp_path) as target:
         answer = ask("unreachable", target.as_form(form), ALL)
@@ -72,7 +79,7 @@ def addresses(answer: dict[str, Any], by_stray: bool) -> set[int]:
     return {address for row in rows for address in row["addresses"]}
 
 
-# Words that prove that a block is in use; others may be numbers, or left over.
+# Words that prove that a block is in use; others may be numbers, or stale.
 CERTAIN = ("shared", "memfd", "far")
 
 
@@ -80,7 +87,7 @@ CERTAIN = ("shared", "memfd", "far")
 @pytest.mark.parametrize("way", ["list", "table", "boxed", "counted", *CERTAIN])
 @pytest.mark.cases(3)
 def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """No kept block is lost, and all lost ones are lost or doubtful, most of them for certain."""
+    """Check that no kept block is lost, and that all lost ones are lost or doubtful, most of them for certain."""
     command = c_program("pointing", rng.getrandbits(30), rng.randrange(200, 900), way, tmp_path / "table")
     with running(command, tmp_path) as target:
         answer = ask("unreachable", target.as_form(form), ALL)
@@ -90,26 +97,26 @@ def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Ra
     assert not kept & certain
     assert not (kept & doubtful and way in CERTAIN)
     assert lost <= certain | doubtful
-    # Links of chunks that were free lie at most in the thousand blocks between them, two in each.
+    # Links of formerly free chunks are at most in the thousand blocks between them, two in each.
     assert len(lost & certain) > len(lost) / 10
 
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_lists_through_last_members_beside_python(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Blocks of C code in such a list are doubtful at most, and those that are in none are lost."""
+    """Check that blocks of C code in such a list are at most doubtful, and that those in none are lost."""
     arguments = [str(rng.getrandbits(30)), str(rng.randrange(200, 900)), str(tmp_path / "table")]
     with running([sys.executable, str(SOURCES / "last_members.py"), *arguments], tmp_path) as target:
         answer = ask("unreachable", target.as_form(form), ALL)
     table = [line.split() for line in (tmp_path / "table").read_text().splitlines()]
     kept, lost = ({int(at) for kind, at in table if kind == wanted} for wanted in ("kept", "lost"))
     assert not kept & addresses(answer, False)
-    # A block of an interpreter's may have any of their addresses left over.
+    # A block of an interpreter's may have a stale copy of any of their addresses.
     assert len(lost & addresses(answer, False)) > len(lost) / 2
 
 
 def test_last_bases_are_references(rng: random.Random, tmp_path: Path) -> None:
-    """An object whose base at its very end a vector points to is neither lost nor doubtful."""
+    """Check that an object is neither lost nor doubtful if a vector points to its base, which is at its very end."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")

@@ -1,4 +1,5 @@
-"""What commands write: only what their lines name, with mode 600, and nothing through names that others plant."""
+"""Files that commands write: only those that their lines name, with mode 600, and never through names that others
+plant."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ VICTIM = b"what must not change\n"
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder as /tmp, with a file of ours that nobody else may write to."""
+    """Yield a folder like /tmp, with a file of root's that nobody else may write to."""
     with place(0o1777) as found:
         (found / "victim").write_bytes(VICTIM)
         yield found
@@ -33,14 +34,14 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A small program."""
+    """Yield a small program."""
     with running(c_program("steps", 5, 1), tmp_path_factory.mktemp("target")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def given(target: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a snapshot, a series and a log."""
+    """Return a folder with a snapshot, a series and a log."""
     found = tmp_path_factory.mktemp("given")
     lines = [
         ["snapshot", str(target.pid), f"{found}/given.heap"],
@@ -54,7 +55,7 @@ def given(target: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line_of(kind: str, target: Running, out: Path) -> list[str]:
-    """Return a line that writes into `out`, where a log of calls lies."""
+    """Return a command line that writes into `out`, which has a log of calls."""
     pid, log = str(target.pid), str(out / "given.log")
     trees = [f"--{tree}={out}/{tree}" for tree in ("folded", "svg", "speedscope", "pprof")]
     core = ["--core"] if shutil.which("gdb") else []
@@ -82,7 +83,7 @@ KINDS = ("snapshot", "report", "trees", "map", "csv", "sqlite", "parts", "record
 @pytest.mark.parametrize("mode", [None, 0o640])
 @pytest.mark.parametrize("kind", [*KINDS, "watch"])
 def test_modes(kind: str, mode: int | None, target: Running, given: Path, tmp_path: Path) -> None:
-    """Every file has mode 600, whatever the umask, or the one that was asked for; folders go with them."""
+    """Check that every file has mode 600, whatever the umask is, or the requested mode; folders match."""
     out = tmp_path / "out"
     shutil.copytree(given, out)
     known = set(out.rglob("*"))
@@ -104,7 +105,7 @@ def test_modes(kind: str, mode: int | None, target: Running, given: Path, tmp_pa
 
 
 def test_mode_is_everywhere() -> None:
-    """Each command that writes a file has --mode, and no other has; what is no mode of a file is refused."""
+    """Check that exactly the commands that write a file have --mode, and that an impossible mode is refused."""
     has = {noun for noun, command in COMMANDS.items() if issubclass(command.options, Writing)}
     assert has == {noun for noun, command in COMMANDS.items() if command.writes}
     for text in ("777", "400", "060", "abc", "8", "1600", "0o600", ""):
@@ -115,7 +116,7 @@ def test_mode_is_everywhere() -> None:
 
 @needs_root
 def test_told_where(target: Running, tmp_path: Path) -> None:
-    """Root, who named no folder, is told where files go."""
+    """Check that root, without a named folder, is told where the files are."""
     command = [str(GDBHEAP), "watch", str(target.pid), "--rss=1K"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and f"files are written to {tmp_path}\n" in done.stderr
@@ -126,7 +127,7 @@ def test_told_where(target: Running, tmp_path: Path) -> None:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_for_commands(kind: str, target: Running, given: Path, shared: Path) -> None:
-    """A planted link is refused with one line and status 2, and nothing changes where it leads."""
+    """Check that a planted link is refused with one line and status 2, and that its target does not change."""
     shutil.copy(given / "given.log", shared)
     victim, line = shared / "victim", line_of(kind, target, shared)
     known = set(os.listdir(shared))
@@ -145,8 +146,8 @@ LOCAL = ("file://{}", "local://{}", "dir::file://{}", "simplecache::file://{}", 
 @needs_root
 @pytest.mark.parametrize("form", LOCAL)
 def test_no_url_of_files(form: str, target: Running, shared: Path) -> None:
-    """Files of this machine are written by our rules alone: a URL that leads there is refused before the process is
-    looked at, and when something is put, and a planted link is not followed."""
+    """Check that files of this machine are written only by gdbheap's rules: a URL that leads there is refused,
+    before the process is read and when a file is stored, and a planted link is not followed."""
     pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
     url, victim, place_of_data = form.format(f"{shared}/heaps"), shared / "victim", "types/pid=1/data.csv"
     link = shared / "heaps" / place_of_data
@@ -164,8 +165,8 @@ def test_no_url_of_files(form: str, target: Running, shared: Path) -> None:
 
 
 def test_no_system_around_files() -> None:
-    """Whatever name a system has, and whatever it answers of itself: one that is about files of this machine is known,
-    others are not taken for one."""
+    """Check that a file system that writes files of this machine is recognised, whatever its name or its own claims
+    are, and that others are not."""
     fsspec = pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
     files, memory = fsspec.filesystem("file"), fsspec.filesystem("memory")
     for kind, more in (("dir", {"path": "/tmp"}), ("simplecache", {}), ("filecache", {}), ("blockcache", {})):
@@ -183,7 +184,8 @@ ELSEWHERE = re.compile(r"/proc/|/dev/(null|tty|pts/|ptmx|shm/)|.*/__pycache__(/|
 
 
 def line_for(noun: str, target: Running, out: Path) -> list[str] | None:
-    """Return a line that tries a command, and has it write what it can; gdb attaches to nothing under strace."""
+    """Return a command line that tries a command, with all files that it can write; gdb attaches to nothing under
+    strace."""
     pid, address = str(target.pid), None
     heap = [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith("[heap]")]
     address = "0x" + heap[0].split("-")[0] if heap else "0x1000"
@@ -208,7 +210,8 @@ def line_for(noun: str, target: Running, out: Path) -> list[str] | None:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("noun", list(COMMANDS))
 def test_system_calls(noun: str, target: Running, given: Path, tmp_path: Path) -> None:
-    """No command opens for writing, makes or renames anything but what the line names and its own temporary files."""
+    """Check that no command opens for writing, makes or renames anything except the files that its line names and
+    its own temporary files."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("no strace")
@@ -248,7 +251,7 @@ def test_system_calls(noun: str, target: Running, given: Path, tmp_path: Path) -
 
 
 def written_to(text: str) -> Iterator[str]:
-    """Yield the paths that calls opened for writing, made or renamed, where they succeeded."""
+    """Yield the paths that successful calls opened for writing, made or renamed."""
     for found in map(CALL.search, text.splitlines()):
         if found is None or int(found[3]) < 0 or (found[1].startswith("open") and not WRITES.search(found[2])):
             continue

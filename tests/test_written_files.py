@@ -1,5 +1,5 @@
-"""Files that gdbheap writes, where another user plants names: nothing is followed, nothing of others is replaced, and
-nothing waits for a pipe of theirs."""
+"""Files that gdbheap writes while another user plants names: no link is followed, no file of others is replaced, and
+no pipe of theirs is waited for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VICTIM = b"what must not change\n"
 
 
 def series_file(path: str) -> None:
-    """Write a series with its beginning alone."""
+    """Write a series that has only its beginning."""
     SeriesFile(path, Series(1.0, "1", 1.0, False, "host", "boot")).close()
 
 
@@ -56,7 +56,7 @@ def folder(path: str) -> None:
 
 
 def moved(path: str) -> None:
-    """Have a file of a private folder take its place, as a core does."""
+    """Let a file of a private folder take its place, as for a core."""
     with files.working_folder(os.path.dirname(path)) as inside:
         Path(inside, "core").write_bytes(b"new")
         files.settle(f"{inside}/core", path)
@@ -77,7 +77,7 @@ NEW = [name for name in WRITERS if name not in ("continued log", "check")]
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder as /tmp, with a file of ours that nobody else may write to."""
+    """Yield a folder like /tmp, with a file of root's that nobody else may write to."""
     with place(0o1777) as found:
         (found / "victim").write_bytes(VICTIM)
         yield found
@@ -85,13 +85,13 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A small program."""
+    """Yield a small program."""
     with running(c_program("steps", 5, 1), tmp_path_factory.mktemp("target")) as found:
         yield found
 
 
 def plant(kind: str, path: Path, victim: Path) -> None:
-    """Plant a name as the stranger; what he may not do where links are protected, we do for him."""
+    """Plant a name as the stranger; where links are protected, the test plants it for him."""
     if kind == "symlink":
         planted(lambda: os.symlink(victim, path))
     elif kind == "dangling":
@@ -112,7 +112,8 @@ def plant(kind: str, path: Path, victim: Path) -> None:
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "device", "pipe", "hard link", "file", "folder"])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_planted(writer: str, kind: str, shared: Path) -> None:
-    """Whatever lies there is refused with one line, and stays; a pipe that nobody reads is not waited for."""
+    """Check that any existing file is refused with one line, and stays, and that a pipe without a reader is not
+    waited for."""
     path = shared / "out.csv"
     plant(kind, path, shared / "victim")
     before = os.lstat(path)
@@ -126,7 +127,7 @@ def test_planted(writer: str, kind: str, shared: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("writer", NEW)
 def test_planted_temporary_names(writer: str, shared: Path) -> None:
-    """No name that can be guessed is used on the way: those that earlier releases used, and those seen last time."""
+    """Check that no predictable name is used in between: neither those of earlier releases nor those seen last time."""
     path, victim, pid = shared / "out.csv", shared / "victim", os.getpid()
     names = [f"out.csv.{pid}.{end}" for end in ("part", "older", "tmp")] + [".out.csv.part", "out.csv.part", "out.csv~"]
     planted(lambda: [os.symlink(victim, shared / name) for name in names])
@@ -139,7 +140,8 @@ def test_planted_temporary_names(writer: str, shared: Path) -> None:
 @pytest.mark.parametrize("mode, owner", [(0o777, 0), (0o775, 0), (0o1777, STRANGER), (0o755, STRANGER), (0o2770, 0)])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_unsafe_folders(writer: str, mode: int, owner: int) -> None:
-    """A folder in which others may plant names is refused, also behind a link, and nothing is left there."""
+    """Check that a folder in which others may plant names is refused, also behind a link, and that nothing is left
+    there."""
     with place(mode, owner) as unsafe, place(0o755) as safe:
         os.chown(unsafe, owner, STRANGER)
         os.chmod(unsafe, mode)
@@ -154,7 +156,7 @@ def test_unsafe_folders(writer: str, mode: int, owner: int) -> None:
 @needs_root
 @pytest.mark.parametrize("writer", NEW)
 def test_links_on_the_way(writer: str, shared: Path) -> None:
-    """A link of another user's is not followed to a folder of ours; one of ours is."""
+    """Check that another user's link to a folder of root's is not followed, and that root's own is."""
     with place(0o700) as private:
         planted(lambda: os.symlink(private, shared / "his"))
         os.symlink(private, shared / "ours")
@@ -170,8 +172,8 @@ def test_links_on_the_way(writer: str, shared: Path) -> None:
 @pytest.mark.parametrize("who", ["nobody", "sudo's user"])
 @pytest.mark.parametrize("writer", ["bytes", "series", "moved", "folder"])
 def test_race(who: str, writer: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are swapped all the time while 200 files are written: each is ours and whole or refused, and no victim
-    changes. Sudo's user may rename in his folder what is ours."""
+    """Check 200 files while names are swapped all the time: each is root's and complete or refused, and no victim
+    changes. Sudo's user may rename root's files in his own folder."""
     mode, owner = (0o1777, 0) if who == "nobody" else (0o755, STRANGER)
     if owner:
         monkeypatch.setenv("SUDO_UID", str(STRANGER))
@@ -194,13 +196,13 @@ def test_race(who: str, writer: str, rng: random.Random, monkeypatch: pytest.Mon
 
 
 class Swapper:
-    """What the stranger does: he makes, renames and removes names, those that he guesses and those that he sees."""
+    """The stranger's actions: he makes, renames and removes names, both guessed and visible ones."""
 
     def __init__(self, raced: Path, goals: list[Path], seed: float) -> None:
         self.raced, self.goals, self.random = raced, goals, random.Random(seed)
 
     def swap(self) -> None:
-        """Do one thing."""
+        """Do one action."""
         seen = [name for name in os.listdir(self.raced) if name.startswith(".gdbheap")]
         path = self.raced / self.random.choice([*seen, "out.csv", "out.csv"])
         does = self.random.choice(("link", "hard", "pipe", "unlink", "away", "over", "folder"))
@@ -223,7 +225,7 @@ class Swapper:
 
 
 def test_a_working_folder_that_is_moved_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever renames a folder between its making and its opening gets one line, no file of ours."""
+    """Check that a folder that is renamed between its making and its opening gives one line and no file."""
     make = os.mkdir
 
     def make_and_move(name: str, mode: int, dir_fd: int) -> None:
@@ -238,8 +240,8 @@ def test_a_working_folder_that_is_moved_away(tmp_path: Path, monkeypatch: pytest
 
 @needs_root
 def test_sudo_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root writes into the home of the user whom sudo names, and into no other's; never through his links, nor over
-    his files."""
+    """Check that root writes into the home of the user whom sudo names, and into no other's, never through his links
+    nor over his files."""
     with place(0o755, STRANGER) as home:
         monkeypatch.setenv("SUDO_UID", str(STRANGER + 1))
         with pytest.raises(UsageError, match="belongs to uid 54321"):
@@ -257,7 +259,7 @@ def test_sudo_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_private_group(tmp_path: Path) -> None:
-    """A folder that its owner's own group may write to, with nobody else in it, is his alone."""
+    """Check that a folder that its owner's own group may write to, without other members, counts as his alone."""
     # On some machines accounts of the system are in root's group.
     if os.geteuid() == 0 and {account.pw_uid for account in pwd.getpwall() if account.pw_gid == 0} == {0}:
         tmp_path.chmod(0o775)
@@ -269,7 +271,7 @@ def test_private_group(tmp_path: Path) -> None:
 
 
 def test_killed_in_the_middle(tmp_path: Path) -> None:
-    """kill -9 leaves the older file whole, and a hidden part that nobody else reads."""
+    """Check that kill -9 leaves the older file complete, and a hidden partial file that nobody else can read."""
     path = tmp_path / "out"
     files.write_text(str(path), "older")
     told, tell = os.pipe()
@@ -294,7 +296,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
 
 @needs_root
 def test_killed_between_two_names(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new file in a folder such as /tmp never has two names: gdbheap would refuse to replace it later."""
+    """Check that a new file in a folder such as /tmp never has two names: gdbheap would refuse to replace it later."""
     path = shared / "out"
     with hold(str(path), str(shared)) as held:
         (shared / "probe").touch()
@@ -312,7 +314,7 @@ def test_killed_between_two_names(shared: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_folder_killed_in_the_middle(tmp_path: Path) -> None:
-    """kill -9 after any step of it leaves the older folder, or the new one, whole."""
+    """Check that kill -9 after any step leaves the older folder, or the new one, complete."""
     path, probe = tmp_path / "out", tmp_path / "probe"
     for folder in (path, probe):
         folder.mkdir()
@@ -344,7 +346,7 @@ def _replace_until(path: Path, function: str) -> None:
 
 
 def test_folders_that_cannot_change_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new folder takes the place in two steps, where a file system knows no other way."""
+    """Check that the new folder is put in place in two steps if a file system has no exchange."""
     path = tmp_path / "out"
     path.mkdir()
     (path / "a").write_text("older")
@@ -355,7 +357,7 @@ def test_folders_that_cannot_change_places(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_failed_leaves_nothing(tmp_path: Path) -> None:
-    """What goes wrong while it is written leaves the older file, and no part of the new one."""
+    """Check that an error while a file is written leaves the older file, and no part of the new one."""
     path = tmp_path / "out"
     files.write_text(str(path), "older")
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()):
@@ -366,7 +368,8 @@ def test_failed_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_own_descriptors(tmp_path: Path) -> None:
-    """/dev/stdout, /dev/fd/N and the like are what we were started with, where they are; nothing is cut off."""
+    """Check that /dev/stdout, /dev/fd/N and the like are the inherited descriptors, at their present offsets;
+    nothing is truncated."""
     out, script = tmp_path / "out", "import sys; from gdbheap import files; files.write_text(sys.argv[1], 'new')"
     with out.open("wb") as stream:
         stream.write(b"before,")
@@ -384,7 +387,7 @@ def test_own_descriptors(tmp_path: Path) -> None:
 
 
 def test_pipes(tmp_path: Path) -> None:
-    """A pipe of ours is waited for until somebody reads, and Ctrl-C ends that."""
+    """Check that the user's own pipe is waited for until it has a reader, and that Ctrl-C ends the wait."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE)
@@ -400,14 +403,15 @@ def test_pipes(tmp_path: Path) -> None:
         os._exit(1)
     while "S" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]:
         pass
-    # It may sleep before its first look at the pipe, too.
+    # It may sleep before its first check of the pipe, too.
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         os.kill(pid, signal.SIGINT)
         time.sleep(0.01)
 
 
 def test_links_of_ours(tmp_path: Path) -> None:
-    """A link is neither followed nor replaced, wherever it leads; a file with a second name leaves that one alone."""
+    """Check that a link is neither followed nor replaced, wherever it leads, and that the second name of a file
+    keeps its contents."""
     (tmp_path / "victim").write_bytes(VICTIM)
     for name, goal in (("a", tmp_path / "victim"), ("b", "/dev/null"), ("c", tmp_path / "none"), ("d", tmp_path)):
         (tmp_path / name).symlink_to(goal)
@@ -420,7 +424,7 @@ def test_links_of_ours(tmp_path: Path) -> None:
 
 
 def test_another_root(tmp_path: Path) -> None:
-    """/proc/PID/root is the folder of that process; no link behind it is followed to ours."""
+    """Check that /proc/PID/root is the folder of that process, and that no link in it is followed to this root."""
     place_of = f"/proc/self/root{tmp_path}"
     files.write_text(f"{place_of}/a", "new")
     assert (tmp_path / "a").read_text() == "new"
@@ -428,7 +432,7 @@ def test_another_root(tmp_path: Path) -> None:
 
 @needs_root
 def test_links_in_another_root(tmp_path: Path) -> None:
-    """A process of another root folder has a link in it that would lead into ours."""
+    """Check a process of another root folder with a link in it that would lead into this one."""
     inside = tmp_path / "inside"
     (inside / "real").mkdir(parents=True)
     (inside / "link").symlink_to(tmp_path)
@@ -452,7 +456,8 @@ def test_links_in_another_root(tmp_path: Path) -> None:
 
 @needs_root
 def test_planted_parts(shared: Path) -> None:
-    """--finish takes nothing from a folder that another user made, or that he links to, and follows nothing in ours."""
+    """Check that --finish takes nothing from a folder that another user made or linked to, and follows no link in
+    the user's own folder."""
     log, parts = shared / "calls.log", shared / "calls.log.parts"
     planted(lambda: parts.mkdir(0o777))
     planted(lambda: os.symlink(shared / "victim", parts / f"{1:016x}-{1:016x}.calls"))
@@ -499,7 +504,7 @@ def recorded(parts: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("kind", ["hard link", "symlink", "pipe"])
 def test_recorder_takes_its_own_file_alone(kind: str, tmp_path: Path) -> None:
-    """A program has closed the recorder's file, and another lies in its place: that one is not written to."""
+    """Check that another file in the place of the recorder's closed file is not written to."""
     parts, victim = tmp_path / "parts", tmp_path / "victim"
     parts.mkdir(0o700)
     with recorded(parts) as process:
@@ -507,7 +512,7 @@ def test_recorder_takes_its_own_file_alone(kind: str, tmp_path: Path) -> None:
         names = re.findall(r"[0-9a-f]+-[0-9a-f]+\.calls", process.stdout.readline())
         assert names
         for name in names:
-            # It begins as the file does, which is how the recorder knows its own.
+            # It begins like the recorder's file, which is how the recorder recognises its own.
             shutil.copy(parts / name, victim)
             (parts / name).unlink()
             plant_own(kind, parts / name, victim)
@@ -531,7 +536,8 @@ def plant_own(kind: str, path: Path, victim: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("mode, owner, linked", [(0o777, 0, False), (0o755, STRANGER, False), (0o700, 0, True)])
 def test_recorder_refuses_folders(mode: int, owner: int, linked: bool, tmp_path: Path) -> None:
-    """Somebody else has a folder of that name, or a link: nothing is made there, and the program runs."""
+    """Check that nothing is made in a folder, or through a link, of that name that belongs to someone else, and that
+    the program runs."""
     parts = tmp_path / "parts"
     parts.mkdir()
     os.chown(parts, owner, owner)
@@ -545,7 +551,7 @@ def test_recorder_refuses_folders(mode: int, owner: int, linked: bool, tmp_path:
     assert out == "[]\ndone\n" and process.returncode == 0 and os.listdir(parts) == []
 
 
-# What is read.
+# Files that are read.
 
 
 @pytest.mark.cases(3)
@@ -555,7 +561,7 @@ def test_recorder_refuses_folders(mode: int, owner: int, linked: bool, tmp_path:
     ids=lambda line: line[0],
 )  # fmt: skip
 def test_pipes_to_read(line: list[str], target: Running, tmp_path: Path) -> None:
-    """A pipe in the place of a file that somebody gives us is refused, and not waited for."""
+    """Check that a pipe in the place of a given file is refused, and not waited for."""
     os.mkfifo(tmp_path / "F")
     words = [str(target.pid) if word == "PID" else word for word in line]
     command = [str(GDBHEAP), *words]
@@ -565,7 +571,7 @@ def test_pipes_to_read(line: list[str], target: Running, tmp_path: Path) -> None
 
 
 def test_pipes_of_a_shell(tmp_path: Path) -> None:
-    """A pipe that we were started with is read, as <(zcat series.csv.gz) of a shell."""
+    """Check that an inherited pipe is read, such as <(zcat series.csv.gz) of a shell."""
     series_file(str(tmp_path / "a.csv"))
     script = "import sys; from gdbheap.sampling.series import read; print(read(sys.argv[1]).host)"
     words = ["bash", "-c", f"{sys.executable} -c '{script}' <(cat {tmp_path}/a.csv)"]
@@ -577,7 +583,8 @@ def test_pipes_of_a_shell(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.skipif(sys.version_info < (3, 9), reason="no such Python")
 def test_settings_of_the_folder(tmp_path: Path) -> None:
-    """matplotlib evaluates a matplotlibrc of the current folder: not ours does, nor that of another's home."""
+    """Check that a matplotlibrc of the current folder, which matplotlib evaluates, is not used, nor that of another
+    user's home."""
     pytest.importorskip("matplotlib", reason="the extra gdbheap[plot] is not installed")
     (tmp_path / "home" / ".config" / "matplotlib").mkdir(parents=True)
     for place_of in (tmp_path, tmp_path / "home" / ".config" / "matplotlib"):
@@ -594,7 +601,7 @@ def test_settings_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_limit(tmp_path: Path) -> None:
-    """A file that cannot become as large leaves the older one."""
+    """Check that a file that cannot become large enough leaves the older one."""
     path = tmp_path / "out"
     files.write_text(str(path), "older")
     script = f"from gdbheap import files; files.write_bytes({str(path)!r}, bytes(100000))"
@@ -609,7 +616,8 @@ def test_limit(tmp_path: Path) -> None:
 
 @needs_root
 def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sudo's user puts a folder of his, with a hard link in it, in the place of a new one: no mode changes."""
+    """Check that no mode changes if sudo's user puts his own folder, with a hard link in it, in the place of a new
+    one."""
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     with place(0o755, STRANGER) as home:
         victim = home / "victim"
@@ -633,7 +641,7 @@ def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes links of others")
 def test_links_of_others_are_not_advised(tmp_path: Path) -> None:
-    """Whoever planted a link chose where it leads: that name is not what root is told to write to."""
+    """Check that root is not advised to write to the target of a link, which its maker chose."""
     tmp_path.chmod(0o1777)
     (tmp_path / "a").symlink_to(tmp_path / "victim")
     os.chown(tmp_path / "a", 54321, 54321, follow_symlinks=False)
@@ -642,7 +650,7 @@ def test_links_of_others_are_not_advised(tmp_path: Path) -> None:
     assert (tmp_path / "a").is_symlink() and not (tmp_path / "victim").exists()
 
 
-# argv: a path of one letter in a folder that cannot be written to. Prints what each check says.
+# argv: a path of one letter in a folder that cannot be written to. Prints the result of each check.
 CHECKED = """
 import sys
 from gdbheap import files
@@ -656,7 +664,7 @@ for check in checks:
 
 
 def test_read_only_file_system(tmp_path: Path) -> None:
-    """It is named as such: no right that the user could get would help."""
+    """Check that a read-only file system is named: no right that the user could get would help."""
     if not has_mount_namespaces():
         pytest.skip("no mount namespace may be made here")
     mounted = f'mount -t tmpfs -o ro none {tmp_path} && exec "$@"'
@@ -670,8 +678,8 @@ def test_read_only_file_system(tmp_path: Path) -> None:
 def test_moved_files_have_their_mode_before_their_name(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that another program wrote in a folder of ours may be read by all: whoever opens it at the moment in which
-    it gets its name may do what its mode says, and no more."""
+    """Check that a file that another program wrote, readable for all, has its final mode before it gets its name: an
+    open at that moment has no more rights."""
     inside, seen = tmp_path / "private", []
     inside.mkdir(0o700)
     rename = os.rename

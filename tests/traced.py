@@ -1,8 +1,8 @@
 """Real programs, alone and under ``gdbheap trace``: the same result, no crash.
 
-``.venv/bin/python tests/traced.py`` prints the table of docs/calls.md; tests/test_traced_programs.py tries those that
-are quick. A program is a command and what it leaves: its exit status, its output, and what can be looked at afterwards.
-What differs from run to run by itself (times, process numbers) is no part of that.
+``.venv/bin/python tests/traced.py`` prints the table of docs/calls.md; tests/test_traced_programs.py tries the quick
+ones. A program is a command with its result: its exit status, its output, and its files. Values that differ from run to
+run by themselves (times, process ids) are left out.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ HERE = Path(__file__).resolve().parent
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 PATIENCE = 1200.0
 PYTHON_TESTS = "test_json test_re test_thread test_threading test_subprocess test_fork1 test_gc"
-# It lists what descriptors there are, and finds the recorder's.
+# It lists the open descriptors, and finds the recorder's.
 LEFT_OUT = "test_pass_fds_redirected"
 VERSIONS = ("3.13", "3.12", "3.11", "3.10", "3.9", "3.8")
-# What it answers is known for each request: no worker may mix up two.
+# Its reply to each request is known: no worker may mix up two.
 APPLICATION = """
 import hashlib, json, zlib
 def app(environ, start):
@@ -49,7 +49,8 @@ def app(environ, start):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program came to: ``result`` must be the same each time, and is said of the first; ``seconds`` it took."""
+    """The result of a program: ``result`` must be the same each time, and is printed for the first; ``seconds`` it
+    took."""
 
     result: str
     seconds: float
@@ -60,7 +61,7 @@ Run = Callable[[list[str], Path], Outcome]
 
 
 def outcome(words: list[str], folder: Path, **options: object) -> Outcome:
-    """A command's status, and a sum of its output; its words on standard error are for whoever reads the table."""
+    """Return a command's status, and a checksum of its output; its standard error goes to the reader of the table."""
     began = time.monotonic()
     done = subprocess.run(words, cwd=folder, capture_output=True, timeout=PATIENCE, **options)  # type: ignore[call-overload]
     result = f"{done.returncode} {hashlib.sha256(done.stdout).hexdigest()}"
@@ -68,7 +69,7 @@ def outcome(words: list[str], folder: Path, **options: object) -> Outcome:
 
 
 def git(commits: int, seed: int) -> Run:
-    """git clone of a repository over pipes, so that both sides pack: the same commit, and fsck finds nothing."""
+    """Return git clone of a repository over pipes, so that both sides pack: the same commit, and no errors by fsck."""
 
     def run(before: list[str], folder: Path) -> Outcome:
         source, clone = folder / "source", folder / "clone"
@@ -103,7 +104,7 @@ def _make_repository(path: Path, commits: int, rng: random.Random) -> None:
 
 
 def sqlite(rows: int, seed: int) -> Run:
-    """A script of tables, indexes, joins and deletions: its output to the byte."""
+    """Return a script of tables, indexes, joins and deletions; its output is compared to the byte."""
 
     def run(before: list[str], folder: Path) -> Outcome:
         rng, script = random.Random(seed), folder / "script.sql"
@@ -124,7 +125,7 @@ def sqlite(rows: int, seed: int) -> Run:
 
 
 def cpp(seed: int) -> Run:
-    """Threads that come and go, with every form of new and delete (tests/programs/threads.cc): its sum."""
+    """Return threads that come and go, with every form of new and delete (tests/programs/threads.cc), and their sum."""
 
     def run(before: list[str], folder: Path) -> Outcome:
         program = folder / "threads"
@@ -138,7 +139,7 @@ def cpp(seed: int) -> Run:
 
 
 def python_tests(executable: str, names: str) -> Run:
-    """CPython's own tests: as many pass, and none fails."""
+    """Return CPython's own tests: as many pass, and none fails."""
 
     def run(before: list[str], folder: Path) -> Outcome:
         words = [*before, executable, "-m", "test", "--tempdir", str(folder), "-i", LEFT_OUT, *names.split()]
@@ -156,7 +157,7 @@ def python_tests(executable: str, names: str) -> Run:
 
 
 def gunicorn(executable: str, workers: int, requests: int, seed: int) -> Run:
-    """A server with several workers under load: each answer is right, and it ends by SIGTERM with status 0."""
+    """Return a server with several workers under load: each reply is right, and it ends by SIGTERM with status 0."""
 
     def run(before: list[str], folder: Path) -> Outcome:
         (folder / "application.py").write_text(APPLICATION)
@@ -175,7 +176,7 @@ def gunicorn(executable: str, workers: int, requests: int, seed: int) -> Run:
 
 
 def _first_child(pid: int) -> int:
-    """The command that gdbheap trace has started."""
+    """Return the command that gdbheap trace has started."""
     path, deadline = Path(f"/proc/{pid}/task/{pid}/children"), time.monotonic() + PATIENCE
     while not (found := path.read_text().split()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -183,7 +184,7 @@ def _first_child(pid: int) -> int:
 
 
 def _load(port: int, requests: int, rng: random.Random) -> int:
-    """How many of the answers were wrong, of four clients at a time."""
+    """Return how many of the replies to four simultaneous clients were wrong."""
     paths, wrong, guard = (
         [f"/{rng.getrandbits(8 * rng.randrange(1, 30)):x}" for _ in range(requests)],
         [0],
@@ -231,7 +232,7 @@ def _expected(path: str) -> bytes:
 
 @dataclass(frozen=True)
 class Compared:
-    """A program's row: whether both runs came to the same, and what was recorded."""
+    """A program's row: whether both runs had the same result, and what was recorded."""
 
     same: bool
     alone: Outcome
@@ -243,11 +244,11 @@ class Compared:
 
 
 def compare(run: Run, folder: Path, *options: str) -> Compared:
-    """Run it alone, then under ``gdbheap trace``; a folder of its own."""
+    """Run the program alone, then under ``gdbheap trace``, in its own folder."""
     folder.mkdir(0o700)
     alone, log = run([], folder), folder / "calls.log"
     traced = run([str(GDBHEAP), "trace", "-o", str(log), *options, "--"], folder)
-    # The sentence is all that it says of itself: what is in the log is asked for again.
+    # Only the sentence of the command is read here: the log is asked again.
     found = re.search(r"([\d,]+) calls? of ([\d,]+) process", traced.said)
     python = re.search(r"([\d,]+) calls? of Python", traced.said)
     lost = re.search(r"([\d,]+) more could not", traced.said)
@@ -258,7 +259,7 @@ def compare(run: Run, folder: Path, *options: str) -> Compared:
 
 
 def with_tests() -> str | None:
-    """A CPython below ~/.pyenv that has its own tests; the newest."""
+    """Return the newest CPython below ~/.pyenv that has its own tests."""
     for version in VERSIONS:
         for found in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")):
             if (found.parent.parent / "lib" / f"python{version}" / "test" / "test_json").is_dir():
@@ -273,7 +274,7 @@ def _with_gunicorn(folder: Path) -> str:
 
 
 def main() -> int:
-    """Print the table; 1 where a result differs."""
+    """Print the table; return 1 if a result differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--only", default="", help="programs whose name has this in it")

@@ -1,4 +1,4 @@
-"""Attach to a process after reading its symbols, so that the process is stopped for a shorter time."""
+"""Attach gdb to a process after reading the process's symbols, so that the process is stopped for a shorter time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gdbheap.host import procfs
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.refusals import refusal
 from gdbheap.targets.mappings import parse_maps
+from gdbheap.targets.stopping import when_untraced
 
 __all__ = ["attach"]
 
@@ -21,7 +22,7 @@ def attach(pid: int) -> None:
     """Attach to a process. The symbols of its program, libpython and libc are read before it is stopped. Raises
     GdbheapError, which explains why gdb could not attach."""
     folder = refusal.open_folder(pid)
-    refusal.check(folder)
+    when_untraced(folder, lambda: refusal.check(folder))
     spare: list[int | None] = []
     if _is_at_home(folder):
         _read_program(folder)
@@ -36,15 +37,17 @@ def attach(pid: int) -> None:
             with contextlib.suppress(gdb.error):
                 gdb.execute(f"remove-inferiors {number}", to_string=True)
     if not folder.is_there():
-        # gdb attaches to a process id. By then the id belonged to another process.
+        # gdb attaches to a process id, which another process had by then.
         gdb.execute("detach", to_string=True)
         raise refusal.another(folder)
 
 
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
-    """Return whether a process sees the same files as gdb. A process in a container may not: then a path names
-    different files for the process and for gdb. This matters because gdb trusts scripts next to a file by the file's
-    path."""
+    """Return whether a process sees the same files as gdb.
+
+    For a process in a container, the same path may name other files than for gdb. This matters because gdb runs the
+    scripts next to a file if it trusts the file's path.
+    """
     with contextlib.suppress(OSError):
         root = FileSystems(folder).find(folder.path("root") + "/")
         own = os.stat("/")
@@ -77,8 +80,10 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
 
 
 def _spare_inferior(path: str) -> int | None:
-    """Add an inferior that reads the symbols of a file, and return its number. gdb then uses the same symbols for other
-    inferiors that map the file."""
+    """Add an inferior that reads the symbols of a file. Return its number; None if gdb did not add it.
+
+    gdb then uses the same symbols for other inferiors that map the file.
+    """
     before = {inferior.num for inferior in gdb.inferiors()}
     with contextlib.suppress(gdb.error):
         gdb.execute(f"add-inferior -no-connection -exec {word_of(path)}", to_string=True)

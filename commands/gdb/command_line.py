@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap.commands.surface.completion import option_words
 from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.dataclass import dataclass
 
 __all__ = ["Invocation", "completions", "invocation", "own_invocation", "split"]
 
@@ -31,8 +31,8 @@ def split(line: str) -> list[str]:
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
     """Return the possible completions of ``text``: options, and the values of options that accept only a few.
 
-    gdb replaces only ``word``: the part of the last word that follows the last character which gdb takes for a
-    separator."""
+    gdb replaces only ``word``: the part of the last word after its last separator, as gdb defines separators.
+    """
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
     kept = len(last) - len(word)
     return [found[kept:] for found in option_words(command) if found.startswith(last) and last.startswith("-")]

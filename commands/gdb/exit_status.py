@@ -28,7 +28,7 @@ class Status:
         self.invocation = own_invocation()
 
     def note(self, status: int) -> None:
-        """Note the exit status of a command that has ended. The highest one counts."""
+        """Note the exit status of a command that has ended; the batch ends with the highest status."""
         self.worst = max(self.worst, status)
 
     def no_target(self) -> GdbheapError:

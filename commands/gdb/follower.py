@@ -14,14 +14,14 @@ from typing import NamedTuple, NoReturn
 import gdb
 
 from gdbheap import _native
-from gdbheap.commands.gdb.inferior import Place as Inferior
+from gdbheap.commands.gdb.inferior import TargetIdentity as Inferior
 from gdbheap.commands.gdb.inferior import reread, selection_kept
 from gdbheap.commands.gdb.output import write
 from gdbheap.errors import CallEnded, GdbheapError, UsageError, one_line
 from gdbheap.host import procfs
 from gdbheap.machines.machine import Machine
 from gdbheap.refusals import refusal
-from gdbheap.targets.code_places import Place, Plan, left_patches
+from gdbheap.targets.code_places import CodePlace, PatchPlan, left_patches
 from gdbheap.targets.following import LocalProcess, planned_for
 from gdbheap.targets.hits import MAX_STAND, Following
 
@@ -29,7 +29,8 @@ __all__ = ["GdbProcess"]
 
 FRAME_BYTES = 96
 STDOUT = 1
-# gdb handles Ctrl-C itself. Each time that a wait ends, the process is stopped, so waits are long.
+# The longest wait, in seconds. The process is stopped each time that a wait ends, so waits are long; gdb handles Ctrl-C
+# itself.
 LONGEST_WAIT = 3600.0
 
 
@@ -53,7 +54,7 @@ class GdbProcess(LocalProcess):
 
     @contextmanager
     def _followed(
-        self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
+        self, places: Sequence[CodePlace], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
         follower = GdbFollower(self.pid, self._hold(), self.machine, planned)
@@ -74,22 +75,24 @@ class _Hit(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """Why the process has stopped, as gdb reports it. ``signal``: the signal that stopped it, None or "" if there was
-    none; ``gone``: the process has ended."""
+    """The reason why the process has stopped, as gdb reports it. ``signal``: the signal that stopped it, None or "" if
+    there was none. ``gone``: the process has ended.
+    """
 
     signal: str | None
     gone: bool
 
 
 class GdbFollower:
-    """Runs the process with gdb's ``continue``, until a thread reaches one of the planned places. Raises
-    GdbheapError."""
+    """Runs the process with gdb's ``continue`` until a thread reaches one of the addresses to watch. Raises
+    GdbheapError.
+    """
 
     status = None
     descriptor = -1
     lost = 0
 
-    def __init__(self, pid: int, memory: int, machine: Machine, planned: Plan) -> None:
+    def __init__(self, pid: int, memory: int, machine: Machine, planned: PatchPlan) -> None:
         self._pid, self._memory, self._machine, self._planned = pid, memory, machine, planned
         self._signal = signal.Signals(planned.signal).name
         self._handling = _handling(self._signal)
@@ -116,8 +119,9 @@ class GdbFollower:
         return any(patch.address < counter < patch.address + len(patch.original) for patch in patches)
 
     def next(self, seconds: float) -> _Hit | None:
-        """Run the process until a thread reaches a place, and return this hit; None if no thread does within
-        ``seconds``. All threads stay stopped until this method is called again."""
+        """Run the process until a thread reaches a watched address, and return this hit; None if no thread does within
+        ``seconds``. All threads stay stopped until this method is called again.
+        """
         if self.finish:
             return None
         self._go_on()
@@ -136,8 +140,9 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """Count the time since the last hit as time for which the process was stopped, because gdb stops all threads
-        when one reaches a place."""
+        """Count the time since the last hit as time for which the process was stopped. Gdb stops all threads at each
+        hit.
+        """
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
@@ -158,8 +163,7 @@ class GdbFollower:
         return _Hit(self._pid, tid, index, before)
 
     def stand_at_call(self) -> None:
-        """Put the thread of the last hit back to the call, so that the thread looks as if it had been stopped at the
-        call."""
+        """Set the thread of the last hit back to the call, as if it had been stopped at the call instruction."""
         if self._last is None or self._met is None:
             return
         tid, address = self._last
@@ -173,7 +177,7 @@ class GdbFollower:
         """Restore the process's code. gdb keeps the process stopped."""
         self._go_on()
         if self.finish != "gone" and gdb.selected_inferior().pid == self._pid:
-            # The process may run another program by now. Then the write fails.
+            # By now the process may run another program, so that the write fails.
             with contextlib.suppress(GdbheapError):
                 _write(self._memory, [(patch.address, patch.original) for patch in self._planned.patches])
             self.maps = self.maps[0], _maps(self._pid)

@@ -1,5 +1,4 @@
-"""gdb's convenience functions of gdbheap. In expressions and in the conditions of breakpoints, they say what is at an
-address."""
+"""gdb's convenience functions of gdbheap, which describe addresses in expressions and in conditions of breakpoints."""
 
 from __future__ import annotations
 
@@ -26,10 +25,11 @@ Ask = Callable[[Callable[[Heap], "int | str"]], "int | str"]
 
 
 def address_of(value: gdb.Value, name: str) -> int:
-    """Return the address that a value of gdb means: for a function, an array or a struct its own address, for any other
-    value the value as a number.
+    """Return the address that a value of gdb represents.
 
-    Raises UsageError. ``name``: what the message calls the value."""
+    For a function, an array or a struct it is its own address, for any other value the value as a number. Raises
+    UsageError. ``name``: what the message calls the value.
+    """
     try:
         if value.type.strip_typedefs().code in PLACES:
             value = value.address or value
@@ -39,8 +39,9 @@ def address_of(value: gdb.Value, name: str) -> int:
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
-    """Return the convenience functions by name. Each function is called with its arguments, and raises gdb.GdbError
-    with a message of one line."""
+    """Return gdb's convenience functions for gdbheap by name. Each function is called with its arguments, and raises
+    gdb.GdbError with a message of one line.
+    """
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 

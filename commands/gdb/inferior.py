@@ -11,13 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import gdb
 
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.files import hold_file, temporary_folder
 from gdbheap.host.procfs import STATE, ProcessFolder, stat_fields
@@ -31,7 +31,7 @@ __all__ = [
     "CORE",
     "LIVE",
     "REMOTE",
-    "Place",
+    "TargetIdentity",
     "build",
     "core_place",
     "place",
@@ -50,9 +50,11 @@ TRACED = {"t"}
 
 
 @dataclass(frozen=True)
-class Place:
-    """What identifies an inferior's target. A Heap is kept as long as its Place stays equal. ``kind``: live, core or
-    remote."""
+class TargetIdentity:
+    """The facts that identify an inferior's target: live, core or remote (``kind``).
+
+    A heap is kept for further commands as long as these facts stay equal.
+    """
 
     inferior: int
     kind: str
@@ -61,18 +63,19 @@ class Place:
     exe: str | None
 
 
-def place() -> Place:
-    """Return the Place of the selected inferior's target. Raises NoTarget if it has none, UsageError while the process
-    runs."""
+def place() -> TargetIdentity:
+    """Return the identity of the selected inferior's target. Raises NoTarget if it has none, UsageError while the
+    process runs.
+    """
     inferior = gdb.selected_inferior()
     kind = _kind(inferior)
     if kind == CORE:
-        return Place(inferior.num, CORE, inferior.pid, _core_path(inferior), program())
+        return TargetIdentity(inferior.num, CORE, inferior.pid, _core_path(inferior), program())
     if kind is None or not inferior.pid:
         raise NoTarget("gdb has no process and no core: type attach PID, or core-file FILE")
     if any(thread.is_running() for thread in inferior.threads()) and not (kind == LIVE and _stands(inferior.pid)):
         raise UsageError("the process is running: interrupt it first")
-    return Place(inferior.num, kind, inferior.pid, None, program())
+    return TargetIdentity(inferior.num, kind, inferior.pid, None, program())
 
 
 def _stands(pid: int) -> bool:
@@ -86,10 +89,12 @@ def _stands(pid: int) -> bool:
     return set(states) <= TRACED
 
 
-def core_place(path: str) -> Place:
-    """Return a Place for a core that gdb itself refused to open. This core then takes the place of the selected
-    inferior's target."""
-    return Place(gdb.selected_inferior().num, CORE, 0, path, program())
+def core_place(path: str) -> TargetIdentity:
+    """Return the identity of a core that gdb itself refused to open.
+
+    This core is then used instead of the selected inferior's target.
+    """
+    return TargetIdentity(gdb.selected_inferior().num, CORE, 0, path, program())
 
 
 def _kind(inferior: gdb.Inferior) -> str | None:
@@ -166,8 +171,9 @@ def selection_kept() -> Iterator[None]:
 
 
 def reread() -> None:
-    """Make gdb reread what another program than gdb may have changed in the process: registers, and memory (gdb 12 and
-    later)."""
+    """Make gdb reread the data that another program may have changed in the process: registers, and memory (gdb 12 and
+    later).
+    """
     with selection_kept():
         for line in ("maintenance flush register-cache", "maintenance flush dcache"):
             with contextlib.suppress(gdb.error):
@@ -196,7 +202,7 @@ def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
         return 0
 
 
-def build(where: Place) -> Target:
+def build(where: TargetIdentity) -> Target:
     """Return a new target for the inferior that ``where`` identifies. Raises GdbheapError (no memory, not permitted,
     not supported)."""
     if where.kind == CORE:
@@ -241,7 +247,7 @@ def word_of(path: str) -> str:
 
     Raises gdb.error if it has control characters, because a line break would begin another command."""
     if not path.isprintable():
-        raise gdb.error("the name has a control character")
+        raise gdb.error("the name of the file or folder has a control character, which gdb's command line cannot have")
     return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)
 
 

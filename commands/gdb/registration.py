@@ -12,7 +12,6 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import gdb
@@ -23,7 +22,7 @@ from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
 from gdbheap.commands.gdb.exit_status import Status
 from gdbheap.commands.gdb.help import ATTACH, OFFERED, attach_help
-from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, reread
+from gdbheap.commands.gdb.inferior import CORE, LIVE, TargetIdentity, build, core_place, place, reread
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
 from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
@@ -49,6 +48,7 @@ from gdbheap.commands.surface.session import (
     status_of,
 )
 from gdbheap.contents.python.text.disclosure import is_hidden, wanted
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.formats.json import error_document, text_of
@@ -131,11 +131,11 @@ def _fail(message: str, status: int, name: str) -> None:
     raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
 
 
-def _heap(where: Place) -> Heap:
+def _heap(where: TargetIdentity) -> Heap:
     return CACHE.heap(where.inferior, where, lambda: Heap(_target(where)))
 
 
-def _target(where: Place) -> Target:
+def _target(where: TargetIdentity) -> Target:
     target = build(where)
     target.offered_in_gdb = frozenset(OFFERED)
     return target
@@ -151,7 +151,7 @@ def _stop() -> Stop:
     )
 
 
-def _place() -> Place:
+def _place() -> TargetIdentity:
     try:
         where = place()
     except NoTarget:
@@ -168,10 +168,11 @@ def _ask(command: AnyCommand, options: Common) -> Result:
     return _looked(lambda where, heap: _computed(command, where, heap, options))
 
 
-def _looked(compute: Callable[[Place, Heap], T]) -> T:
+def _looked(compute: Callable[[TargetIdentity, Heap], T]) -> T:
     """Call ``compute`` with the selected inferior and its heap, and return the result.
 
-    If it is interrupted or fails, the heap is dropped, so that no later command uses a half-finished walk."""
+    If ``compute`` is interrupted or fails, the heap is dropped, so that no later command uses a half-finished walk.
+    """
     where = _place()
     heap = _heap(where)
     try:
@@ -215,7 +216,7 @@ def _follow(command: AnyCommand, options: Common) -> Result:
     return ask_about_process(command, process, options)
 
 
-def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
+def _computed(command: AnyCommand, where: TargetIdentity, heap: Heap, options: Common) -> Result:
     """Return a command's answer. If the command calls a function in the process, the call is made first."""
     call = command.call_for(options)
     if where.kind == CORE and call is not None:
@@ -229,7 +230,7 @@ def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) ->
 
 
 @contextlib.contextmanager
-def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
+def _calls(where: TargetIdentity, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
     """Yield an object that can call functions in the process. Afterwards the kept heap is dropped, because a call may
     change the heap."""
     if where.kind != LIVE:
@@ -258,10 +259,10 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
 
 
 def _address(text: str) -> int:
-    """Return the address that an expression of gdb means. For a function or an array it is the address of the function
-    or array itself.
+    """Return the address to which an expression of gdb evaluates; for a function or an array, its own address.
 
-    The expression must not call a function in the process."""
+    The expression must not call a function in the process.
+    """
     with _without_calls():
         return functions.address_of(gdb.parse_and_eval(text), text)
 
@@ -280,8 +281,9 @@ def _without_calls() -> Iterator[None]:
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
-    """Return a style that is as wide as gdb's screen. If gdb runs a batch, or its output is captured or piped, gdb's
-    width is "unlimited"."""
+    """Return an output style as wide as gdb's screen. If gdb runs a batch, or its output is captured or piped, gdb's
+    width is "unlimited".
+    """
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
     whole = style_for(stream, options.exact, info.rss, info.private, charset(), _prefix)
@@ -299,8 +301,10 @@ class _Words:
         self.called = GDB
 
     def invoke(self, prefix: str, line: str) -> None:
-        """Run the command. ``line``: what was typed after ``prefix`` and the noun. Raises gdb.GdbError with a message
-        of one line."""
+        """Run the command.
+
+        ``line``: the text that was typed after ``prefix`` and the noun. Raises gdb.GdbError with a message of one line.
+        """
         self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
             words = split(line)
@@ -434,7 +438,7 @@ _ledgers: weakref.WeakKeyDictionary[Heap, dict[int, str]] = weakref.WeakKeyDicti
 
 
 def _ledger(width: int) -> str:
-    """Return the text of ``heap`` in this width, or the reason why it cannot be made."""
+    """Return the text of the command ``heap`` for a screen of ``width`` columns, or the reason why there is none."""
     try:
         texts = _ledgers.setdefault(_heap(_place()), {})
         if width not in texts:

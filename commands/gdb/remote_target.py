@@ -1,8 +1,9 @@
 """A process behind a server (gdbserver) as a target. Its memory and its /proc are read by functions that are passed in.
 
-The answers are the same as for a local process. A local file is read in place of a file of the other machine only if
+The answers are the same as for a local process. A local file is read instead of a file of the other machine only if
 both are proven to be the same: an ELF file if its build-id equals the one in the target's memory, /proc if the local
-one is also the server's."""
+one is also the server's.
+"""
 
 from __future__ import annotations
 
@@ -98,14 +99,20 @@ class RemoteProcess(Target):
             unknown = "which pages are resident or reclaimable is unknown"
             self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
             return
-        page, limit = self.machine.page, self.machine.kernel_start
-        ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < limit]
+        page = self.machine.page
+        ranges = [(m.start, m.end) for m in self.mappings if m.rss is None or m.rss or m.swap]
         parts = [(start // page * ENTRY, (end - start) // page * ENTRY) for start, end in ranges]
         path = f"/proc/{self.pid}/pagemap"
         try:
             if _is_here(self._files, self.pid or 0):
                 self.pages = Pages.from_pagemap(self.machine, path, ranges)
                 return
+            if sum(size for _offset, size in parts) > TABLE_LIMIT:
+                unknown = "which pages are resident is unknown"
+                self.warnings.append(f"the process reserved so much memory that its pagemap is not read: {unknown}")
+                return
+            # A server that cannot read the end of the file need not read its beginning.
+            self._files.read_ranges(path, [(parts[-1][0], ENTRY)] if parts else [])
             found = self._files.read_ranges(path, parts)
             entries = [(start, data) for (start, _), data in zip(ranges, found)]
             self.pages = Pages.from_entries(self.machine, entries)
@@ -137,8 +144,11 @@ class RemoteProcess(Target):
         return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
 
     def _executable(self) -> str | None:
-        """Return the target of the link /proc/PID/exe. If it is unknown, return the path of the object that contains
-        the entry point, which the auxiliary vector names."""
+        """Return the target of the link /proc/PID/exe.
+
+        If it is unknown, return the path of the object that contains the entry point, which the auxiliary vector names;
+        None if that is unknown too.
+        """
         if isinstance(self._files, RemoteFiles):
             with contextlib.suppress(OSError):
                 return self._files.link(f"/proc/{self.pid}/exe")
@@ -172,7 +182,9 @@ class RemoteProcess(Target):
     def _absent_part(self, mapping: Mapping) -> Read | None:
         """Return a function that computes bytes of absent pages of a private mapping; None if they cannot be computed.
 
-        Anonymous pages are zeros. Pages of a file are read from a local file with the same build-id."""
+        The function returns zeros for anonymous pages. Pages of a file are read from a local file with the same
+        build-id.
+        """
         if not mapping.private or mapping.path == "[vdso]":
             return None
         if mapping.anonymous:
@@ -209,10 +221,11 @@ def _file_part(elf: ElfFile, offset: int, size: int) -> bytes:
 
 
 def _is_here(files: RemoteFiles, pid: int) -> bool:
-    """Return whether the server's /proc is the local one: both have the same boot id and PID namespace, and the process
-    has the same mappings in both.
+    """Return whether the server's /proc is the local one.
 
-    If it is, pagemap can be read locally. gdbserver cannot read it, because its file offsets end at 2 GiB."""
+    Both then have the same boot id and PID namespace, and the process has the same mappings in both. In that case,
+    pagemap can be read locally. gdbserver cannot read it, because its file offsets end at 2 GiB.
+    """
     try:
         with open(BOOT_ID, "rb") as own_boot:
             return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import gdb
 
-from gdbheap.commands.gdb.inferior import Place, build, selection_kept
+from gdbheap.commands.gdb.inferior import TargetIdentity, build, selection_kept
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.commands.inferior_calls.inferior_call import (
     STATS,
@@ -41,18 +41,20 @@ CODE_LOOK = 1 << 20
 class ServerCalls:
     """Implements ``inferior_call.Calls`` for the selected inferior, if it is behind a server."""
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: TargetIdentity) -> None:
         self._where = where
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose`` and return its result. gdb always waits until a call has ended."""
+        """Call the function that ``purpose`` names, and return its result. gdb always waits until a call has ended."""
         with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
             return caller.call(libc.address(purpose.function), *arguments)
 
     @contextlib.contextmanager
     def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
-        """Yield the C library and a caller, after the proof that the call of ``purpose``'s function can neither hang
-        nor do harm."""
+        """Yield the C library and a caller, after the proof that the call can neither hang nor do harm.
+
+        ``purpose``: the function to call.
+        """
         libc = find_libc(heap.target, purpose)
         caller = GdbCaller(heap.target, purpose)
         caller.check(libc.loaded, seccomp)
@@ -61,7 +63,7 @@ class ServerCalls:
             yield libc, caller
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return what malloc_stats() prints."""
+        """Return the text that malloc_stats() prints."""
         with self._ready(heap, STATS, seccomp) as (libc, caller):
             prove_stream(libc, caller)
             return malloc_stats(libc, caller)
@@ -170,7 +172,7 @@ class GdbCaller:
         nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()
         before = {name: int(frame.read_register(name)) for name in names.saved}
-        gdb.execute(f"set ${names.restart} = -1", to_string=True)  # else the kernel sets the program counter back
+        gdb.execute(f"set ${names.restart} = -1", to_string=True)  # otherwise the kernel sets the program counter back
         gdb.execute(f"set ${names.pc} = {nop:#x}", to_string=True)
         gdb.execute("stepi", to_string=True)
         for name, value in before.items():

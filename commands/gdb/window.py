@@ -1,4 +1,4 @@
-"""A window of gdb's TUI that shows the ledger: ``layout heap``."""
+"""A window of gdb's TUI that shows the output of the command ``heap``; ``layout heap`` opens it."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ class LedgerWindow:
 
 
 def _columns(width: int) -> int:
-    """Return the width for the text's lines. It is less than the window's: a line that fills the last column leaves the
-    cursor on the next line, so that its line break would add an empty line."""
+    """Return the width for the text's lines, which is less than the window's.
+
+    A line that fills the last column leaves the cursor on the next line, so that its line break would add an empty
+    line.
+    """
     return max(width - 1, 1)

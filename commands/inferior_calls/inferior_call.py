@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.text import named
 
@@ -57,9 +57,10 @@ IN_HANDLER = "try again when the handler has returned; until then, it can block 
 
 @dataclass(frozen=True)
 class Purpose:
-    """A command and the function that it calls.
+    """The purpose of a call: a command, and the function that it calls.
 
-    ``instead``: the advice if the function may not be called; ``limit``: the most seconds that the call may take."""
+    ``instead``: the advice if the function may not be called; ``limit``: the most seconds that the call may take.
+    """
 
     command: str
     function: str
@@ -150,7 +151,7 @@ class Calls(Protocol):
         ...
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return what malloc_stats() prints, but keep the process from printing it. Raises GdbheapError."""
+        """Return the text that malloc_stats() prints, but keep the process from printing it. Raises GdbheapError."""
         ...
 
     def again(self) -> Target:
@@ -206,8 +207,9 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
 def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
     """Return whether malloc may be on the part of a stack that could not be followed.
 
-    This is so if the known part ends inside the C library, because malloc calls only functions of the C library and the
-    kernel, or if it may end in a signal handler that interrupted malloc."""
+    It may be if the known part ends inside the C library, because malloc calls only functions of the C library and the
+    kernel. It may also be if the known part may end in a signal handler that interrupted malloc.
+    """
     return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 
 

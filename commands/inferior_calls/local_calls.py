@@ -41,7 +41,7 @@ class LocalCalls:
         return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return what malloc_stats() prints."""
+        """Return the text that malloc_stats() prints."""
         libc, caller = self._proven(heap, STATS, seccomp)
         return written_by_stats(libc, caller, mutexes(heap))
 

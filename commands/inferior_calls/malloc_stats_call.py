@@ -73,16 +73,17 @@ def prove_stream(libc: Libc, caller: Caller) -> None:
 
 
 def _waiting(stream: int, caller: Caller) -> bytes:
-    """Return what was printed to a stream but is still in its buffer."""
+    """Return the text that was printed to a stream but is still in its buffer."""
     base, pointer = _word(caller, stream + WRITE_BASE), _word(caller, stream + WRITE_POINTER)
     return caller.read(base, min(pointer - base, LARGEST_BUFFER)) if base < pointer else b""
 
 
 def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -> str:
-    """Call malloc_stats() and return what it would have printed. The process is left as it was.
+    """Call malloc_stats() and return its output, which the process does not print. The process is unchanged afterwards.
 
     ``prove_safe`` must have passed during the same stop. ``mutexes``: the addresses of all arenas' mutexes.
-    ``prove_safe`` found them free; they are freed again if the call has to be undone. Raises GdbheapError."""
+    ``prove_safe`` found them free; they are freed again if the call has to be undone. Raises GdbheapError.
+    """
     stream = _free_stream(libc, caller)
     descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
     calls = [(libc.address("malloc_stats"), ()), (libc.address("fflush"), (stream,))]
@@ -95,8 +96,9 @@ def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -
 
 
 def _of_stream(libc: Libc, caller: Caller, stream: int) -> list[Bytes]:
-    """Return the bytes that must be restored after the call: the bytes of the stream and of its buffer. If the stream
-    has no buffer yet, it keeps the buffer that it gets during the call."""
+    """Return the bytes to restore after the call: the stream's structure and its buffer. A stream without a buffer
+    keeps the buffer that it gets during the call.
+    """
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
     size = max(end - start, 0)
     if size > LARGEST_BUFFER:
@@ -114,9 +116,11 @@ def _descriptor(stream: int, caller: Caller) -> int:
 
 
 def malloc_stats(libc: Libc, caller: Writer) -> str:
-    """Have gdb call malloc_stats() and return what it printed. The process is left as it was, even if a call fails.
+    """Call malloc_stats() in the process and return its output. The process is unchanged afterwards, even if a call
+    fails.
 
-    ``prove_safe`` and ``prove_stream`` must have passed during the same stop. Raises GdbheapError."""
+    ``prove_safe`` and ``prove_stream`` must have passed during the same stop. Raises GdbheapError.
+    """
     stream = _stream(libc)
     with errno_kept(libc, caller), bytes_kept(caller, stream + OFFSET, 8):
         caller.call(libc.address("fflush"), stream)

@@ -1,8 +1,9 @@
-"""Make calls in a local process without gdb's ``call``: in the shell gdbheap traces the process, inside gdb the calls
-are made on gdb's main thread.
+"""Make calls in a local process without gdb's ``call``.
 
-The mechanics are in the native core (``call.rs``, ``unwind.rs``). This module decides whether a call may be made and in
-which thread, and why if it may not. The registers and the machine code below are those of x86-64."""
+In the shell gdbheap traces the process; inside gdb the calls are made on gdb's main thread. The native code
+(``call.rs``, ``unwind.rs``) makes the calls. This module decides whether a call may be made and in which thread, and
+why if it may not. The registers and the machine code below are those of x86-64.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ import errno
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
+from gdbheap.targets.frames import EFFORT
 from gdbheap.targets.stack_mappings import find_stacks
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 from gdbheap.text import named
@@ -168,14 +170,15 @@ class NativeCaller:
                 yield mapping.start, self._target.space.read_available(mapping.start, size)
 
     def stacks(self) -> list[Stack]:
-        """Return the stack of each thread. If no word on a thread's stack points into malloc, only its innermost frame
-        is returned."""
+        """Return the stack of each thread. A thread without a word on its stack that points into malloc gets only its
+        innermost frame.
+        """
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         dwarf = self._target.machine.frames.dwarf
         registers = [[self._look(thread.tid).registers[index] for index in dwarf] for thread in doubtful]
         modules = modules_of(self._target, self._target.space)
-        found = _native.unwind_stacks(self._target.space, modules, room_for_tables(), registers)
+        found = _native.unwind_stacks(self._target.space, modules, room_for_tables(), EFFORT, registers)
         followed = {
             thread.tid: Stack(_name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters))
             for thread, row in zip(doubtful, found)
@@ -332,11 +335,12 @@ class NativeCaller:
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
-        """Call functions one after another, and return what they wrote to a descriptor. The functions' writes to the
-        descriptor are not made.
+        """Call functions one after another, and return their output to a descriptor.
 
-        ``kept``: bytes to restore after the calls have returned or were undone; ``freed``: only after they were
-        undone."""
+        The functions' writes to the descriptor are not made.
+
+        ``kept``: bytes to restore after the calls have returned or were undone; ``freed``: only after they were undone.
+        """
         return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
     def _call(

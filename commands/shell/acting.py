@@ -1,7 +1,8 @@
 """Do work in a child process, where another user cannot harm it.
 
-The child can run with that user's rights: then no link can lead root to where the user may not go. If the user stops
-the child, or if it waits for a file that never answers, gdbheap gives it up."""
+The child can run with that user's rights: then a link of the user cannot make root write where the user may not. If the
+user stops the child, or if the child waits for a file that never answers, gdbheap abandons it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def as_user(uid: int, act: Callable[[], str]) -> str:
 def apart(what: str, act: Callable[[], str]) -> str:
     """Return the result of ``act``, called in a child process with this process's rights.
 
-    ``what``: what the work is called in messages. Raises the errors of ``as_user``."""
+    ``what``: the name of the work in messages. Raises the errors of ``as_user``.
+    """
     return _in_child(what, lambda: None, act)
 
 

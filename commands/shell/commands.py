@@ -72,9 +72,10 @@ def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
 
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the noun and the other words; "" if there is no noun.
+    """Return the noun and the other words; "" as the noun if there is none.
 
-    The noun is the first word that is neither an option nor an option's value. It may also follow the target."""
+    The noun is the first word that is neither an option nor an option's value. It may also follow the target.
+    """
     skip = False
     for place, word in enumerate(words):
         if skip or word.startswith("--"):

@@ -1,4 +1,4 @@
-"""``gdbheap --complete WORD…``: complete the last word of a command line."""
+"""``gdbheap --complete WORD…``: complete the last word of a command line for a shell."""
 
 from __future__ import annotations
 

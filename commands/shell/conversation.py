@@ -34,7 +34,7 @@ from gdbheap.text import IN_GDB, IN_SHELL
 __all__ = ["Talk"]
 
 PROMPT = "gdbheap> "
-# The JSON of the answer to a line that asks nothing.
+# The JSON document of the answer to a line without a question.
 NOTHING = "null"
 # If a line from a program contains this word, the answer is text instead of a document.
 TEXT = "--text"
@@ -43,7 +43,7 @@ GREETING = f"'{HELP}' lists the commands, '{REFRESH}' reads the target again, '{
 
 
 class _Ended(Exception):
-    """The session is over: the user ended it, or nobody reads its answers any more."""
+    """Raised if the session is over: the user ended it, or nobody reads its answers any more."""
 
 
 # Answers a command about the session's target.
@@ -63,10 +63,11 @@ class Talk:
         self._replied = 0
 
     def run(self) -> int:
-        """Answer all lines. Return the highest status of a command, or 0 if the lines came from a terminal.
+        """Answer all lines. Return the highest status of a command, or 0 if the lines come from a terminal.
 
         Raises GdbheapError if the target cannot be read, and KeyboardInterrupt if Ctrl-C came while no command was
-        running."""
+        running.
+        """
         self._kept.take()
         if self._options.json:
             with suppress(_Ended):
@@ -82,8 +83,10 @@ class Talk:
         return 0 if lines.is_terminal else self._status
 
     def _for_program(self, lines: Lines) -> None:
-        """Answer each line of a program with exactly one line. Raises _Ended, and KeyboardInterrupt if a signal asks
-        gdbheap to end."""
+        """Answer each line that another program writes with exactly one line.
+
+        Raises _Ended, and KeyboardInterrupt if a signal asks gdbheap to end.
+        """
         for number in itertools.count(1):
             try:
                 line = lines.next()
@@ -251,12 +254,12 @@ def _style_of(answered: Result, stream: TextIO | None, command: str = IN_GDB) ->
 
 
 def _said(command: str, text: str) -> str:
-    """Return the JSON document for an answer that is text."""
+    """Return a JSON document that contains a plain text as its answer."""
     return text_of({"command": command, "schema": SCHEMA, "text": text})
 
 
 def _name(words: list[str]) -> str:
-    """Return the name of the command that a line means; "heap" if it cannot be found."""
+    """Return the name of the command on a line; "heap" if it cannot be found."""
     found = or_none(lambda: find_command(words)[0])
     return GDB if found is None else found.name
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
 from gdbheap.commands.surface.progress import shown, tell
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:

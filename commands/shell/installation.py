@@ -22,9 +22,9 @@ from gdbheap.loader import FOLDER, START
 __all__ = ["gdbinit", "install", "remove"]
 
 MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next one"
-# The line after MARK begins with one of these. Installations from before start.py existed have "directory".
+# The beginnings of the line after MARK. Installations from before start.py existed have "directory".
 OURS = ("python ", "directory ")
-# The line must work in a gdb that embeds a Python too old for gdbheap, and after gdbheap was removed.
+# The line must also work after gdbheap was removed, and in a gdb that embeds a Python too old for gdbheap.
 LINE = (
     "python (lambda file, os, sys: sys.version_info < (3, 9) or "
     '(eval(compile(open(file, "rb").read(), file, "exec"), {}) if os.access(file, os.R_OK) else gdb.write('
@@ -58,8 +58,10 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def install(environment: Mapping[str, str]) -> str:
-    """Add the line to gdbinit, in place of a line of another installation. Return the sentence to print. Raises
-    GdbheapError."""
+    """Add the line to gdbinit, replacing the line of another installation.
+
+    Return the sentence to print. Raises GdbheapError.
+    """
     return _with_rights_of_the_home(environment, lambda: _install(environment))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of
-from gdbheap.commands.shell.line import Extra, Line, opened
+from gdbheap.commands.shell.line import CommandLine, Extra, opened
 from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.heap import Heap
@@ -25,9 +25,10 @@ class Kept:
 
     Of a process, the private memory is copied; with --clone, a frozen copy of the process is kept. If a process cannot
     be copied, it is stopped again for each command. ``line``: the line that began the session. Nothing is read before
-    ``take``."""
+    ``take()`` is called.
+    """
 
-    def __init__(self, line: Line, target: Subject) -> None:
+    def __init__(self, line: CommandLine, target: Subject) -> None:
         self.target = target
         self._extra: Extra = line.extra
         self._limit = line.options.max_stop or None
@@ -37,7 +38,10 @@ class Kept:
         self._folder = None if isinstance(target, (str, Stored)) else refusal.open_folder(target)
 
     def take(self) -> None:
-        """Read the target again, and forget what was read before. Raises GdbheapError if it no longer exists."""
+        """Read the target again, and forget the data that was read before.
+
+        Raises GdbheapError if the target no longer exists.
+        """
         self.check_alive()
         self.close()
         found = self._core(self.target) if isinstance(self.target, (str, Stored)) else self._process(self.target)
@@ -56,8 +60,10 @@ class Kept:
         return process
 
     def _copied(self, folder: Named) -> Process | None:
-        """Return the process with a copy of all its private memory. If it cannot be copied or its memory may not be
-        read, say so and return None."""
+        """Return the process with a copy of all its private memory.
+
+        If it cannot be copied or its memory may not be read, print the reason and return None.
+        """
         with stopped(folder, self._limit, copies=True) as process:
             pass
         if process.is_copied and not process.space.left_out:
@@ -81,10 +87,12 @@ class Kept:
             return
 
     @contextmanager
-    def open(self, line: Line, target: Subject) -> Iterator[Heap]:
+    def open(self, line: CommandLine, target: Subject) -> Iterator[Heap]:
         """Yield the heap for one command.
 
-        Another target, or the target if a function is called in it, is opened only for this command."""
+        If the command names another target, or calls a function in the process, a target is opened for this command
+        only.
+        """
         calls = line.command.call_for(line.options) is not None
         if target == self.target and (calls or self._extra.clone):
             # A frozen copy ends together with its process.
@@ -101,11 +109,11 @@ class Kept:
         if calls:
             self.close()
 
-    def _as_begun(self, line: Line, calls: bool) -> Line:
+    def _as_begun(self, line: CommandLine, calls: bool) -> CommandLine:
         """Return the line with the options of the line that began the session. If a function is called in the process,
         --clone is left out."""
         extra = replace(self._extra, clone=self._extra.clone and not calls)
-        return Line(line.command, line.options, extra, line.words, line.started, line.called, line.open)
+        return CommandLine(line.command, line.options, extra, line.words, line.started, line.called, line.open)
 
     @contextmanager
     def _used(self, heap: Heap) -> Iterator[Heap]:
@@ -120,6 +128,6 @@ class Kept:
             raise
 
     def close(self) -> None:
-        """Forget what was read. A frozen copy is ended."""
+        """Forget the data that was read. A frozen copy is ended."""
         self._heap = None
         self._held.close()

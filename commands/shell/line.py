@@ -1,11 +1,10 @@
-"""A shell's command line, and how the target that it names is opened as a heap."""
+"""Parse a shell's command line, and open the target that it names as a heap."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of
@@ -13,6 +12,7 @@ from gdbheap.commands.surface.declaration import SHELL, AnyCommand
 from gdbheap.commands.surface.needs import PROCESS
 from gdbheap.commands.surface.options import Common, Option, options_of, switch, valued
 from gdbheap.commands.surface.parser import help_call
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.targets.typed_target import parse_target
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.host.procfs import ProcessFolder
 
-__all__ = ["Extra", "Line", "Opener", "extra_options", "opened"]
+__all__ = ["Extra", "CommandLine", "Opener", "extra_options", "opened"]
 
 
 @dataclass
@@ -54,7 +54,7 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 
 
 @dataclass(frozen=True)
-class Line:
+class CommandLine:
     """A parsed command line.
 
     ``words``: those that are neither options nor their values; ``started``: the command after ``--``; ``called``: the
@@ -71,8 +71,10 @@ class Line:
     held: ProcessFolder | None = None
 
     def subject(self, word: str) -> ProcessFolder | str:
-        """Return what a word names: a process, which is held from now on, or the path of a core. Raises
-        GdbheapError."""
+        """Return the subject that a word names: a process, which is held from now on, or the path of a core.
+
+        Raises GdbheapError.
+        """
         target = parse_target(word)
         if isinstance(target, str):
             return target
@@ -99,15 +101,15 @@ class Line:
 
     @property
     def help(self) -> str:
-        """What to type for help about the command."""
+        """The text to type for help about the command."""
         return help_call(self.called)
 
 
-Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
+Opener = Callable[[CommandLine, Subject], "AbstractContextManager[Heap]"]
 
 
 @contextmanager
-def opened(line: Line, target: Subject) -> Iterator[Heap]:
+def opened(line: CommandLine, target: Subject) -> Iterator[Heap]:
     """Yield the heap of a core or of a process. The process is stopped only while its memory is copied; if a function
     is called in it, until the end of the block.
 

@@ -24,6 +24,7 @@ READS_ALL = ["ps"]
 QUICK = ("ps", "--version", "-V", "--gdb-script")
 # Python may drop the exception of a signal. It is raised again after this many seconds, where it cannot be dropped.
 SOON = 0.01
+BLOCKED = "the memory of a process cannot be read: a thread holds the lock of its memory map, or a page does not arrive"
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 # The exception of a panic in the native half (pyo3), and its text where Python could not make an object: no memory.
 PANIC, NO_OBJECT = "PanicException", "Python API call failed"
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _heard(words)
-    except Ended as ended:
+    except SignalReceived as ended:
         return _fail(f"ended by {ended}; a process that was stopped runs on", words)
     except KeyboardInterrupt:
         return _fail("interrupted; a process that was stopped runs on", words)
@@ -55,6 +56,7 @@ def script() -> NoReturn:
     After a line that needs no parser, the process ends at once: Python's own shutdown takes a fifth of the run time,
     and there is nothing for it to do."""
     _fill_streams()
+    _take_name()
     words = sys.argv[1:]
     status = main(words)
     _stop_listening()
@@ -77,6 +79,16 @@ def _fill_streams() -> None:
         pass
 
 
+def _take_name() -> None:
+    """Take the name by which gdbheap recognizes its own processes, instead of Python's."""
+    try:
+        place = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    os.write(place, b"gdbheap")
+    os.close(place)
+
+
 def _fill(number: int) -> None:
     try:
         os.fstat(number)
@@ -85,7 +97,7 @@ def _fill(number: int) -> None:
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-class Ended(KeyboardInterrupt):
+class SignalReceived(KeyboardInterrupt):
     """Raised when a signal asks the program to end. The argument is the signal's name."""
 
 
@@ -122,19 +134,19 @@ def _stop_listening() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     """Raise the exception that ends the command.
 
-    If the command has already ended and the line about its end is being written, the next signal is ignored, and the
-    one after it ends the process, because nobody may be reading the line."""
+    While the message about a finished command is being written, one signal is ignored. The next one ends the process,
+    because nobody may be reading the message.
+    """
     if _is_over(frame):
         signal.signal(number, signal.SIG_DFL)
     elif number in ENDING:
-        raise Ended(ENDING[number])
+        raise SignalReceived(ENDING[number])
     else:
         raise KeyboardInterrupt
 
 
 def _is_over(frame: FrameType | None) -> bool:
-    """Return whether the command has ended, but script() has not. ``frame``: where the signal interrupted the
-    program."""
+    """Return whether the command has ended, but script() has not. ``frame``: the frame that the signal interrupted."""
     while frame is not None and frame.f_code not in (_heard.__code__, script.__code__):
         frame = frame.f_back
     return frame is not None and frame.f_code is script.__code__
@@ -214,7 +226,7 @@ def _of_any(words: list[str]) -> tuple[str, int]:
     from gdbheap._native import end_where_deaf
     from gdbheap.commands.shell.commands import run
 
-    end_where_deaf(f"gdbheap: {DEAF}\n".encode())
+    end_where_deaf(f"gdbheap: {DEAF}\n".encode(), f"gdbheap: {BLOCKED}\n".encode())
     return run(words)
 
 

@@ -19,9 +19,9 @@ def _ps() -> str:
 
 
 def _version() -> str:
-    from gdbheap import __version__
+    from gdbheap import __commit__, __version__
 
-    return f"gdbheap {__version__}"
+    return f"gdbheap {__version__}" + (f" (commit {__commit__})" if __commit__ else "")
 
 
 def _gdb_script() -> str:

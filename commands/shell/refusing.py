@@ -21,7 +21,7 @@ def refuse(message: str, words: Sequence[str], status: int = 1) -> int:
 
             write(text_of(error_document(called(words), status, told(message))))
         except Exception:
-            # The line on standard error reports the error. If this document cannot be written, that needs no further
-            # line.
+            # The line on standard error reports the error. If this document cannot be written, no further line is
+            # needed.
             pass
     return complain(message, status)

@@ -31,7 +31,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def told(message: str) -> str:
-    """Return a message in which gdbheap's commands are written as one types them in a shell."""
+    """Return a message with gdbheap's commands in the form in which they are typed in a shell."""
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -94,7 +94,9 @@ def write(output: str) -> None:
     global _printed
     _printed = _printed or bool(output)
     try:
-        sys.stdout.write(terminal_text(output + "\n" if output else "", sys.stdout.encoding))
+        # One line at a time, because folded stacks may be large.
+        for line in f"{output}\n".splitlines(keepends=True) if output else ():
+            sys.stdout.write(terminal_text(line, sys.stdout.encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()

@@ -1,4 +1,4 @@
-"""Open what a shell's command line names: processes, cores and files."""
+"""Open the processes, cores and files that a shell's command line names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.shell.cores import Stored, Subject, name_of
-from gdbheap.commands.shell.line import Extra, Line, Opener, extra_options, opened
+from gdbheap.commands.shell.line import CommandLine, Extra, Opener, extra_options, opened
 from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, QUERY, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
@@ -77,15 +77,18 @@ START = "--"
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
-    """Return the command that a noun means. If there is no noun and ``words`` name several processes, return the
-    command for several processes."""
+    """Return the command with this noun. If there is no noun, and the words name several processes, return the command
+    for several processes.
+    """
     if noun == HEAP_NOUN and _means_several(words):
         return COMMANDS[ABOUT_SEVERAL]
     return COMMANDS[noun]
 
 
 def _means_several(words: Sequence[str]) -> bool:
-    """Return whether a line without a noun names several processes, or chooses processes by options such as --name."""
+    """Return whether a line without a command name gives several processes, or chooses processes by options such as
+    --name.
+    """
     takes = {option.name for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)) if option.takes_next}
     several = {option.name for option in options_of(Several)} - {option.name for option in options_of(Common)}
     named, rest = 0, iter(words)
@@ -102,7 +105,7 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
     """Answer one command line. Raises GdbheapError."""
     own = own_words(words) if command.needs.starts else words
     options, extra, left = parse(command, own, command.shell_name, extra_options(command))
-    line = Line(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
+    line = CommandLine(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
     if len(own) + 1 == len(words):
         raise line.error("which command? Type it after --")
     options.check()
@@ -123,7 +126,7 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
     else:
         named = [*own, *left]
     held = None if isinstance(target, (str, int, Stored)) else target
-    return ANSWERS[command.needs](Line(command, options, extra, named, [], command.name, open, held))
+    return ANSWERS[command.needs](CommandLine(command, options, extra, named, [], command.name, open, held))
 
 
 def own_words(words: Sequence[str]) -> list[str]:
@@ -131,7 +134,7 @@ def own_words(words: Sequence[str]) -> list[str]:
     return list(words[: words.index(START)]) if START in words else list(words)
 
 
-def _about_target(line: Line) -> Result:
+def _about_target(line: CommandLine) -> Result:
     target = _targets(line)[0]
     of_snapshot = line.command.of_snapshot
     if of_snapshot is not None and isinstance(target, str):
@@ -156,7 +159,7 @@ def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...],
     return answer(looks[-1], path, options)
 
 
-def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
+def _without_memory(line: CommandLine, target: Subject, error: NotPermitted) -> Result:
     """Answer a command about a process whose mappings gdbheap may not read, from the facts that any user may read.
     Print the reason on standard error.
 
@@ -174,7 +177,7 @@ def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
     return Result(line.command, line.options, info, answer, answer)
 
 
-def _about_two_targets(line: Line) -> Result:
+def _about_two_targets(line: CommandLine) -> Result:
     first, second = _targets(line)
     with line.open(line, first) as one, line.open(line, second) as other:
         with shown_for(one), shown_for(other):
@@ -189,7 +192,7 @@ def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
     return with_warnings(answered, heap.target.warnings[known:])
 
 
-def _about_looks(line: Line) -> Result:
+def _about_looks(line: CommandLine) -> Result:
     """Compare snapshots. Each word of the line names a snapshot, or a process or core that is read now."""
     if len(line.words) < 2:
         raise line.error(f"what should be compared? Give two or more snapshots, processes or cores ({line.help})")
@@ -205,7 +208,7 @@ def _about_looks(line: Line) -> Result:
     return ask_about_looks(line.command, looks, line.options)
 
 
-def _look(line: Line, target: Subject, with_blocks: bool) -> Look:
+def _look(line: CommandLine, target: Subject, with_blocks: bool) -> Look:
     from gdbheap.snapshots.snapshot import take
 
     with line.open(line, target) as heap, shown_for(heap):
@@ -213,7 +216,7 @@ def _look(line: Line, target: Subject, with_blocks: bool) -> Look:
         return take(heap, with_blocks=with_blocks)
 
 
-def _about_programs(line: Line) -> Result:
+def _about_programs(line: CommandLine) -> Result:
     if line.started and (
         line.words or not isinstance(line.options, Several) or line.options.name or line.options.cgroup
     ):
@@ -221,7 +224,7 @@ def _about_programs(line: Line) -> Result:
     return ask_of(line.command, _programs(line), [], line.options)
 
 
-def _programs(line: Line) -> Programs:
+def _programs(line: CommandLine) -> Programs:
     """Return the processes that the line names or chooses by options. Raises UsageError for a word that names no
     process."""
     from gdbheap.host.open_files import allow_many
@@ -239,11 +242,12 @@ def _programs(line: Line) -> Programs:
     return Programs(named, options.children, options.name, options.cgroup, line.started, user=options.user)
 
 
-def _found(line: Line, word: str) -> Named | str:
-    """Return what a word names: a process, which is held from now on, or the path of a core.
+def _found(line: CommandLine, word: str) -> Named | str:
+    """Return the subject that a word names: a process, which is held from now on, or the path of a core.
 
     If there is no process with this id, or it cannot be held, return the id, because the line may name many processes.
-    Raises GdbheapError."""
+    Raises GdbheapError.
+    """
     number = parse_target(word)
     try:
         return line.subject(word)
@@ -251,7 +255,7 @@ def _found(line: Line, word: str) -> Named | str:
         return number
 
 
-def _process(line: Line, word: str) -> Named:
+def _process(line: CommandLine, word: str) -> Named:
     """Return the process that a word names. Raises UsageError if the word is a path."""
     target = _found(line, word)
     if isinstance(target, str):
@@ -259,8 +263,8 @@ def _process(line: Line, word: str) -> Named:
     return target
 
 
-def _about_reported(line: Line) -> Result:
-    """Answer a command about whatever its words name: one target, snapshots, a trace, recordings, or processes."""
+def _about_reported(line: CommandLine) -> Result:
+    """Answer a command about the subjects that its words name: one or more targets, snapshots, traces or recordings."""
     from gdbheap.sampling.series import is_series
     from gdbheap.snapshots.file import is_snapshot, read
     from gdbheap.tracing.log import is_call_log
@@ -283,12 +287,12 @@ def _about_reported(line: Line) -> Result:
     return _about_looks(dataclasses.replace(line, words=words))
 
 
-def _refuse_clone(line: Line) -> None:
+def _refuse_clone(line: CommandLine) -> None:
     if line.extra.clone:
         raise line.error("--clone needs one process")
 
 
-def _about_live(line: Line) -> Result:
+def _about_live(line: CommandLine) -> Result:
     """Answer about a process while it runs, or about a command that gdbheap starts."""
     from gdbheap.targets.following import LocalProcess, Program
 
@@ -310,25 +314,25 @@ def _about_live(line: Line) -> Result:
     return ask_about_process(line.command, process, line.options)
 
 
-def _about_command(line: Line) -> Result:
+def _about_command(line: CommandLine) -> Result:
     _refuse_words(line, line.words)
     return ask_of(line.command, tuple(line.started), [], line.options)
 
 
-def _about_files(line: Line) -> Result:
+def _about_files(line: CommandLine) -> Result:
     if not line.words:
         raise line.error(f"which file? ({line.help} tells more)")
     return ask_of(line.command, tuple(line.words), [], line.options)
 
 
-def _about_log(line: Line) -> Result:
+def _about_log(line: CommandLine) -> Result:
     if not line.words:
         raise line.error(f"which trace? ({line.help} tells more)")
     _refuse_words(line, line.words[1:])
     return ask_of(line.command, line.words[0], [], line.options)
 
 
-def _about_source(line: Line) -> Result:
+def _about_source(line: CommandLine) -> Result:
     """Answer a query about a target, a snapshot or an export folder."""
     if line.extra.coredump is None and line.words and is_folder(line.words[0]):
         from gdbheap.export.source import Source
@@ -346,7 +350,7 @@ def _no_target(_names: Collection[str], _graph: bool | None) -> Gathered:
     raise UsageError("a folder already has its tables")
 
 
-def _about_sources(line: Line) -> Result:
+def _about_sources(line: CommandLine) -> Result:
     """Answer about the targets that the line names and the processes that its options choose."""
     from gdbheap.host.open_files import allow_many
 
@@ -376,7 +380,7 @@ def _about_sources(line: Line) -> Result:
     return dataclasses.replace(answered, info=_together(met)) if met else answered
 
 
-def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
+def _source(line: CommandLine, target: Subject, met: list[TargetInfo]) -> Source:
     """Return a source that opens the target only when its tables are wanted, and releases it afterwards. ``met``: a
     list to which facts about the target are then added."""
     from gdbheap.export.gathered import gather, gather_look
@@ -415,7 +419,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
 
 
 def _together(met: Sequence[TargetInfo]) -> TargetInfo:
-    """Return the info of one target. For several targets, merge their infos."""
+    """Return one description of the targets: that of the only target, or the merged descriptions of several."""
     if len(met) == 1:
         return met[0]
     warnings = list(dict.fromkeys(warning for info in met for warning in info.warnings))
@@ -425,7 +429,7 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
     return TargetInfo(targets, warnings, damage, partial, None, refused=refused)
 
 
-def _about_session(line: Line) -> Result:
+def _about_session(line: CommandLine) -> Result:
     """Answer the commands of a session. They print their own documents, so the session itself has none."""
     from gdbheap.commands.shell.conversation import Talk
     from gdbheap.commands.shell.kept import Kept
@@ -436,12 +440,12 @@ def _about_session(line: Line) -> Result:
     return dataclasses.replace(answered, options=dataclasses.replace(answered.options, json=False))
 
 
-def _about_nothing(line: Line) -> Result:
+def _about_nothing(line: CommandLine) -> Result:
     _refuse_words(line, line.words)
     return ask_of(line.command, None, [], line.options)
 
 
-ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
+ANSWERS: dict[Needs[Any], Callable[[CommandLine], Result]] = {
     TARGET: _about_target,
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
@@ -462,7 +466,7 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
 }
 
 
-def _targets(line: Line) -> list[Subject]:
+def _targets(line: CommandLine) -> list[Subject]:
     """Return the processes and cores that a line names. The words after them become the command's argument."""
     count = line.command.needs.targets
     if line.extra.coredump is not None:
@@ -481,7 +485,7 @@ def _targets(line: Line) -> list[Subject]:
     return [line.subject(word) for word in named]
 
 
-def _check_order(line: Line, target: str, address: str) -> None:
+def _check_order(line: CommandLine, target: str, address: str) -> None:
     if _may_be_target(address) and not _may_be_target(target):
         raise line.error(f"the target comes first: {line.called} {one_line(address)} {one_line(target)}")
 
@@ -491,14 +495,14 @@ def _may_be_target(word: str) -> bool:
 
 
 def _check_noun(target: str) -> None:
-    """Raise UsageError if a word in the target's place looks like a noun and is not the name of a file."""
+    """Raise UsageError if the word for the target looks like a noun and is not the name of a file."""
     if target.isidentifier() and find_file(target) is None:
         meant = did_you_mean(target, COMMANDS)
         what = f"{target!r} is no command, no process and no file{meant}"
         raise UsageError(f"gdbheap: {what} ('gdbheap --help' lists all)")
 
 
-def _take_argument(line: Line, words: list[str]) -> None:
+def _take_argument(line: CommandLine, words: list[str]) -> None:
     """Set the command's argument from the words after the target: an address, a file, a function or a query. Raises
     UsageError."""
     for kind, argument, name in ((Filed, FILE, "file"), (Called, FUNCTION, "function"), (Queried, QUERY, "query")):
@@ -526,13 +530,13 @@ def _take_argument(line: Line, words: list[str]) -> None:
         raise line.error(str(error)) from None
 
 
-def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) -> None:
+def _refuse_words(line: CommandLine, words: list[str], shown: list[str] | None = None) -> None:
     if words:
         typed = " ".join(shown or words)
         raise line.error(f"unrecognized arguments: {typed} ({line.help} tells more)")
 
 
-def _refuse_call(line: Line, target: Subject) -> None:
+def _refuse_call(line: CommandLine, target: Subject) -> None:
     """Raise UsageError if the command would call a function in a core or in a copy."""
     call = line.command.call_for(line.options)
     if isinstance(target, (str, Stored)) and line.command.needs is PROCESS:
@@ -548,7 +552,7 @@ def _refuse_call(line: Line, target: Subject) -> None:
         raise line.error("this command calls into the process: leave out --clone")
 
 
-def _refuse_extra(line: Line, target: Subject) -> None:
+def _refuse_extra(line: CommandLine, target: Subject) -> None:
     """Raise UsageError for options without effect: --exe and --sysroot for a process, --clone for a core."""
     is_core = isinstance(target, (str, Stored))
     if is_core and line.extra.clone:
@@ -557,7 +561,7 @@ def _refuse_extra(line: Line, target: Subject) -> None:
         raise line.error("--exe and --sysroot need a core")
 
 
-def _calls(line: Line, heap: Heap) -> LocalCalls | None:
+def _calls(line: CommandLine, heap: Heap) -> LocalCalls | None:
     """Return the object that can call functions in the target; None if the command calls no function, or if gdbheap
     does not trace the target."""
     from gdbheap.targets.process import Process
@@ -566,7 +570,7 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
     from gdbheap.commands.inferior_calls.local_calls import (
-        LocalCalls,  # Few commands make calls: the others start faster without this.
+        LocalCalls,  # Few commands make calls; all others start faster without this import.
     )
 
     return LocalCalls(target, target.tracer)

@@ -42,7 +42,7 @@ def split(line: str) -> list[str]:
 
 
 def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
-    """Return the command that a line means, and the words after its noun. Raises UsageError."""
+    """Return the command on a line, and the words after its noun. Raises UsageError."""
     noun, rest = _noun(words)
     if noun in OFFERED:
         return COMMANDS[noun], rest
@@ -52,8 +52,10 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:
-    """Return the noun and the words after it. "heap" or "gdbheap" may come before the noun. A line without a noun means
-    the command ``heap``."""
+    """Return the noun and the words after it.
+
+    "heap" or "gdbheap" may come before the noun. Without a noun, it is ``heap``.
+    """
     left = words[1:] if words[:1] in ([GDB], [SHELL]) else words
     if not left or left[0].startswith("-"):
         return HEAP_NOUN, left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gdbheap.commands.surface.needs import Needs
@@ -20,6 +20,7 @@ from gdbheap.commands.surface.options import (
     one_of,
     options_of,
 )
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import Style
 from gdbheap.text import printable_record
 
@@ -180,7 +181,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def listing_options(self) -> tuple[Option, ...]:
-        """--top and --sort, each if it has an effect on this command."""
+        """The options --top and --sort, each only if it has an effect on this command."""
         return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if len(self.sorts) > 1 else []))
 
     @property

@@ -20,7 +20,8 @@ class HeapCache:
     def heap(self, inferior: int, key: Hashable, make: Callable[[], Heap]) -> Heap:
         """Return the kept heap of an inferior. If it was made for another ``key``, make a new one.
 
-        ``key``: what identifies the inferior's target: its process or its core."""
+        ``key``: identifies the inferior's target, its process or its core.
+        """
         found = self._kept.get(inferior)
         if found is None or found[0] != key:
             self.drop(inferior)

@@ -44,8 +44,9 @@ def help_text(
 ) -> str:
     """Return the help of a command: a sentence, the usage, a line for each option, an example.
 
-    ``subject``: what is typed after the noun (a shell's TARGET), None for nothing; a command that exists only in a
-    shell always has it. ``groups``: the nouns that may follow, by the titles of their groups."""
+    ``subject``: the words after the noun (a shell's TARGET), None for none; a command that exists only in a shell
+    always has it. ``groups``: the nouns that may follow, by the titles of their groups.
+    """
     subject = subject or _own_subject(command)
     called = prog or command.name
     caller = SHELL if subject else called.split()[0]
@@ -136,7 +137,7 @@ def _about(command: AnyCommand) -> list[str]:
 
 
 def _example(command: AnyCommand, called: str, subject: Needs[Any] | None) -> Iterator[str]:
-    """Yield the line with the example, as it is typed in gdb or in a shell, where the target follows the noun."""
+    """Yield the line with the example. In a shell, the target follows the name of the command; in gdb there is none."""
     target = subject.example if subject else ""
     yield f"Example: {_line(called, target, [command.example[len(command.name) :].strip()])}"
 

@@ -17,8 +17,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 def until_told() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether Ctrl-C or SIGTERM came inside the block.
 
-    The first signal interrupts nothing. A second one has its usual effect. Inside gdb, which handles signals itself,
-    the function always returns False."""
+    The first signal does not interrupt the block. A second signal has its usual effect. Inside gdb, which handles
+    signals itself, the function always returns False.
+    """
     told = threading.Event()
     if not _is_ours():
         yield told.is_set

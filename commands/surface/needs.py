@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from gdbheap.dataclass import dataclass
 
 if TYPE_CHECKING:
     from gdbheap.export.source import Source
@@ -47,12 +48,13 @@ class Conversation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Needs(Generic[Subject]):
-    """What a command needs as its subject, the first argument of its ``answer``. gdb and the shell each have the
-    commands whose needs they can meet.
+    """The kind of subject that a command needs as the first argument of its ``answer``.
 
-    ``words``, ``example``: what follows the noun in a shell's usage and example; ``targets``: how many of these words
-    are processes or cores; ``in_gdb``: what follows the noun in gdb, which already has a target; ``starts``: the line
-    may end with ``-- COMMAND``, which gdbheap starts; ``shell_only``: gdb cannot meet the need."""
+    gdb and the shell each offer the commands for which they can provide this subject. ``words``, ``example``: the text
+    after the noun in a shell's usage and example; ``targets``: how many of these words are processes or cores;
+    ``in_gdb``: the text after the noun in gdb, which already has a target; ``starts``: the line may end with ``--
+    COMMAND``, which gdbheap starts; ``shell_only``: the command exists only in the shell.
+    """
 
     what: str
     words: str

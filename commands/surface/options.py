@@ -9,10 +9,11 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, TypeVar
 
 from gdbheap.contents.python.text.disclosure import NO_TEXT, VARIABLE
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, check_writable, own_descriptor
 from gdbheap.report.text.numbers import parse_duration, parse_size
@@ -25,7 +26,6 @@ __all__ = [
     "MaybeAddressed",
     "Option",
     "PICTURES",
-    "PPROF",
     "Pictured",
     "Queried",
     "Several",
@@ -57,8 +57,7 @@ OPTION = "option"
 MAX_SECONDS = 1e6
 STDOUT, STANDARD_OUTPUT = 1, "/dev/stdout"
 MIB = 1 << 20
-PPROF = "pprof"
-PICTURES = ("folded", "svg", "speedscope", PPROF)
+PICTURES = ("folded", "svg", "speedscope", "pprof")
 
 
 @dataclass(frozen=True)
@@ -325,7 +324,7 @@ class Pictured(Writing):
         """Raise UsageError if options exclude each other, or if one of the files cannot be written."""
         if self.output and self.form is None:
             raise UsageError(f"-o names the file for a picture: add --format={'|'.join(PICTURES)}")
-        if self.prints_tree and self.form == PPROF:
+        if self.prints_tree and self.form == "pprof":
             raise UsageError("a profile for pprof cannot be printed: add -o FILE")
         if self.prints_tree and self.json:
             raise UsageError("--json and --format both write to standard output: -o FILE writes the tree")

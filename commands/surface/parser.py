@@ -27,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def help_call(prog: str) -> str:
-    """Return what to type for help about a command. ``prog``: the command's name, in gdb or in a shell."""
+    """Return the text to type for help about a command. ``prog``: the command's name, in gdb or in a shell."""
     return f"'{prog} --help'" if prog.startswith(SHELL) else f"'help {prog}'"
 
 

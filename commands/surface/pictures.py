@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.commands.surface.options import PPROF, Pictured
+from gdbheap.commands.surface.options import Pictured
 
 if TYPE_CHECKING:
     from gdbheap.report.formats.flame import Subject
@@ -23,19 +23,17 @@ def draw(
 ) -> None:
     """Write or print the tree, as the options ask.
 
-    ``subject``: what the weights count, None for memory; ``profile``: makes the file for pprof, None to make that file
-    from the tree. Raises UsageError if a file cannot be written."""
+    ``subject``: the things that the weights count, None for memory; ``profile``: makes the file for pprof, None to make
+    that file from the tree. Raises UsageError if a file cannot be written.
+    """
     # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.files import write_bytes
+    from gdbheap.files import replacing
     from gdbheap.report.formats.composition import MEMORY
-    from gdbheap.report.formats.pprof import pprof_of_tree
-    from gdbheap.report.formats.stack_files import KINDS, write_stacks
+    from gdbheap.report.formats.stack_files import FORMATS, Drawing
 
-    subject = subject or MEMORY
-    for kind, path in options.pictures.items():
-        if kind == PPROF:
-            write_bytes(path, pprof_of_tree(tree) if profile is None else profile(), options.mode)
-        else:
-            write_stacks(kind, path, tree, title, subject, options.mode)
+    drawing = Drawing(tree, title, subject or MEMORY, profile)
+    for form, path in options.pictures.items():
+        with replacing(path, options.mode) as stream:
+            stream.writelines(FORMATS[form](drawing))
     if options.prints_tree and options.form is not None:
-        options.printed = KINDS[options.form](tree, title, subject)
+        options.printed = b"".join(FORMATS[options.form](drawing)).decode()

@@ -11,6 +11,7 @@ from gdbheap.answers.accounting.records import ROWS
 from gdbheap.api.asking import disclosing
 from gdbheap.commands.surface.declaration import FILE, AnyCommand, Shown
 from gdbheap.commands.surface.options import STDOUT, Addressed, Common, MaybeAddressed, Pictured
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.files import own_descriptor
 from gdbheap.report.formats.json import MOST, bounded, document, text_of
@@ -50,7 +51,7 @@ SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TargetInfo:
     """Facts about the targets of an answer. They are shown together with it.
 
@@ -68,8 +69,7 @@ class TargetInfo:
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
-        """Collect the facts from the heaps. The heaps' targets are not needed afterwards. ``rss`` is the RSS of the
-        last heap."""
+        """Collect the facts from the heaps. Afterwards the targets may be closed. ``rss`` is the last heap's RSS."""
         if not heaps:
             return TargetInfo([], [], [], False, None)
         last = heaps[-1].target
@@ -88,12 +88,12 @@ class TargetInfo:
 
 
 def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
-    from gdbheap.report.words.remarks import sentence_of  # Help has no warnings: it starts faster.
+    from gdbheap.report.words.remarks import sentence_of  # Help has no warnings, and starts faster without this import.
 
     return list(map(sentence_of, warnings))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Result:
     """An answer with everything that is needed to print it. So the process can run on before the answer is printed.
     ``whole``: the answer before --sort and --top."""
@@ -114,11 +114,11 @@ def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = 
 
 
 def _named(heap: Heap, options: Common) -> Common:
-    """Return the options with an address in place of the name of a holder."""
+    """Return the options, with a holder's name replaced by the holder's address."""
     if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
         return options
     from gdbheap.answers.accounting.source_paths import (
-        address_named,  # Few commands name a holder: the others start faster without this.
+        address_named,  # Few commands name a holder; all others start faster without this import.
     )
 
     with disclosing([heap], options.no_text):
@@ -157,8 +157,9 @@ def _check_output(command: AnyCommand, options: Common) -> None:
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
-    """Answer a command about two or more snapshots. The result has the warnings of all snapshots, and the RSS of the
-    last one."""
+    """Answer a command that compares two or more snapshots. The result has the warnings of all snapshots, and the RSS
+    of the last one.
+    """
     found = [look.snapshot for look in looks]
     targets = [{**look.snapshot.target, **({"kind": SNAPSHOT} if look.is_kept else {})} for look in looks]
     last = found[-1]
@@ -169,7 +170,7 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
 
 
 def ask_about_process(command: AnyCommand, process: LocalProcess, options: Common) -> Result:
-    """Answer about a process that runs."""
+    """Answer a command about a process that runs."""
     described = process.describe()
     answered = ask_of(command, process, [], options)
     info = TargetInfo([described], [*process.warnings, *process.unread], [], bool(process.warnings), None)

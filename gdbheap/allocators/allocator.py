@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import proxy
@@ -16,6 +16,7 @@ from weakref import proxy
 from gdbheap import _native
 from gdbheap.allocators.line_ids import LineId, PartId
 from gdbheap.allocators.recognised import OtherAllocator
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.layout.facts import Facts
 from gdbheap.remarks import RemarkId
@@ -47,9 +48,11 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A line of the ledger: its id, its parent's id, the title that people read, and the state of its bytes.
+    """A line of the ledger, the memory table of ``heap``: its id, its parent's id, its title, and the state of its
+    bytes.
 
-    ``state`` is None if only the child lines have states. ``detail``: the line is shown only on request."""
+    ``state``: None if only the child rows have states. ``detail``: the row is shown only on request.
+    """
 
     id: LineId
     parent: LineId
@@ -90,7 +93,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawn:
-    """An area of the map: its addresses [start, end), its name, and its kind, as the JSON output names it."""
+    """An area that the heap map draws: its addresses [start, end), its name, and its kind as in the JSON output."""
 
     start: int
     end: int
@@ -100,9 +103,11 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Free resident bytes that cannot be returned now, and the reason. ``why``: the reason, as the end of a sentence
-    after the word "stays"."""
+class KeepReason:
+    """Free resident bytes that cannot be returned now, and the reason.
+
+    ``why``: the reason, which ends a sentence after the word "stays".
+    """
 
     id: str
     bytes: int
@@ -199,20 +204,21 @@ class FreeCache:
 
 @dataclass
 class WalkedBlocks:
-    """The blocks of all allocators, in the form in which they are passed to the native half.
+    """The blocks of all allocators, in the form in which the native code gets them.
 
-    If several stores know an address, the first one wins. ``own``: stores that only an interpreter uses; the key is the
-    kind of block in which the interpreter's objects lie. ``replacing``: the interpreter's objects lie only in the
-    stores of ``own``. ``general``: stores of blocks with any content; the key is the word for a block of the store.
-    ``single``: stores whose blocks are whole mappings."""
+    A block store is a native list of an allocator's blocks. If several stores contain an address, the first one counts.
+    ``own``: stores that only an interpreter uses, by the kind of block in which its objects lie. ``replacing``: the
+    interpreter's objects lie only in the stores of ``own``. ``general``: stores of blocks with any content, by the word
+    for such a block. ``single``: stores whose blocks are whole mappings.
+    """
 
-    own: dict[str, _native.Store] = field(default_factory=dict)
+    own: dict[str, _native.BlockStore] = field(default_factory=dict)
     replacing: bool = False
-    general: dict[str, _native.Store] = field(default_factory=dict)
-    single: list[_native.Store] = field(default_factory=list)
+    general: dict[str, _native.BlockStore] = field(default_factory=dict)
+    single: list[_native.BlockStore] = field(default_factory=list)
 
     @property
-    def stores(self) -> list[_native.Store]:
+    def stores(self) -> list[_native.BlockStore]:
         """All stores; the stores that only an interpreter uses come first."""
         return [*self.own.values(), *self.general.values(), *self.single]
 
@@ -250,12 +256,15 @@ class Surroundings(Protocol):
         """Return a progress callback for long work, shown under the name ``label``."""
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """Add a remark that is shown with every answer; ``values`` fill in its sentence."""
+        """Add the remark with this id, which every answer shows. ``values``: the values for the placeholders in its
+        sentence.
+        """
 
     def note_others(self, idle: bool) -> None:
-        """Add a warning to a list of the C library's blocks: the blocks of other allocators are missing from the list.
+        """Add a warning to a list of the C library's blocks: the list lacks the blocks of other allocators.
 
-        ``idle``: the C library's allocator holds nothing."""
+        ``idle``: whether the C library's allocator has no memory.
+        """
 
 
 class Purpose(Enum):
@@ -314,7 +323,7 @@ class Allocator(ABC):
 
     @property
     def idle(self) -> bool:
-        """Whether the allocator holds nothing, because it was never called or another allocator replaces it."""
+        """Whether the allocator has no memory, because it was never called or because another allocator replaces it."""
         return False
 
     @property
@@ -361,21 +370,23 @@ class Allocator(ABC):
 
     @abstractmethod
     def pieces(self) -> Iterable[Piece]:
-        """Return the allocator's address space as pieces, which do not overlap."""
+        """Return the allocator's address space as pieces without overlaps."""
 
     @abstractmethod
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the blocks of the piece at ``start`` to ``sweep``, and return the end of the piece.
+        """Add the blocks of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
+        piece.
 
-        The piece has no owner of its own (``Piece.owner`` is None). ``number`` maps the id of a ledger line to the
-        number of the owner in ``sweep``."""
+        The piece has no owner of its own (``Piece.owner`` is None). ``number``: a function that returns the number in
+        ``sweep`` for the id of a ledger line.
+        """
 
     def all_lines(self) -> Iterator[LedgerLine]:
         """Yield the allocator's ledger lines in this target, including lines of single arenas."""
         yield from self.lines
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas that the map shows for this allocator."""
+        """Return the areas of this allocator that ``heap map`` draws."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     # Blocks.
@@ -410,7 +421,7 @@ class Allocator(ABC):
         return []
 
     def owners(self) -> list[str]:
-        """Return the modules that contain an allocator of this kind, if there are several; otherwise an empty list."""
+        """Return the modules that contain a copy of this allocator if several do, otherwise an empty list."""
         return []
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
@@ -434,13 +445,14 @@ class Allocator(ABC):
         return None
 
     def variables(self) -> list[str]:
-        """Return the environment variables from which the allocator reads the settings that ``remedy`` names."""
+        """Return the environment variables from which the allocator reads its settings about returning memory."""
         return []
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
         """Return the environment variables that serve ``purpose``, with their values; empty if there are none.
 
-        ``owner``: the module that contains the allocator that reads these variables."""
+        ``owner``: the module with the copy of the allocator to configure.
+        """
         return {}
 
     def caching(self) -> Caching | None:
@@ -472,7 +484,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def give(self, blocks: WalkedBlocks) -> None:
-        """Add the allocator's blocks to ``blocks``, which are passed to the native half."""
+        """Add the allocator's blocks to ``blocks``, from which the native code reads them."""
 
     # Holes, pins, and free memory that stays.
 
@@ -489,20 +501,22 @@ class Allocator(ABC):
 
     @abstractmethod
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks of ``row``, a group that pins memory."""
+        """Return the blocks of a group that pins memory. ``row``: the group."""
 
     def returnable(self) -> int | None:
-        """Return how many bytes would go back to the kernel now if a function of the C library (malloc_trim()) were
-        called.
+        """Return how many bytes a call of the C library's malloc_trim() would return to the kernel now.
 
-        None if the allocator has no such function, or if the number is unknown."""
+        None if the allocator has no such function, or if the number is unknown.
+        """
         return None
 
     @abstractmethod
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return the reasons why free resident bytes stay, beyond those that ``returnable`` counts.
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the reasons why free resident bytes stay in the process; bytes that ``returnable`` counts are left
+        out.
 
-        ``free``: the number of free resident bytes. ``whole``: how many of them lie in completely free pages."""
+        ``free``: the number of free resident bytes. ``whole``: how many of them lie in completely free pages.
+        """
 
     # State, damage and checks.
 
@@ -520,11 +534,13 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng:
-        """The native store of the allocator's blocks."""
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Mallocng | _native.ExtentStore:
+        """The allocator's blocks, as the native code has read them."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the parts of the piece at ``start`` to ``sweep``, and return where the piece ends."""
+        """Add the parts of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
+        piece.
+        """
         owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
@@ -569,8 +585,8 @@ class ListingAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng | _native.Oldmalloc:
-        """The native store of the allocator's blocks."""
+    def store(self) -> _native.ListedStore:
+        """The allocator's blocks, as the native code has read them."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Return (the program's pointer, size) of the largest blocks in use, from all arenas."""

@@ -16,9 +16,9 @@ EXPORTED = (TYPE, "_PyRuntime", "Py_Version", "Py_InitializeEx")
 
 
 def python_first(target: Target) -> list[LoadedObject]:
-    """Return all loaded objects: first those whose names begin with python, then those with python in their names.
-
-    The remaining objects come last."""
+    """Return all loaded objects: names that begin with "python" first, then names that contain "python", then all
+    others.
+    """
 
     def rank(loaded: LoadedObject) -> int:
         name = loaded.path.rsplit("/", 1)[-1]
@@ -48,9 +48,9 @@ def need_python(target: Target) -> None:
     Raises Unsupported if a file named like Python cannot be read."""
     if not carriers(target):
         if any("python" in file_name(file.path) for file in target.unseen):
-            raise Unsupported(f"Python is here and not to be seen, because {about(target.unseen)}")
+            raise Unsupported(f"Python is in this process but cannot be read, because {about(target.unseen)}")
         if target.unseen:
-            raise NotAPython(f"no Python is to be seen, because {about(target.unseen)}")
+            raise NotAPython(f"no Python was found, because {about(target.unseen)}")
         raise NotAPython(
             not_python(target)
             or "there is no Python in this process: no loaded object is named python or exports PyType_Type"

@@ -8,8 +8,10 @@ __all__ = ["confirm"]
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
-    """Return "symbol" if the symbol ``name`` has this address, a sentence if the symbol has another address; None if
-    there is no such symbol."""
+    """Compare ``address`` with the address of the symbol ``name``.
+
+    Return "symbol" if they are equal, a sentence if they differ, None if there is no such symbol.
+    """
     known = loaded.symbol(name)
     if known is None:
         return None

@@ -1,23 +1,36 @@
-"""Functions for the readers of jemalloc and tcmalloc, which both manage extents of pages.
+"""Code for jemalloc and tcmalloc, which both cut extents of pages into runs of equal blocks.
 
-They say where the memory of these allocators can lie, and whether a sample of structures fits a known layout."""
+A target may have several copies of either allocator, each in another module.
+"""
 
 from __future__ import annotations
 
-from gdbheap.targets.ranges import Ranges, joined
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from typing import ClassVar
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import Block, Member, Piece, PinRow
+from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.several import SeveralAllocators
+from gdbheap.targets.ranges import Ranges, containing, joined
 from gdbheap.targets.target import Target
 
-__all__ = ["are_enough", "own_ranges"]
+__all__ = ["ExtentLibraries", "are_enough", "own_ranges"]
 
-# A sample of structures fits a layout if at least ENOUGH in ten of its structures look as expected. It also fits if at
-# most FEW structures do not, and at least BESIDE times as many do: the memory of the few may be damaged.
+# A sample of structures fits a layout if at least ENOUGH of every ten structures look as expected.
+#
+# It also fits if at most FEW structures look wrong, and at least BESIDE times that number look right: the memory of the
+# few may be damaged.
 ENOUGH, FEW, BESIDE = 9, 2, 2
 
 
 def own_ranges(target: Target) -> Ranges:
-    """Return the ranges where memory of jemalloc or tcmalloc can lie, ascending and joined.
+    """Return the ranges in which memory of jemalloc or tcmalloc can lie, ascending, with adjacent ranges joined.
 
-    They are private, anonymous, readable and writable."""
+    These ranges are private, anonymous, readable and writable.
+    """
     return joined([
         (mapping.start, mapping.end)
         for mapping in target.mappings
@@ -26,8 +39,76 @@ def own_ranges(target: Target) -> Ranges:
 
 
 def are_enough(fit: int, asked: int) -> bool:
-    """Return whether enough of a sample's structures fit a layout to conclude that the remaining ones are damaged.
+    """Return whether most structures of a sample fit a layout, so that the others must be damaged.
 
-    ``asked``: the number of structures in the sample. ``fit``: how many of them fit."""
+    ``asked``: the number of structures in the sample. ``fit``: how many of them fit the layout.
+    """
     few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
     return bool(fit) and (few or fit * 10 >= asked * ENOUGH)
+
+
+class ExtentLibraries(SeveralAllocators):
+    """All copies in a target of an allocator that cuts extents of pages into runs of equal blocks.
+
+    ``functions``: prefixes of its functions' names, by which gdbheap recognises a thread inside the allocator.
+    """
+
+    functions: ClassVar[tuple[str, ...]]
+    shown_idle = False
+    emptied = "would be empty, and be returned later"
+
+    @property
+    @abstractmethod
+    def store(self) -> _native.ExtentStore:
+        """The extents and blocks of all copies, as the native code has read them."""
+
+    @cached_property
+    def areas(self) -> list[_native.ExtentArea]:
+        """The areas, ascending. An area is a run of adjacent extents and of the allocator's own memory."""
+        return self.store.areas()
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return [(area.start, area.end) for area in self.areas]
+
+    def ranges(self) -> Ranges:
+        """Return all areas, including address space that was returned to the kernel."""
+        return self._ranges
+
+    def pieces(self) -> Iterable[Piece]:
+        """Return each area as a piece of address space."""
+        return (Piece(area.start, area.end, None) for area in self.areas)
+
+    def find(self, address: int) -> Block | None:
+        """Return the block that holds ``address``, or another part of an extent; None if there is none.
+
+        The block's ``list`` says where a free block is kept."""
+        found = self.store.find(address)
+        if found is None:
+            return None
+        end = found.address + found.size
+        return Block(found.address, found.size, found.state, self.name, found.arena, found.list, end)
+
+    def own_part(self, address: int) -> str | None:
+        """Return the use of an address in the allocator's own memory, or in an extent without a block; None for other
+        addresses."""
+        found = self.store.find(address)
+        return None if found is None else f"{found.state} of {self.title}"
+
+    def owner_at(self, address: int) -> str | None:
+        """Return the module whose copy owns ``address``; None if none does.
+
+        If the target has only one copy, its module is returned for every address."""
+        if len(self.roots) == 1:
+            return self.owner(0)
+        area = containing(self._ranges, address)
+        return None if area is None else self.owner(self.root_of_piece(area[0]))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """Return the blocks in use in the run that ``row`` describes."""
+        return self.store.used_in_run(row.start)
+
+    @cached_property
+    def inside(self) -> Inside:
+        """The threads that may be inside the allocator."""
+        return Inside.of(self, [root.module for root in self.roots], self.functions)

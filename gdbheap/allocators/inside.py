@@ -1,32 +1,36 @@
 """Find the threads that may be inside an allocator, so that its data may be half changed.
 
-A thread is inside if its program counter, or a return address of one of its frames, lies in the module that contains
-the allocator; this needs no symbols. If the allocator is linked into a program, the module has the program's own code
-too. Then the names of the functions decide, if they are known. Without names, a thread counts as inside if it has an
-address of the allocator's own data in a register or on top of its stack, unless it waits in a system call that no
-allocator makes. A thread that changes a structure must have such an address, but an earlier call may also have left one
-behind. A thread that was killed by a fault of its own, or that aborts, will not finish its change.
+A thread is inside if one of its code addresses lies in the module that contains the allocator: its program counter, or
+a return address of one of its frames. This needs no symbols. If the allocator is linked into a program, the module has
+the program's own code too. Then the names of the functions decide, if they are known. Without names, a thread counts as
+inside if it has an address of the allocator's own data in a register or on top of its stack. It does not count if it
+waits in a system call that no allocator makes. A thread that changes a structure must have such an address, but an
+earlier call may also have left one behind.
+
+A thread that was killed by a fault of its own, or that aborts, will not finish its change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.elf import LoadedObject
-from gdbheap.targets.frames import function_at
+from gdbheap.targets.frames import EFFORT, function_at
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import AT_ENTRY, Damage, Target, Thread
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Inside", "caught", "in_hands"]
 
-# If frames are unknown, this number of words on top of the stack is searched for return addresses.
+# The number of words on top of the stack that are searched for return addresses, if the frames are unknown.
 STACK_WORDS = 64
-# If function names are unknown, this number of words on top of the stack is searched for addresses of data.
+# The number of words on top of the stack that are searched for addresses of data, if the names of functions are
+# unknown.
 DATA_WORDS = 256
 # The number of innermost frames that are searched. When a thread is inside malloc, malloc's frame lies no deeper.
 MAX_FRAMES = 64
@@ -40,8 +44,10 @@ OF_MALLOC = (
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
-    """Return the damage as a change that a thread has half made and will complete; ``words``: the start of the new
-    description, which names the allocator."""
+    """Return the damage in ``found``, reworded as changes that a thread is making and will complete.
+
+    ``words``: the new first words of the description; they name the allocator.
+    """
     whole = Damage.of(found, transient=True)
     return replace(whole, what=f"{words}: {whole.what}")
 
@@ -50,8 +56,9 @@ def caught(found: _native.Damage, words: str) -> Damage:
 class Inside:
     """The ``threads`` that may be inside an allocator, in one of several modules.
 
-    ``unsure``: for at least one of these threads, function names that would decide are missing. ``failed``: a thread
-    that is inside has failed and will never continue; the damage may be what made it fail."""
+    ``unsure``: for at least one of these threads, no function names are available to decide. ``failed``: a thread that
+    is inside has failed and will never continue; the damage may be what made it fail.
+    """
 
     threads: list[Thread] = field(default_factory=list)
     unsure: bool = False
@@ -80,8 +87,9 @@ class Inside:
         return found
 
     def excuses(self, half_done: int) -> bool:
-        """Return whether these threads can explain ``half_done`` half changed structures: each thread changes one at a
-        time."""
+        """Return whether the threads inside the allocator can explain ``half_done`` half changed structures, one for
+        each thread.
+        """
         return not self.failed and half_done <= len(self.threads)
 
     @property
@@ -91,7 +99,7 @@ class Inside:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The values that fill in the sentence of a remark about these threads."""
+        """Return the values for the placeholders of a remark about these threads."""
         return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
@@ -147,7 +155,7 @@ def _counters(target: Target) -> list[list[int]]:
     dwarf = target.machine.frames.dwarf
     registers = [[row.get(number, 0) for number in dwarf] for row in known]
     modules = modules_of(target, target.space)
-    unwound = _native.unwind_stacks(target.space, modules, room_for_tables(), registers)
+    unwound = _native.unwind_stacks(target.space, modules, room_for_tables(), EFFORT, registers)
     found = []
     for thread, row, whole in zip(target.threads, unwound, known):
         counters = [counter - bool(place) for place, counter in enumerate(row.counters[:MAX_FRAMES])]

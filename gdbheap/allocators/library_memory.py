@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.ranges import OwnedRange, Ranges, joined
 from gdbheap.targets.target import Target
 
@@ -20,7 +20,7 @@ MIN_RANGE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
-class Held:
+class LibraryMemory:
     """The memory to which one library's static data points; ``path`` is the library's file."""
 
     path: str
@@ -32,7 +32,7 @@ class Held:
         return self.path.rsplit("/", 1)[-1]
 
 
-def find_held(target: Target, ranges: Ranges) -> list[Held]:
+def find_held(target: Target, ranges: Ranges) -> list[LibraryMemory]:
     """Return the ranges to which one library points more often than all others together, grouped by library.
 
     ``ranges`` is ascending; ranges below MIN_RANGE_BYTES are skipped."""
@@ -49,7 +49,7 @@ def find_held(target: Target, ranges: Ranges) -> list[Held]:
         holder = _holder({row.number: row.words for row in counts if row.place == place})
         if holder is not None:
             holders.setdefault(holder, []).append(pair)
-    return [Held(target.objects[number].path, found) for number, found in holders.items()]
+    return [LibraryMemory(target.objects[number].path, found) for number, found in holders.items()]
 
 
 def _holder(counts: dict[int, int]) -> int | None:
@@ -61,6 +61,6 @@ def _holder(counts: dict[int, int]) -> int | None:
     return most[0][0] if most and 2 * most[0][1] > sum(counts.values()) else None
 
 
-def held_at(held: Sequence[Held], address: int) -> Held | None:
+def held_at(held: Sequence[LibraryMemory], address: int) -> LibraryMemory | None:
     """Return the entry whose ranges contain ``address``, or None."""
     return next((one for one in held if any(start <= address < end for start, end in one.ranges)), None)

@@ -1,6 +1,6 @@
 """The ids of the ledger's lines, and the names of the parts of an allocator's memory.
 
-An id is written only where its line is declared: mypy reports a plain string that is used instead of a line id.
+Each id is written only once, where its line is declared: mypy reports a plain string in place of a line id.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def line_below(line: LineId, part: str | int) -> LineId:
 
 
 def lines_below(line: LineId, *parts: str) -> Iterator[LineId]:
-    """Yield the ids of children of ``line``, one for each of ``parts``."""
+    """Yield the ids of children of ``line``, one id for each name or index in ``parts``."""
     return (line_below(line, part) for part in parts)

@@ -1,4 +1,4 @@
-"""Find what all memory of a target belongs to: its allocators, its stacks, or libraries that point to it."""
+"""Find the owner of all memory of a target: an allocator, a stack, or a library that points to the memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gdbheap.allocators.allocator import A, Allocator, Block, WalkedBlocks
 from gdbheap.allocators.finding import MALLOC
-from gdbheap.allocators.library_memory import Held, find_held
+from gdbheap.allocators.library_memory import LibraryMemory, find_held
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, one_line, or_none
@@ -29,7 +29,8 @@ LabelledProgress = Callable[[str, int, int], object]
 class AllocatedMemory(Parts):
     """The allocators of one target, its stacks, and memory without an owner.
 
-    ``progress`` and ``kinds`` are as in ``Heap``."""
+    ``progress`` and ``kinds`` have the same meaning as in ``Heap``.
+    """
 
     def __init__(self, target: Target, progress: LabelledProgress | None, kinds: Sequence[type[Allocator]]) -> None:
         super().__init__(target)
@@ -84,7 +85,7 @@ class AllocatedMemory(Parts):
 
     @property
     def walked(self) -> WalkedBlocks:
-        """The blocks of all allocators, in the form in which they are passed to the native half."""
+        """The blocks of all allocators, in the form that the native code takes."""
         return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
@@ -113,7 +114,7 @@ class AllocatedMemory(Parts):
 
     @property
     def standing_in(self) -> list[Allocator]:
-        """The walked allocators that replace the C library's allocator or are present next to it."""
+        """The allocators whose blocks are read and that replace the C library's allocator or exist next to it."""
         found = (self.find_allocator(kind) for kind in self.kinds if kind.walks is not None)
         return [allocator for allocator in found if allocator is not None]
 
@@ -123,9 +124,10 @@ class AllocatedMemory(Parts):
         return find_runtimes(self.target, self.other_allocator is not None)
 
     def note_others(self, idle: bool) -> None:
-        """Add a warning to a list of the C library's blocks: the blocks of other allocators are missing from the list.
+        """Add the warning that a list of the C library's blocks lacks the blocks of other allocators.
 
-        ``idle``: the C library's allocator holds nothing."""
+        ``idle``: whether the C library's allocator has no memory.
+        """
         other = self.other_allocator
         if other is None and idle and self.standing_in:
             self.note("served-by-others", malloc=MALLOC.name, titles=[found.title for found in self.standing_in])
@@ -255,7 +257,7 @@ class AllocatedMemory(Parts):
         return owned + [pair for allocator in self.allocators for pair in allocator.ranges()]
 
     @part("held")
-    def held(self) -> list[Held]:
+    def held(self) -> list[LibraryMemory]:
         """Memory outside every heap, grouped by the library whose static data points to it.
 
         The list is empty if another allocator is recognised, or if the C library's is unknown."""

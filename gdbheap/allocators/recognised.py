@@ -1,17 +1,18 @@
 """Recognise allocators whose blocks are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or another malloc.
 
-An allocator is recognised by the name of its file, or by a function that only this allocator has, which also works if
-it is linked into the program. Its memory is known only if it names its mappings (``PR_SET_VMA_ANON_NAME``); otherwise
-its memory is an unknown part of the private anonymous memory without another owner.
+An allocator is recognised by the name of its file, or by a function that only this allocator has. The function also
+shows an allocator that is linked into the program. Its memory is known only if it names its mappings
+(``PR_SET_VMA_ANON_NAME``); otherwise its memory is an unknown part of the private anonymous memory without another
+owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, kind_of, title
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, one_line
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.mappings import Mapping
@@ -25,8 +26,10 @@ MAX_DATA_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of allocator: its name, functions that no other allocator has (one is enough), and how to ask the
-    allocator for its own figures."""
+    """A kind of allocator: its name, its characteristic functions, and a way to get its own statistics.
+
+    One function that no other allocator has is enough to recognise it.
+    """
 
     name: str
     functions: tuple[str, ...]
@@ -37,17 +40,17 @@ KINDS = (
     Kind(
         "jemalloc",
         ("mallocx", "je_mallocx", "_rjem_mallocx", "_rjem_je_mallocx"),
-        "malloc_stats_print() in the process, or MALLOC_CONF=stats_print:true when it starts, tells what of it is used",
+        "malloc_stats_print() in the process, or MALLOC_CONF=stats_print:true at its start, shows how much is in use",
     ),
     Kind(
         "tcmalloc",
         ("tc_malloc", "MallocExtension_GetStats", "MallocExtension_Internal_GetStats"),
-        "MallocExtension::GetStats() in the process tells what of it is used",
+        "MallocExtension::GetStats() in the process shows how much is in use",
     ),
     Kind(
         "mimalloc",
         ("mi_malloc", "mi_heap_malloc"),
-        "mi_stats_print() in the process, or MIMALLOC_SHOW_STATS=1 when it starts, tells what of it is used",
+        "mi_stats_print() in the process, or MIMALLOC_SHOW_STATS=1 at its start, shows how much is in use",
     ),
 )
 MUSL = Kind("musl", (), "")
@@ -133,10 +136,12 @@ def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
 
 
 def _by_malloc(target: Target) -> OtherAllocator | None:
-    """Return any loaded object, other than a C library, that exports malloc() and free(), as an allocator.
+    """Return the first loaded object, other than a C library, that exports malloc() and free(), as an allocator; None
+    if there is none.
 
-    The allocator is named after the runtime to which the loaded object belongs. The function is used if the C library's
-    own malloc is idle."""
+    The allocator is named after the runtime to which the loaded object belongs, or else after the object's file. The
+    function is used if the C library's own malloc is idle.
+    """
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
@@ -164,7 +169,7 @@ def no_glibc(target: Target) -> str:
         where = f"{named(one_line(musl.path))}, {musl.evidence}"
         return f"malloc here is musl's ({where}), not glibc's"
     if target.unseen:
-        return f"no glibc malloc is to be seen, because {about(target.unseen)}"
+        return f"no glibc malloc was found, because {about(target.unseen)}"
     return "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
 
 

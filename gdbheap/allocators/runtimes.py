@@ -1,19 +1,19 @@
 """Recognise runtimes and servers that manage their own memory; gdbheap names that memory but does not read it.
 
 The table ``layout/tables/runtimes.json`` says how each runtime is recognised, where its memory lies, and how to ask the
-runtime about it. A runtime is recognised by the name of its file, by a function that the program exports, by an ELF
-note (every Go binary has one, even if stripped or static), or by the names that it gives its mappings
-(``PR_SET_VMA_ANON_NAME``).
+runtime about it. A runtime is recognised by any of these: the name of its file; a function that the program exports; an
+ELF note, which every Go binary has, even if stripped or static; the names of its mappings (``PR_SET_VMA_ANON_NAME``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.host.procfs import PROC
 from gdbheap.host.sockets import listening
@@ -66,7 +66,9 @@ class Kind:
 class Runtime:
     """A runtime in a target: its kind, its file, how it was recognised, and the path of the program.
 
-    ``named``: the runtime names its mappings. ``alone``: no other runtime or allocator can own anonymous memory."""
+    ``named``: the runtime names its mappings. ``alone``: the target has no other runtime or allocator that could own
+    anonymous memory.
+    """
 
     kind: Kind
     path: str
@@ -77,7 +79,7 @@ class Runtime:
 
     @property
     def title(self) -> str:
-        """The title of the ledger line for its memory."""
+        """The title of the ledger line for the runtime's memory."""
         return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
@@ -132,7 +134,8 @@ def _kind(row: dict[str, Any]) -> Kind:
 def kind_of(loaded: LoadedObject) -> Kind | None:
     """Return the kind of runtime to which a loaded object belongs, by its file's name or an exported function.
 
-    None if there is none. Only kinds whose memory is anonymous (KINDS) are considered."""
+    None if there is none. Only kinds whose memory is anonymous are considered.
+    """
     own = (kind for kind in kinds() if kind.memory == ANONYMOUS)
     return next((kind for kind in own if kind.has_file(loaded.path) or any(map(loaded.exported, kind.symbols))), None)
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import LedgerLine, ListingAllocator, SizeClassUse, State, StoreAllocator
+from gdbheap.allocators.allocator import Drawn, LedgerLine, ListingAllocator, SizeClassUse, State, StoreAllocator
 from gdbheap.allocators.line_ids import LineId, PartId, line_below
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
+from gdbheap.errors import one_line
 
 NOT_ITS_OWN = "unexplained"
 
@@ -20,23 +23,45 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
     """All copies of one allocator in a target.
 
     ``roots``: the located structures of each copy; the index of a copy is its index in this list. Below the ledger line
-    for blocks in use, each copy has its own line. If there are several copies, the other lines are split the same
-    way."""
+    for blocks in use, each copy has its own line. If there are several copies, they have separate lines for other
+    memory too.
+    """
 
     roots: Sequence[Any]
 
     @property
     @abstractmethod
-    def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc:
-        """The native store of the blocks of all copies."""
+    def store(self) -> _native.Mimalloc | _native.ExtentStore:
+        """The blocks of all copies, as the native code has read them."""
 
+    @property
     @abstractmethod
+    def areas(self) -> Sequence[_native.Segment | _native.ExtentArea]:
+        """The address ranges that contain blocks, ascending: mimalloc's segments, or the contiguous areas of another
+        allocator."""
+
     def owner(self, index: int) -> str:
         """Return the name of the module that contains copy number ``index``."""
+        module = self.roots[index].module
+        return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
 
-    @abstractmethod
+    def add_fact(self, index: int, layout: str, source: str, proof: str) -> None:
+        """Record the layout of copy number ``index``, where it was found, and what proves it."""
+        title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
+        self._around.facts.add(title, layout, source, proof)
+
+    @cached_property
+    def _root_at(self) -> dict[int, int]:
+        return {area.start: area.root for area in self.areas}
+
     def root_of_piece(self, start: int) -> int:
-        """Return the index of the copy whose piece begins at ``start``."""
+        """Return the index of the copy whose area begins at ``start``."""
+        return self._root_at[start]
+
+    def drawn(self) -> Iterator[Drawn]:
+        """Yield each area in the form that ``heap map`` draws."""
+        for area in self.areas:
+            yield Drawn(area.start, area.end, f"{self.title} of {self.owner(area.root)}", self.name)
 
     @abstractmethod
     def packing(self) -> _native.Packing:
@@ -62,8 +87,9 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return line_below(line, root) if is_apart else line
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the parts of the piece at ``start`` to ``sweep``, under the lines of the copy that owns it; return where
-        it ends."""
+        """Add the parts of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
+        piece. Its bytes count for the copy that owns the piece.
+        """
         root = self.root_of_piece(start)
         lines: dict[PartId, LineId] = {**self.parts, "used": self._used}
         owners: dict[str, int] = {part: number(self.line_of(line, root)) for part, line in lines.items()}
@@ -82,5 +108,6 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
         """Return the sizes of blocks of one copy, or of all if ``root`` is None.
 
-        Blocks in caches count as free. A large block is a group of its own."""
+        Blocks in caches count as free. Each large block counts as one group.
+        """
         return self.packed_classes(self.packing(), self.store.classes(root), self.asked_sizes(root), root)

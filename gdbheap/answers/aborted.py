@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from gdbheap import _native
@@ -14,11 +13,12 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.accounting.paths import ways
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.roots import GLOBAL, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.targets.frames import Frame, frames_of
+from gdbheap.targets.frames import Frame, ThreadFrames
 from gdbheap.targets.target import Damage
 
 __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
@@ -96,10 +96,11 @@ def abort_of(heap: Heap) -> Abort | None:
 
 
 def _aborting(heap: Heap) -> list[Frame]:
-    """Return the stack of the thread that called abort(); empty if no thread did."""
+    """Return the stack of the thread that called abort(); an empty list if no thread did."""
     threads = sorted(heap.target.threads, key=lambda thread: not thread.failed)
+    frames = ThreadFrames(heap.target)
     for thread in threads:
-        stack = frames_of(heap.target, thread)
+        stack = frames.of(thread)
         if any(frame.function == DOOR for frame in stack):
             return stack
     return []
@@ -120,7 +121,7 @@ def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], lis
 
 
 def _culprit(heap: Heap, glibc: GlibcAllocator, message: str, inside: list[Frame]) -> AbortBlock | None:
-    """Return the block to blame; None if unknown.
+    """Return the block that made malloc call abort(); None if unknown.
 
     Damage is searched first, because an overwritten size makes the pointer to the next block look wrong. If malloc
     itself detected a double free, the pointer is tried first.
@@ -157,8 +158,8 @@ def _damage(heap: Heap) -> list[Damage]:
 def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
     """Return the block that most words in malloc's frames point to; None if there is none.
 
-    ``is_free``: consider only free blocks, which need a word with their pointer or with the start of their header.
-    Otherwise consider only blocks in use, for which a word may point anywhere into the block.
+    ``is_free``: consider only free blocks, and only words that point to the block or to its header. Otherwise consider
+    only blocks in use, and words that point anywhere into the block.
     """
     votes: Counter[int] = Counter()
     blocks: dict[int, Block] = {}
@@ -172,8 +173,9 @@ def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
 
 
 def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
-    """Yield the words of malloc's frames. Only the end of the first frame is read, because that frame belongs to the
-    function that malloc called."""
+    """Yield the words in the stack frames of malloc. Only the end of the first frame is read, because malloc called the
+    function of that frame.
+    """
     machine = heap.target.machine
     for place, frame in enumerate(inside):
         start = max(frame.start, frame.end - SAVED_WORDS * machine.word) if place == 0 else frame.start
@@ -183,7 +185,7 @@ def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
 def _told(heap: Heap, block: Block, why: Misuse) -> AbortBlock:
     size = block.end - block.address
     what = str(describe_blocks(heap, [(block.address, size)])[block.address])
-    # If the program wrote beyond the block's end, the text may be longer than the block.
+    # If the program wrote beyond the block's end, more bytes than the block has may be text.
     shown = MAX_SHOWN if why == OVERFLOW else min(size, MAX_SHOWN)
     return AbortBlock(block.address, block.size, block.state, what, why, _text(heap, block, shown))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from gdbheap.allocators.allocator import Allocator, ExtentArena, FreeCache, SizeClassUse
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
@@ -66,7 +67,7 @@ class ThreadCache:
 
 @dataclass(frozen=True)
 class Mmapped:
-    """The chunks with their own mapping: their number and bytes, as glibc's ``mp_`` counts them."""
+    """The chunks with their own mapping: their number and bytes, as glibc's ``mp_`` counts them if that was proven."""
 
     count: int
     bytes: int
@@ -82,7 +83,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Whole:
-    """The totals of an allocator that has no arenas, in bytes."""
+    """The totals, in bytes, of an allocator that has no arenas."""
 
     allocator: str
     module: str | None
@@ -218,13 +219,13 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
         )
         for totals, sums in zip(glibc.totals(), glibc.sums())
     ]
-    par = glibc.par
-    system = sum(row.system for row in rows) + par.mmapped_mem
-    in_use = sum(row.in_use for row in rows) + par.mmapped_mem
+    mapped = Mmapped(*glibc.mapped_totals(found.mapped))
+    system = sum(row.system for row in rows) + mapped.bytes
+    in_use = sum(row.in_use for row in rows) + mapped.bytes
     serving = heap.standing_in if found.idle else []
     classes = [row for allocator in serving if not allocator.extent_arenas() for row in allocator.size_classes()]
     return Arenas(
-        rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others,
+        rows, mapped, Total(system, in_use), _threads(found), others,
         sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving], caches, wholes,
         found.name,
     )  # fmt: skip
@@ -233,8 +234,9 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 def other_arenas(heap: Heap) -> list[ExtentArena]:
     """Return the arenas of the allocators that replace the C library's malloc or are present next to it.
 
-    ``choice`` is the value for the option ``--arena``: the number of the arena if it is unambiguous, otherwise with the
-    allocator's name before it, or with the module's name if several modules contain such an allocator.
+    The field ``choice`` of an arena is the value for the option ``--arena``: the number of the arena if it is
+    unambiguous, otherwise with the allocator's name before it, or with the module's name if several modules contain
+    such an allocator.
     """
     rows = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
     kinds = {(row.allocator, row.root) for row in rows}

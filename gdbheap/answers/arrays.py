@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from gdbheap.answers.accounting.paths import ways
@@ -23,12 +23,13 @@ from gdbheap.contents.python.arrays.columns import (
     SERIES,
     TABLE,
     TENSOR,
-    Column,
-    Frame,
+    ArrayOrTable,
+    DataColumn,
     NotBelieved,
     Values,
 )
 from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import joined
@@ -131,7 +132,7 @@ class InArray:
 
 
 def frames_of(heap: Heap) -> Frames:
-    """Return a reader of tables and arrays. Raises NotAPython or Unsupported."""
+    """Return the reader of the target's tables and arrays. Raises NotAPython or Unsupported."""
     return Frames(heap.python.objects, partial(_fits, heap))
 
 
@@ -171,10 +172,11 @@ class _Covered:
 
 @dataclass(frozen=True)
 class _Surveyed:
-    """A table or array. ``new``: the number of its bytes that no earlier table or array has. ``shared``: the number of
-    its bytes that earlier ones have."""
+    """A table or array. ``new``: the bytes that no earlier table or array has. ``shared``: the bytes that an earlier
+    one has too.
+    """
 
-    frame: Frame
+    frame: ArrayOrTable
     new: int
     shared: int
 
@@ -208,7 +210,7 @@ class _Survey:
             if frame is not None:
                 yield from self._surveyed(frame)
 
-    def frames_within(self, start: int, end: int) -> Iterator[Frame]:
+    def frames_within(self, start: int, end: int) -> Iterator[ArrayOrTable]:
         """Yield the tables, tensors and arrays that may have values in [start, end), in the order of ``rows``.
 
         There may be very many arrays, so an array is read only if its data begins in the range.
@@ -224,7 +226,7 @@ class _Survey:
                 if frame is not None:
                     yield frame
 
-    def _tensors(self) -> Iterator[Frame]:
+    def _tensors(self) -> Iterator[ArrayOrTable]:
         """Yield one tensor for each storage: the one with the most items, preferably one that is not transposed.
 
         The other tensors of the storage count as its views.
@@ -239,7 +241,7 @@ class _Survey:
             else:
                 self.views[owner] = self.views.get(owner, 0) + 1
 
-    def _array(self, address: int, what: str) -> Frame | None:
+    def _array(self, address: int, what: str) -> ArrayOrTable | None:
         """Return the array at ``address``. None if it uses the memory of another array: it then counts as a view of
         that array."""
         owner = self.frames.arrays.owner(address)
@@ -248,7 +250,7 @@ class _Survey:
         self.views[owner] = self.views.get(owner, 0) + 1
         return None
 
-    def _read(self, address: int, what: str) -> Frame | None:
+    def _read(self, address: int, what: str) -> ArrayOrTable | None:
         frame = self.frames.read(address, what)
         if frame is None:
             kinds = self.frames.fields.kinds_of(address).intersection(UNREAD)
@@ -273,8 +275,10 @@ class _Survey:
         rows = [(row.address, kinds[row.type_address]) for row in found.rows]
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
-    def _surveyed(self, frame: Frame) -> Iterator[_Surveyed]:
-        """Yield the frame if it has a row: a table always, a part such as a column or array only if it adds memory."""
+    def _surveyed(self, frame: ArrayOrTable) -> Iterator[_Surveyed]:
+        """Yield the array or table ``frame`` if it gets a row: a table always, a column or array only if it adds
+        memory.
+        """
         spans = joined(frame.spans)
         new = sum(self._covered.add(start, end) for start, end in spans)
         is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
@@ -282,7 +286,7 @@ class _Survey:
             yield _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
 
 
-def _whole_first(frame: Frame) -> tuple[int, bool, int]:
+def _whole_first(frame: ArrayOrTable) -> tuple[int, bool, int]:
     return -(frame.nbytes or 0), not frame.is_contiguous, frame.address
 
 
@@ -336,7 +340,7 @@ def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _note_unread(heap: Heap, survey: _Survey) -> None:
-    """Add a remark about the types whose values are not read, and so are missing from the rows."""
+    """Add a remark that names the types whose values gdbheap cannot read. Objects of these types have no rows."""
     counts = dict(survey.unread)
     for row in heap.python.census.rows:
         if survey.frames.what(row.address) is None:
@@ -348,8 +352,10 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
 
 
 def _own(row: _Surveyed) -> int:
-    """Return the number of bytes of a row that no earlier row has. For a row without a buffer (a RangeIndex), all its
-    bytes count."""
+    """Return the number of a row's bytes that no earlier row has.
+
+    For a row without a buffer (a RangeIndex), all bytes count.
+    """
     return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
 
 
@@ -370,7 +376,7 @@ def _row(survey: _Survey, deep: _Deep, row: _Surveyed, path: str | None) -> Arra
     )  # fmt: skip
 
 
-def _column(column: Column, deep: _Deep) -> ArrayColumn:
+def _column(column: DataColumn, deep: _Deep) -> ArrayColumn:
     values = column.values
     address = next((piece.start for piece in values.pieces if piece.count), None)
     return ArrayColumn(column.what, column.name, values.dtype, (values.length,), values.bytes, deep.of(values), address)
@@ -436,7 +442,7 @@ def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | Non
     return None
 
 
-def _in_array(frame: Frame, column: Column) -> InArray:
+def _in_array(frame: ArrayOrTable, column: DataColumn) -> InArray:
     shape = frame.shape if column.what == frame.what else (column.values.length,)
     return InArray(
         column.what, column.name, column.values.dtype, shape, frame.what, frame.type, frame.address, frame.shape

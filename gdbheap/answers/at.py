@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from gdbheap import _native
@@ -17,13 +17,14 @@ from gdbheap.contents.python.arrays.arrow import MODULE as OF_ARROW
 from gdbheap.contents.python.arrays.ndarrays import KIND as NDARRAY
 from gdbheap.contents.python.arrays.polars import HOLDERS as OF_POLARS
 from gdbheap.contents.python.objects.owned import REACHED, ROLES
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.graph.mapped import Mapped
 from gdbheap.heap import Heap
 from gdbheap.targets.mappings import Mapping
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import Made
+    from gdbheap.stacks import AllocatingCall
 
 # At most this many of the blocks to which a block points are listed.
 MAX_REFERRED = 100
@@ -56,7 +57,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Owner:
-    """The object that owns the block. ``what``: what it uses the block for.
+    """The object that owns the block, and in ``what`` the object's use of the block.
 
     If no object owns the block, only ``what`` is set, with a description of the block.
     """
@@ -94,7 +95,7 @@ class At:
     object: Object | None
     owner: Owner | None
     path: str | None = None
-    made: Made | None = None
+    made: AllocatingCall | None = None
     refers: list[Referred] = field(default_factory=list)
     refers_to: int = 0
     allocated_at: Allocated | None = None
@@ -132,7 +133,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
 def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
     """Return the answer for an address inside memory that an object mapped.
 
-    That memory counts as one block, and its bytes are not read.
+    The whole mapped memory counts as one block, and its bytes are not read.
     """
     whose = _mapping(heap, mapping, _whose_mapping(heap, mapping, mapped.address))
     block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
@@ -151,7 +152,8 @@ def _mapping(heap: Heap, mapping: Mapping, owner: str) -> AtMapping:
 
 
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:
-    """Return the range in which an array with a value at the address may begin: the block, or the mappings around it.
+    """Return the range in which an array that contains the address may begin: the block or, without a block, the
+    mappings around the address.
 
     Adjacent mappings before ``mapping`` are included, because the kernel may have split one mapping.
     """
@@ -166,8 +168,8 @@ def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int
 def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
     """Return whether the block could hold an array's data.
 
-    A block that an object of another type owns holds no array data. The arrays are then not listed, because listing
-    them is slow.
+    A block that an object of another type owns holds no array data. For such a block the slow listing of all arrays is
+    skipped.
     """
     if block is not None and block.state != "used":
         return False
@@ -204,7 +206,10 @@ def find_block(heap: Heap, address: int) -> Block | None:
 
 
 def _claimed_block(heap: Heap, address: int) -> Block | None:
-    """Return the block that Python objects claim at ``address``, in memory of an allocator that is not walked."""
+    """Return the block that Python objects claim at ``address``, in memory of an allocator that is not walked.
+
+    Return None if there is no such allocator or no such block.
+    """
     other = heap.other_allocator
     objects = heap.python.objects_or_none if other is not None else None
     found = objects.claimed.find(address) if objects is not None and objects.claimed else None
@@ -215,7 +220,7 @@ def _claimed_block(heap: Heap, address: int) -> Block | None:
 
 
 def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
-    """Return the block with the number of mappings that it spans."""
+    """Return the block with the number of mappings that it spans; None for None."""
     if block is None:
         return None
     at, count = block.address, 0
@@ -245,14 +250,15 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
 
 def _variable(heap: Heap, block: Block) -> str | None:
     owner = heap.python.owners_of([block.address])[block.address] if heap.python.objects_or_none else None
-    return variable_of(heap, owner)
+    return variable_of(heap, block.address, owner)
 
 
 def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
-    """Return the owner of a block that holds values of the array ``inside``.
+    """Return the owner of a block: the Arrow table that contains the array ``inside``, if the owner is known only by
+    reachability; otherwise ``owner``.
 
-    By reachability, the owner would be the first object found that points to the block; with Arrow this may be any
-    function. Therefore the Arrow table, which itself says where its columns are, becomes the owner.
+    By reachability, the owner is the first object found that points to the block; with Arrow this may be any function.
+    The Arrow table is the better answer, because its own fields say where its columns lie.
     """
     if owner is None or inside is None or owner.what != ROLES[REACHED] or not inside.type.startswith(OF_ARROW):
         return owner
@@ -290,4 +296,4 @@ def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     if runtime is not None and runtime.owns(mapping):
         return runtime.title
     held = held_at(heap.held, address) if heap.target.refusal is None and mapping.anonymous else None
-    return "other" if held is None else f"other, led to from {held.name}"
+    return "other" if held is None else f"other, reached from {held.name}"

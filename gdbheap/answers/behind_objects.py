@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.paths import STRUCTURE, Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
@@ -14,14 +14,14 @@ __all__ = ["Credit", "Share", "credited"]
 # About SAMPLES of all blocks are read. A holder is judged by those of its blocks that are read, if there are at least
 # MIN_SAMPLES of them.
 SAMPLES, MIN_SAMPLES = 500, 8
-# The most nodes of a chain that are read: those nearest to the block. A linked list in C may have a million blocks.
+# The most nodes that are read of a chain: the nodes nearest to the block. A linked list in C may have a million blocks.
 LAST = 1 << 10
 NOBODY = (1 << 32) - 1
 UNKNOWN, OBJECT = "unknown", "object"
 
 
 class Share(Protocol):
-    """A group of blocks that counts for a label."""
+    """A group of blocks that are counted under one label."""
 
     @property
     def label(self) -> int: ...
@@ -31,7 +31,7 @@ class Share(Protocol):
 
 @dataclass(frozen=True)
 class Credit:
-    """All objects of one type, with every block that only they keep alive, as a share of a label.
+    """All blocks that objects of one type alone keep alive, counted under one label.
 
     The record also serves as its own ``group``.
     """
@@ -50,11 +50,11 @@ class Credit:
 
 
 def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
-    """Return the blocks by label, with blocks of unknown contents credited to objects.
+    """Return the blocks in use by label. Blocks of unknown contents are credited to the objects that hold them.
 
-    ``seeds``: the labels of nodes. ``shares``: the groups of blocks that follow from ``seeds``, each with its label.
-    The blocks of a label are credited to objects if the largest group of the label is blocks of C code, and if most of
-    these blocks hang on objects of one type that no other label has.
+    ``seeds``: the labels of nodes. ``shares``: the groups of blocks that are reached from ``seeds``, each with its
+    label. The blocks of a label are credited to objects on two conditions: the largest group of the label is blocks of
+    C code, and most of these blocks are reached through objects of one type that no other label has.
     """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))
@@ -81,7 +81,7 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
 
 
 def _unknown(shares: Sequence[Share]) -> set[int]:
-    """Return the labels whose largest group of blocks is blocks of C code."""
+    """Return the labels whose largest group is blocks of C code with unknown contents."""
     largest: dict[int, Group] = {}
     for share in shares:
         if share.label not in largest or share.group.bytes > largest[share.label].bytes:
@@ -94,7 +94,7 @@ def _is_of_c(group: Group) -> bool:
 
 
 def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int, int]:
-    """Return, for each label, the type of the objects on which most of its blocks of unknown contents hang."""
+    """Return, for each label, the type of the objects that reach most of its blocks of unknown contents."""
     graph = paths.references.graph
     numbers = range(0, graph.blocks_end, max(1, graph.blocks_end // SAMPLES)) if labels else ()
     found: dict[int, Counter[int]] = {label: Counter() for label in labels}
@@ -109,11 +109,11 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
 
 
 def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
-    """Return the last part of the chain to a block, which begins at the last node with a label; empty if no node has a
+    """Return the part of the chain to a block that begins at the last node with a label; an empty list if no node has a
     label.
 
-    If the chain is longer than the part that is read, as with a linked list in C, the chain to the block's owner is
-    used.
+    Of a long chain, such as a linked list in C, only a part is read. If no node of that part has a label, the chain to
+    the block's owner is used.
     """
     graph = paths.references.graph
     chain = graph.chain(number, LAST)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 
 @dataclass(frozen=True)
 class KindRow:
-    """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose in words."""
+    """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose in words.
+
+    ``capacity``: the bytes that the blocks of containers can hold; ``occupied``: how many of these bytes hold items.
+    Both are None if the blocks belong to no containers, or if it is unknown.
+    """
 
     type: str
     count: int
@@ -30,7 +33,7 @@ class Tally:
 class BlockKinds:
     """The answer of ``heap chunks --by=type``: a row for each kind, the unclassified blocks, and the total.
 
-    The sums count all blocks, even if rows were cut. ``beside_python``: the program also has Python objects.
+    The sums count all blocks, even if rows were cut. ``beside_python``: whether the program also has Python objects.
     """
 
     rows: list[KindRow]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.contents.python.objects.owned import REACHED, ROLES
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 
@@ -16,8 +16,8 @@ from gdbheap.heap import Heap
 class Buffer:
     """The blocks that objects of one type own through one kind of field.
 
-    ``role``: what the objects use them for. ``is_reached``: the blocks are owned only because the objects reach them,
-    not by a known field. ``absent``: bytes that are not resident.
+    ``role``: what the objects use them for. ``is_reached``: no known field names the blocks; they count as owned
+    because only the objects reach them. ``absent``: bytes that are not resident.
     """
 
     type: str

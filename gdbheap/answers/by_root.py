@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap._native import Branch, Grouped
 from gdbheap.allocators.runtimes import MMAPPED, Runtime
@@ -12,6 +12,7 @@ from gdbheap.answers.accounting.partition import main_runtime
 from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.shared_out import NAMES, NOBODY
 from gdbheap.contents.content import ContentHolder
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import Paths, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
@@ -101,8 +102,10 @@ class _Holders:
         return label
 
     def _of_contents(self, holders: Iterable[ContentHolder]) -> None:
-        """Add a row for each holder that is known only from the contents of blocks, not from a variable. The row begins
-        at the holder's blocks."""
+        """Add a row for each holder that is known only from the contents of its blocks and not from a variable.
+
+        All blocks that these blocks reach count for the row.
+        """
         for held in holders:
             label = self._label(held.name, held.kind)
             self._whole.add(label)
@@ -124,15 +127,18 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Return the name of a branch below a thread or a mapping: the variable or frame that holds it, and the
-        branch's type."""
+        """Return the name of a branch below a thread or a mapping: the variable, frame or mapping that holds it, and
+        its type.
+
+        ``what``: the branch's type, or None if it is unknown.
+        """
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name
         return f"{place}: {what or 'block'}"
 
     def name_globals(self) -> None:
-        """Add a type to the name of a global if blocks of this type have more than half of the global's bytes."""
+        """Add a block type to the name of a global if blocks of this type have more than half of the global's bytes."""
         for label, (size, what) in self._typed.items():
             row = self.rows[label]
             if row.kind == GLOBAL and 2 * size > row.bytes:
@@ -146,14 +152,17 @@ class _Holders:
 def _of_most(types: list[str]) -> str | None:
     """Return the innermost type on a path that is not a library's container.
 
-    If all are containers, return the outermost. ``types`` begins with the outermost type.
+    If all are containers, return the outermost; None if there are no types. ``types`` begins with the outermost type.
     """
     own = [name for name in types if not name.startswith(CONTAINERS)]
     return own[-1] if own else types[0] if types else None
 
 
 def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
-    """Return the name and the kind of the row for a root."""
+    """Return the name and the kind of the row that shows a root's blocks.
+
+    ``own``: holders known from contents. ``runtime``: the runtime whose objects the blocks may be, or None.
+    """
     start = root.ranges[0][0] if root.ranges else 0
     held = next((each for each in own if root.kind == MEMORY and holds(each.ranges, start)), None)
     if held is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.contents.python.names.packages import DYNAMIC
 from gdbheap.contents.python.names.paths import OWN_DICT, key_of
 from gdbheap.contents.python.objects.collector import frozen_heads
 from gdbheap.contents.python.objects.shapes import GENERATORS
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
@@ -24,7 +25,7 @@ DEL_AFTER_FLAGS = 208
 OBSTACLES = {
     "likely": "words in structures of C close the cycle, and gc.collect() may not see them",
     "hidden": "gc.collect() does not free it: memory of C code has a reference that the collector does not see",
-    "frozen": "gc.collect() does not free it: gc.freeze() has put {} aside",
+    "frozen": "gc.collect() does not free it: gc.freeze() hides {} from the collector",
     "untracked": "gc.collect() does not free it: the collector does not see what {} refers to",
     "finalizer": "gc.collect() does not free it: {} has __del__",
 }
@@ -94,8 +95,8 @@ class CauseTexts:
     def text(self, number: int, cause: _native.Cause, is_head: bool) -> str:
         """Return why a block is not freed.
 
-        ``is_head``: the cause is about this block itself. Otherwise the block hangs on another block that the cause is
-        about.
+        ``is_head``: the cause is about this block itself. Otherwise another block, which the cause is about, keeps this
+        block from being freed.
         """
         if cause.group == "cycles":
             if number not in self._known:
@@ -116,7 +117,7 @@ class CauseTexts:
         likely = libraries[0] if len(libraries) == 1 else "C code"
         listed = ", ".join(libraries[:MAX_LIBRARIES]) + (", and others" if len(libraries) > MAX_LIBRARIES else "")
         among = f" ({listed})" if len(libraries) > 1 else ""
-        return f"more references are counted than exist: {likely}{among} took one and never gave it back"
+        return f"the reference count is too high: {likely}{among} took a reference and never released it"
 
     def _cycle(self, cause: _native.Cause) -> str:
         closed = f"{self.closing(cause)}, {_times(cause.count)}"

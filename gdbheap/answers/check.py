@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from gdbheap.answers.aborted import Abort, abort_of
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, NamedTuple, Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Allocator, Asked, ExtentArena
-from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
+from gdbheap.allocators.glibc.allocator import ChunkRequest, GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.arenas import ArenaChoice, chosen, other_arenas
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
@@ -25,7 +26,7 @@ OBJECT_STATES = ("used", MMAPPED)
 
 
 class MappedRow(NamedTuple):
-    """A chunk that belongs to no arena, with the fields of the native half's ListedChunk."""
+    """A chunk that belongs to no arena. It has the same fields as ListedChunk of the native code."""
 
     address: int
     size: int
@@ -75,11 +76,11 @@ class Selection:
         return MMAPPED in self.states and self.arena is None and self.minimum <= size <= self.wanted.maximum
 
     @property
-    def wanted(self) -> Wanted:
-        """The selection, in the form in which it is passed to the native walk."""
+    def wanted(self) -> ChunkRequest:
+        """The selection in the form in which the native walk expects it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         arena = None if self.arena is None else self.arena.index
-        return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
+        return ChunkRequest(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
 
 
 @dataclass  # not frozen: there may be millions of rows, and making a frozen one takes three times as long
@@ -216,7 +217,7 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
 
 
 def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
-    """Yield each allocator other than glibc's with a query for each selected arena and state."""
+    """Yield each allocator other than glibc's, with a query for each selected arena and state."""
     by_name: dict[str, Allocator] = {found.name: found for found in heap.standing_in}
     arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
     if selection.arena is not None:
@@ -257,7 +258,7 @@ def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """Return the chunks of C code whose class, or the words for whose kind, match ``pattern``."""
+    """Return the chunks of C code that match ``pattern`` by their class or by the description of their kind."""
     structures, kinds = heap.structures_of_c, _kinds_of(heap, pattern)
     if structures is None or not kinds:
         return []
@@ -268,7 +269,7 @@ def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _kinds_of(heap: Heap, pattern: str) -> set[int]:
-    """Return the numbers of the kinds of C blocks whose class or words match ``pattern``."""
+    """Return the numbers of the kinds of C blocks that match ``pattern`` by class or description."""
     structures = heap.structures_of_c
     return {
         row.number
@@ -301,7 +302,10 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
 
 
 def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
-    """Return the free list of each free block of allocators other than glibc's, by the block's address."""
+    """Return the free list of each free block of allocators other than glibc's, by the block's address.
+
+    It is None if the block is on no named list.
+    """
     known: dict[str, Allocator] = {allocator.name: allocator for allocator in heap.standing_in}
     free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]
     found = ((row.address, known[row.allocator].find(row.address)) for row in free)
@@ -309,8 +313,7 @@ def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
 
 
 def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
-    """Return the size that the program asked for, by the address of the block, for blocks whose allocator records
-    it."""
+    """Return the sizes that the program asked for, by block address, for blocks whose allocator records these sizes."""
     telling: dict[str, Allocator] = {one.name: one for one in heap.standing_in if one.tells_asked}
     used = [row for row in rows if isinstance(row, OtherRow) and row.state == "used"]
     own = [row for row in used if row.allocator in telling]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar
 
-from gdbheap.host.cgroup import Group, Pressure
+from gdbheap.dataclass import dataclass
+from gdbheap.host.cgroup import ControlGroup, Pressure
 from gdbheap.host.procfs import Rss
 from gdbheap.host.tmpfs import TmpfsFile
 
@@ -16,8 +17,8 @@ MOST_FILES = 100
 
 
 @dataclass(frozen=True)
-class Container(Group):
-    """The control group (see ``Group``), and how much of its memory each owner has, in bytes.
+class Container(ControlGroup):
+    """The control group (see ``ControlGroup``), and the bytes of its memory by owner.
 
     ``own``: this process's anonymous memory; ``others``: the anonymous memory of other processes; ``cache``: page
     cache; ``rest``: the remaining memory; ``moved``: memory of this process that is not charged to the group;
@@ -41,14 +42,14 @@ class Container(Group):
     files: list[TmpfsFile] = field(default_factory=list)
 
 
-def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:
+def container(group: ControlGroup | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:
     """Return the group with the parts of its memory; None if there is no group.
 
     ``rss``: the figures of one process. ``files``: the tmpfs files that this process does not map.
     """
     if group is None:
         return None
-    known: dict[str, Any] = {field.name: getattr(group, field.name) for field in fields(Group)}
+    known: dict[str, Any] = {field.name: getattr(group, field.name) for field in fields(ControlGroup)}
     own = rss.anonymous if rss.proportional is None else rss.proportional
     cache = None if group.file is None else max(0, group.file - (group.shmem or 0))
     if own is None or group.anon is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from gdbheap.contents.postgresql.contexts import PostgresqlContent
 from gdbheap.contents.python.text.disclosure import hidden
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 
@@ -17,7 +18,7 @@ class ContextRow:
     """One memory context, as in ``pg_backend_memory_contexts``.
 
     ``bytes``: the bytes that the context got from malloc. ``free``: the part of ``bytes`` that the context can hand out
-    again. ``used``: the other part.
+    again. ``used``: the part of ``bytes`` that is not free.
     """
 
     name: str
@@ -31,8 +32,9 @@ class ContextRow:
 
 @dataclass(frozen=True)
 class ContextName:
-    """The sums over all contexts with the same name. ``example``: the ``ident`` of the largest of these contexts that
-    has one."""
+    """The sums over all contexts with the same name. ``example``: the ``ident`` of the largest of these contexts with
+    an ident.
+    """
 
     name: str
     count: int
@@ -82,6 +84,8 @@ def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
-    """Return the ident, hidden if contents may not be shown: it may be a text of the program's users, such as a
-    query."""
+    """Return the ident (None if the context has none), hidden if contents may not be shown.
+
+    It may be a text of the program's users, such as a query.
+    """
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))

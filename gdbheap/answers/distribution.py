@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["SizeSums", "SizeShare", "distribution"]
 
 
 @dataclass(frozen=True)
 class SizeShare:
-    """The calls whose sizes lie in [start, end), where ``end`` is a power of two. The JSON keys are ``from`` and
-    ``to``."""
+    """The calls whose sizes lie in [start, end), where ``end`` is a power of two.
+
+    In JSON the keys are ``from`` and ``to``.
+    """
 
     keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
 

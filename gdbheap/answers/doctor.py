@@ -1,23 +1,25 @@
 """Check what gdbheap can read, of one process or in general, and name the obstacle and the command that helps.
 
 No process is stopped. The kernel itself decides whether memory may be read: opening ``/proc/PID/mem`` needs the same
-permission as stopping the process (PTRACE_MODE_ATTACH, ptrace(2)).
+permission as stopping the process (PTRACE_MODE_ATTACH, ptrace(2)). A seccomp filter may still refuse the stop, so that
+gdbheap also tries to attach.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from gdbheap._native import open_patiently, read_patiently
+from gdbheap.dataclass import dataclass
 from gdbheap.environment import find_program
-from gdbheap.errors import GdbheapError, NotPermitted
+from gdbheap.errors import GdbheapError, NotPermitted, one_line
 from gdbheap.host.cgroup import find_group
 from gdbheap.host.identity import CONTAINER
 from gdbheap.host.procfs import PROC, Named, ProcessFolder
 from gdbheap.refusals import refusal
+from gdbheap.refusals.attaching import attach_error
 from gdbheap.refusals.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
 
 __all__ = ["Check", "Doctor", "doctor", "remedy"]
@@ -44,8 +46,8 @@ class Check:
 class Doctor:
     """The answer of ``gdbheap doctor``.
 
-    ``where``: where gdbheap runs; "systemd" is a unit with fewer capabilities than root has. ``reading_status``: the
-    exit status of a command that would read the process, 0 if no process was given.
+    ``where``: where gdbheap runs; "systemd" means a unit that lacks some of root's capabilities. ``reading_status``:
+    the exit status of a command that would read the process, 0 if no process was given.
     """
 
     process: int | None
@@ -72,8 +74,11 @@ def doctor(process: Named | None) -> Doctor:
     where = place()
     if process is None:
         facts = refusal.gather(ProcessFolder(os.getpid()))
+        barred = attach_error()
         reason = None if facts.may_trace_all else _own_limits(facts)
-        return Doctor(None, where, list(_general(facts)), reason, remedy(facts, where, "PID") if reason else None)
+        if barred is not None:
+            reason = f"gdbheap can attach to no process ({one_line(barred.strerror)}{_filter(facts)})"
+        return Doctor(None, where, [*_general(facts, barred)], reason, remedy(facts, where, "PID") if reason else None)
     try:
         folder = refusal.open_folder(process)
     except NotPermitted as error:
@@ -81,15 +86,22 @@ def doctor(process: Named | None) -> Doctor:
         return Doctor(int(str(process)), where, checks, str(error), f"sudo gdbheap {process}", 3)
     pid, checks = folder.pid, list(_of_process(folder))
     facts = refusal.gather(folder)
-    found = _in_the_way(folder, checks)
+    found, barred = _in_the_way(folder, checks), None
+    if found is None and (barred := attach_error(folder)) is not None:
+        found = refusal.explain(folder, barred)
+    rows = [*checks, *_general(facts, barred)]
     if found is None:
-        return Doctor(pid, where, [*checks, *_general(facts)], None, None)
+        return Doctor(pid, where, rows, None, None)
     advice = remedy(facts, where, str(pid)) if isinstance(found, NotPermitted) else None
-    return Doctor(pid, where, [*checks, *_general(facts)], str(found), advice, found.status)
+    return Doctor(pid, where, rows, str(found), advice, found.status)
+
+
+def _filter(facts: Facts) -> str:
+    return ", probably because of its seccomp filter" if facts.seccomp else ""
 
 
 def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | None:
-    """Return the error that explains why a process's memory cannot be read; None if it can."""
+    """Return the error that explains why a process's memory cannot be read; None if it can be read."""
     try:
         refusal.check(folder)
     except GdbheapError as error:
@@ -105,12 +117,13 @@ def _of_process(folder: ProcessFolder) -> Iterator[Check]:
     yield _group(folder.place)
 
 
-def _general(facts: Facts) -> Iterator[Check]:
-    """Yield the checks that do not depend on one process."""
+def _general(facts: Facts, barred: OSError | None) -> Iterator[Check]:
+    """Yield the checks that do not depend on one process. ``barred``: the error with which attaching failed."""
     capable = "CAP_SYS_PTRACE"
     yield Check("ptrace", OK if facts.may_trace_all else REFUSED, capable if facts.may_trace_all else f"no {capable}")
     yield Check("yama", REFUSED if facts.ptrace_scope and not facts.may_trace_all else OK, str(facts.ptrace_scope))
-    yield Check("seccomp", REFUSED if facts.seccomp and not facts.may_trace_all else OK)
+    yield Check("attach", OK if barred is None else REFUSED, "" if barred is None else barred.strerror or "")
+    yield Check("seccomp", REFUSED if facts.seccomp and (barred or not facts.may_trace_all) else OK)
     yield Check("user-namespace", REFUSED if facts.user_namespace else OK)
     if facts.pid == os.getpid():
         yield _opened("smaps_rollup", f"{PROC}/{SELF}/smaps_rollup", 1)
@@ -145,14 +158,14 @@ def _opened(name: str, path: str, size: int) -> Check:
 def _own_limits(facts: Facts) -> str:
     """Return in words which processes gdbheap can read without CAP_SYS_PTRACE."""
     if facts.ptrace_scope >= 2:
-        return f"no process can be looked into (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
+        return f"no process can be read (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
     if facts.ptrace_scope == 1:
-        return "only processes that gdbheap starts can be looked into (ptrace_scope is 1) without CAP_SYS_PTRACE"
-    return "only processes of the same user, that are dumpable, can be looked into without CAP_SYS_PTRACE"
+        return "only processes that gdbheap starts can be read (ptrace_scope is 1) without CAP_SYS_PTRACE"
+    return "only dumpable processes of the same user can be read without CAP_SYS_PTRACE"
 
 
 def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
-    """Return where gdbheap runs. This is known from the marks that container runtimes leave below the folder ``root``.
+    """Return the kind of environment in which gdbheap runs, by the files that container runtimes leave below ``root``.
 
     "systemd": a unit whose bounding set lacks CAP_SYS_PTRACE. ``bounding``: the bounding set, a mask of capabilities;
     None for gdbheap's own.
@@ -172,7 +185,7 @@ def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding:
 def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
     """Return the one command that helps; None if no command does (ptrace_scope 3, or another tracer).
 
-    ``root``: the folder that contains the files of the system where gdbheap runs.
+    ``root``: the folder with the root file system of gdbheap.
     """
     if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):
         return None

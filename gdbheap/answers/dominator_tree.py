@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap.answers.retained import MIN_BYTES_TOGETHER, top_objects
 from gdbheap.contents.python.names.packages import modules, namespaces
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
@@ -22,8 +22,8 @@ MAX_OBJECTS, MAX_DEPTH = 500, 200
 class Dominated:
     """A node of the dominator tree.
 
-    ``above``: the index of its dominator in the list, or None at the top. ``own``: the part of its ``retained`` bytes
-    that no listed node below it retains.
+    ``above``: the index of its dominator in the list, or None at the top. ``own``: its ``retained`` bytes without those
+    that listed nodes below it retain.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Dominated:
 
 @dataclass(frozen=True)
 class DominatorTree:
-    """The nodes of the tree, each after its dominator. ``others``: bytes in use that no node at the top retains."""
+    """The nodes of the tree; each node follows its dominator. ``others``: bytes in use that no top node retains."""
 
     nodes: list[Dominated]
     others: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from gdbheap.answers.accounting.absent_types import absent_of
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.comparable import KINDS, SINGLES, Values, values_of
 from gdbheap.contents.python.text.repr import Limits
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
@@ -101,7 +102,7 @@ class ByValue:
 class _Looking:
     """Compares the values of objects, in native passes over one target.
 
-    ``apart``: objects of two interpreters with separate arenas never count as equal.
+    ``apart``: if true, objects of two interpreters with separate arenas never count as equal.
     """
 
     def __init__(self, heap: Heap, pattern: str | None, apart: bool = False) -> None:
@@ -122,7 +123,10 @@ class _Looking:
         self.names = {number: name for name, number in KINDS.items()}
 
     def equal(self, least: int, by_bytes: bool, top: int | None) -> _native.EqualValues:
-        """Return the first ``top`` of the values that at least ``least`` objects have."""
+        """Return the first ``top`` of the values that at least ``least`` objects have.
+
+        ``by_bytes``: those with the most bytes come first, otherwise those whose copies waste the most bytes.
+        """
         most = min(MAX_VALUES, top or MAX_VALUES)
         return _native.equal_values(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart, least,
@@ -158,7 +162,10 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 
 
 def _singles(heap: Heap) -> dict[int, str]:
-    """Return the names of the types of None, True and False by address. These types may have no object in a heap."""
+    """Return {address: name} of the static types whose objects can be compared, such as NoneType and bool.
+
+    A heap may have no object of these types.
+    """
     objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}
     return {address: name for address, name in found.items() if name in KINDS}
@@ -167,9 +174,10 @@ def _singles(heap: Heap) -> dict[int, str]:
 def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
     """Return the values that several objects have, of types that match ``pattern`` (None: all types).
 
-    Only objects whose type is exactly str, bytes, int, float or complex, and tuples of such objects, are compared.
-    Objects of two interpreters never count as equal, because interpreters cannot share them. Raises NotAPython or
-    Unsupported.
+    ``top``: the most values to return, those with the largest savings (None: MAX_VALUES). ``with_holders``: also search
+    the holders of their copies. Only objects whose type is exactly str, bytes, int, float or complex, and tuples of
+    such objects, are compared. Objects of two interpreters never count as equal, because interpreters cannot share
+    them. Raises NotAPython or Unsupported.
     """
     looking = _Looking(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
@@ -191,8 +199,11 @@ def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: b
 
 
 def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
-    """Return all objects of the types that ``duplicates`` compares, grouped by value. Raises NotAPython or
-    Unsupported."""
+    """Return the objects of the types that ``duplicates`` compares, grouped by value.
+
+    ``pattern`` and ``top``: as in ``duplicates``, but the values with the most bytes come first. Raises NotAPython or
+    Unsupported.
+    """
     looking = _Looking(heap, pattern)
     found = looking.equal(1, True, top)
     rows = [
@@ -244,7 +255,7 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """Yield (number of a node, number of one node that refers to it) for each node in ``numbers``."""
+        """For each node in ``numbers``, yield the node and one node that refers to it."""
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.hash_tables import tables_of
 from gdbheap.contents.python.objects.slack import growing_of
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 
 @dataclass(frozen=True)
 class FillRow:
-    """The containers of one type. ``sharing``: how many dicts share their keys and so have no table of their own.
+    """The containers of one type.
 
-    ``items``: the used places in all containers. ``room``: all places in all containers. ``tenths``: the number of
-    containers in each tenth of fullness.
+    ``sharing``: the number of dicts without a table of their own, because they share their keys. ``items``: the number
+    of items in all containers. ``room``: the number of items for which the containers have room. ``tenths``: the number
+    of containers in each tenth of fullness.
     """
 
     type: str

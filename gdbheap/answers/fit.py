@@ -8,11 +8,10 @@ request it merges the chunks in fast bins with their free neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER, SMALLEST_CHUNK, Glibc
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.machines.machine import LARGEST_SIZE
@@ -51,10 +50,10 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """The way in which malloc would serve the request in one arena.
+    """How malloc would serve the request in one arena.
 
-    It takes ``best_piece``; if there is none, the top chunk (``uses_top``). If both fail, it asks the kernel for a
-    mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
+    It takes ``best_piece``; if there is none, it takes memory of the top chunk (``uses_top``). If both fail, it asks
+    the kernel for a mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
     """
 
     index: int
@@ -69,7 +68,7 @@ class ArenaFit:
 class Fit:
     """Whether malloc can serve a request without the kernel (``fits``).
 
-    ``mmapped``: nothing fits, and in every arena the request would get its own mapping.
+    ``mmapped``: no free memory fits, and every arena would serve the request with a separate mapping.
     """
 
     request: int
@@ -84,23 +83,26 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The chunks of an arena for a request: the smallest that suffices, the largest that do not, and the size of the
-    top."""
+    """The chunks of an arena that decide how a request is served.
+
+    They are the smallest sufficient chunk, the largest insufficient ones, and the top chunk.
+    """
 
     best: Piece | None
     short: list[Piece]
     top: int
 
     def top_fits(self, need: int) -> bool:
-        """Return whether the top chunk suffices for ``need`` bytes: malloc leaves at least the smallest possible chunk
-        there."""
+        """Return whether the top chunk suffices for ``need`` bytes. After the request, malloc must leave a smallest
+        possible chunk there.
+        """
         return self.top >= need + SMALLEST_CHUNK
 
 
 class _Search:
     """Finds the chunks of every arena for a request that needs a chunk of ``need`` bytes.
 
-    All chunks are read at most twice: as they are, and with the fast bins merged.
+    All chunks are read at most twice: once unchanged, and once with the chunks of fast bins merged.
     """
 
     def __init__(self, glibc: Glibc, need: int) -> None:
@@ -109,8 +111,9 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """Return the chunks of an arena for the request; ``with_fast``: after fast bins are merged with their
-        neighbours."""
+        """Return the chunks of an arena for the request. ``with_fast``: after the chunks of fast bins are merged with
+        their neighbours.
+        """
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
             self._found[with_fast] = {
@@ -122,7 +125,7 @@ class _Search:
         return self._found[with_fast].get(index, _Pieces(None, [], 0))
 
     def fast(self, index: int) -> _Pieces | None:
-        """Return the first chunk of the fast bin for exactly this size; None if the bin is empty."""
+        """Return the first chunk of the fast bin for chunks of ``need`` bytes; None if the bin is empty."""
         fast, place = self.glibc.arenas[index].fast, self.need // 16 - 2
         head = fast[place] if place < len(fast) else 0
         found = self.glibc.walk().find_many([head + HEADER])[0] if head else None
@@ -199,7 +202,7 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
-    """Return the threads whose cache has a chunk of exactly this size ready for the next request."""
+    """Return the first chunk of exactly ``need`` bytes in each thread's cache. The thread's next request takes it."""
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     return [
@@ -213,7 +216,9 @@ def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
 
 
 def _grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
-    """Return by how many bytes the arena would grow; None if the request would get its own mapping."""
+    """Return by how many bytes the arena would grow to serve the request; None if the request would get its own
+    mapping.
+    """
     par = glibc.par
     if need >= par.mmap_threshold and par.n_mmaps < par.n_mmaps_max:
         return None
@@ -224,8 +229,8 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     par, page = glibc.par, glibc.target.machine.page
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
-        # By mistake, glibc 2.35 and later use the page size as the minimum. gdbheap does not distinguish a later
-        # version that may have fixed this.
+        # glibc 2.35 and later use the page size as the minimum by mistake. A later version may have fixed this; gdbheap
+        # does not distinguish it.
         return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else MIN_EXTENT)
     size -= top
     if not par.thp_pagesize:

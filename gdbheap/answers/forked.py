@@ -6,17 +6,18 @@ from contextlib import suppress
 
 from gdbheap.errors import GdbheapError
 from gdbheap.host.procfs import ProcessFolder, parse_auxv
-from gdbheap.targets.chosen_processes import running
+from gdbheap.targets.running_processes import running
 from gdbheap.targets.target import AT_RANDOM, Target
 
 __all__ = ["forked_from"]
 
 
 def forked_from(target: Target) -> int | None:
-    """Return the process id of the target's parent if the target is a fork of it.
+    """Return the process id of the target's parent if the target was forked from it and has called no exec since.
 
-    None if it is not, if the kernel does not say, or if gdb controls the target. Each exec writes random bytes of the
-    kernel to a random place of the new stack (AT_RANDOM). A fork has them at the same place as its parent.
+    Return None otherwise, if the kernel does not say, or if gdb controls the target. Each exec writes random bytes of
+    the kernel to a random place of the new stack (AT_RANDOM). A fork has the same bytes at the same address as its
+    parent.
     """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None
     found = running(target.pid) if is_here and target.pid else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
@@ -13,11 +12,12 @@ from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.comparable import KINDS, values_of
 from gdbheap.contents.python.objects.reading import FIRST_ENTRIES, Allowance
 from gdbheap.contents.python.text.repr import Limits
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
 
-# Two objects of a type in KINDS are equal if their values are equal; an object of another type equals only itself. If
+# Two objects of a type in KINDS are equal if their values are equal; an object of any other type equals only itself. If
 # values cannot be compared (a str of another release), their whole texts (up to WHOLE) are compared.
 WHOLE = Limits(length=1 << 16, value=1 << 16, items=1 << 10, depth=6, reads=4_000)
 SHOWN = Limits(length=80, value=60, items=6, depth=3, reads=300)
@@ -75,7 +75,9 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
     could not be read. Raises UsageError if ``pattern`` is None, NotAPython or Unsupported.
     """
     if pattern is None:
-        raise UsageError("heap pyobjects: --group=ATTRIBUTE needs --type=GLOB: the objects that have the attribute")
+        raise UsageError(
+            "heap pyobjects: --group=ATTRIBUTE needs --type=GLOB, which names the type that has the attribute"
+        )
     rows, reading = _instances(heap, pattern), _Reading(heap, attribute)
     values = [reading.value(row.address, row.type_address) for row in rows]
     sums = _sums(rows, values, reading.keys(set(values)))
@@ -156,7 +158,9 @@ class _Reading:
         return None if name.startswith(NAMELESS) and self._heap.target.cut_short else name
 
     def _hashes(self, values: list[int]) -> list[int | None]:
-        """Return the hashes of all values in one pass, so that neighbouring memory is read once."""
+        """Return the hash of each value, None if it has none. All values are read in one pass, so that neighbouring
+        memory is read once.
+        """
         kinds = {kind: self._objects.names.name(kind) for kind in self._types.values()}
         kinds |= {address: self._objects.names.name(address) for address in self._objects.static_types()}
         try:
@@ -167,8 +171,10 @@ class _Reading:
         return _native.value_hashes(objects.heaps, objects.layout, where, values, progress)
 
     def _text(self, value: int, name: str | None) -> object:
-        """Return the type's name with the whole text of a value that has no hash; the value's address if it has no
-        text."""
+        """Return a key for a value without a hash: the name of the value's type, with the whole text of the value.
+
+        If the value has no text either, return its address.
+        """
         disclosure = self._objects.repr.disclosure
         # This text is only compared and never shown, so contents are allowed.
         before, disclosure.contents = disclosure.contents, True

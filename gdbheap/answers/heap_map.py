@@ -6,11 +6,11 @@ The cells come from ``partition``, so the drawn parts and the undrawn rest add u
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Drawn
 from gdbheap.allocators.line_ids import LineId
 from gdbheap.answers.accounting.partition import Sum, Sums, line_states, partition, total
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.machines.machine import Machine
@@ -18,7 +18,7 @@ from gdbheap.targets.ranges import Ranges
 
 CELLS = 1200
 MAX_CELLS = 1 << 20
-# In other memory, longer gaps without pages are not drawn: terabytes may be reserved and never touched.
+# The longest gap without pages that is drawn in other memory; terabytes may be reserved and never touched.
 MAX_GAP = 32 << 20
 
 
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cell:
-    """A part [start, end) of the address space, and the ledger lines that have bytes in it."""
+    """A part [start, end) of the address space, and the ledger's lines that have bytes in it."""
 
     start: int
     end: int
@@ -58,8 +58,9 @@ class Group:
 
 @dataclass(frozen=True)
 class HeapMap:
-    """The answer of ``heap map``: the drawn areas, and the sums of what is not drawn (files, stacks, memory without
-    pages)."""
+    """The answer of ``heap map``: the drawn areas, and the sums of undrawn memory (files, stacks, memory without
+    pages).
+    """
 
     cell: int
     rows: list[Group]
@@ -119,7 +120,9 @@ def _group(stretch: Drawn, cells: list[Cell], known: bool, huge: int | None) -> 
 
 
 def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
-    """Return the bytes of each drawn ledger line; lines of single arenas are summed."""
+    """Return the bytes of each ledger line that is drawn; lines of single arenas are summed. ``known``: whether
+    residency is known.
+    """
     found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
         Part(line, part.virtual, part.pages, part.resident if known else None, states.get(line)) for line, part in found
@@ -127,9 +130,9 @@ def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
 
 
 def _line_of(owner: LineId, states: dict[LineId, str]) -> LineId:
-    """Return the ledger line that is drawn for an owner.
+    """Return the line of the ledger that the map shows for an owner.
 
-    For an allocator it is the part below the allocator's name, for other memory the first level.
+    For an allocator it is the line below the allocator's own line, for other memory the topmost line.
     """
     first, *rest = owner.split(".")
     return LineId(".".join([first, *rest[: owner in states]]))
@@ -168,8 +171,9 @@ def _stretches(heap: Heap) -> list[Drawn]:
 
 
 def _touched(heap: Heap, ranges: Ranges) -> Ranges:
-    """Return the parts of ``ranges`` that have pages, joined over gaps of at most MAX_GAP; all if residency is
-    unknown."""
+    """Return the parts of ``ranges`` that have pages, joined across gaps of at most MAX_GAP bytes. If residency is
+    unknown, return all of ``ranges``.
+    """
     pages = heap.target.pages
     if pages is None:
         return ranges

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["CHANGED", "GONE", "NEW", "Change", "HolderChange", "Since"]
 
@@ -17,8 +19,8 @@ CHANGED: Change = "changed"
 class HolderChange:
     """A holder of the first snapshot, of the last one, or of both, and how it changed.
 
-    ``looks``: the bytes of the holder in each snapshot. ``counts``: the number of its blocks in each snapshot, None
-    where a snapshot lacks the holder. ``bytes`` and ``count``: the change from the first snapshot to the last.
+    ``looks``: the holder's bytes in each snapshot. ``counts``: the number of its blocks in each snapshot, None where a
+    snapshot lacks the holder. ``bytes`` and ``count``: the change from the first snapshot to the last.
     """
 
     path: str

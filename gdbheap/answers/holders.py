@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gdbheap.answers.accounting.paths import alike
 from gdbheap.answers.retained import MODULE, Kept
 from gdbheap.contents.python.names.packages import modules
 from gdbheap.contents.python.names.paths import is_own_dict
 from gdbheap.contents.python.objects.references import References
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 __all__ = ["Holder", "holders"]
@@ -25,8 +25,8 @@ ROOT = "root"
 class Holder:
     """An object, a module or a root that holds blocks.
 
-    ``path``: for an object its path as a Python expression, otherwise in words; for a module (``type`` "module") its
-    name; for a root (``type`` "root") the name of a running frame or of data outside the heaps.
+    ``path``: for an object, its path as a Python expression or in words; for a module (``type`` "module"), its name;
+    for a root (``type`` "root"), the name of a running frame or of data outside the heaps.
     """
 
     type: str
@@ -50,7 +50,7 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
 
 
 def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
-    """Yield the objects of ``owners`` with their nodes, except items of collections and dicts of instances.
+    """Yield the objects of the rows ``owners`` with their nodes, except items of collections and dicts of instances.
 
     The dict of an instance is left out, because the instance retains the same bytes.
     """

@@ -7,7 +7,7 @@ a hole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from gdbheap import _native
@@ -15,9 +15,10 @@ from gdbheap.allocators.allocator import Allocator, HoleRow
 from gdbheap.answers.accounting.describing import BlockKind, describe_blocks
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.fit import Fit, fit
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
-from gdbheap.stacks import Made
+from gdbheap.stacks import AllocatingCall
 from gdbheap.text import Sentence
 
 
@@ -30,7 +31,7 @@ class Neighbour:
     what: str
     path: str | None = None
     block_kind: BlockKind | None = None
-    made: Made | None = None
+    made: AllocatingCall | None = None
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,7 +109,7 @@ def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
     return replace(answer, rows=named)
 
 
-def with_makers(answer: Holes, made: Mapping[int, Made]) -> Holes:
+def with_makers(answer: Holes, made: Mapping[int, AllocatingCall]) -> Holes:
     """Return the answer with the recorded calls that allocated the blocks next to the holes.
 
     ``made``: these calls by the addresses of the blocks.

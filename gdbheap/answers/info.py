@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers.aborted import MESSAGE, abort_message
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import as_shown
@@ -23,8 +22,10 @@ class Info:
 
 
 def info(heap: Heap) -> Info:
-    """Return every fact; facts about the target itself come first. For a part of the target that cannot be read, a fact
-    gives the reason."""
+    """Return every fact. Facts about the target itself come first.
+
+    If a part of the target cannot be read, its fact is the reason.
+    """
     facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
         try:
@@ -47,7 +48,9 @@ def _runtime_facts(heap: Heap) -> list[Fact]:
 
 
 def _other_facts(heap: Heap) -> list[Fact]:
-    """Return a fact about an allocator other than the C library's, confirmed if the C library's is empty."""
+    """Return a fact about an allocator other than the C library's. The fact is confirmed if the C library's allocator
+    is empty.
+    """
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is None:
         return []
@@ -78,6 +81,6 @@ def _object_fact(loaded: LoadedObject, pid: int | None) -> Fact:
     name, build_id = f"object {loaded.path}", loaded.build_id or "no build-id"
     file = as_shown(loaded.file, pid) if loaded.file else None
     if loaded.agreed:
-        agreed = f"{loaded.agreed} words of its data in the core are as this file makes them"
-        return Fact(name, build_id, f"{file}, as the core lacks its ELF headers", agreed)
+        agreed = f"{loaded.agreed} words of its data in the core equal those of this file"
+        return Fact(name, build_id, f"{file}, because the core lacks its ELF headers", agreed)
     return Fact(name, build_id, "ELF notes in memory", f"{file} has the same" if file else None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from gdbheap.contents.python.text.repr import BRIEF
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 MAX_TEXTS = 10_000
@@ -15,8 +15,11 @@ ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 @dataclass  # not frozen: there may be millions of rows, and making a frozen one takes three times as long
 class Instance:
-    """A live object. ``text`` is None if it would say no more than the type, or if the row comes after the first
-    MAX_TEXTS."""
+    """A live object.
+
+    ``text``: a short text of the object. It is None if it would only repeat the type, or if the row comes after the
+    first MAX_TEXTS rows.
+    """
 
     address: int
     type: str

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import absent_blocks
 from gdbheap.answers.accounting.traced import traced
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 
 NOT_TRACING = (
     "tracemalloc does not run in this program, or has traced nothing: start it with PYTHONTRACEMALLOC=1, or call "
-    "tracemalloc.start() in it; 'heap growth' and 'gdbheap trace' need nothing prepared"
+    "tracemalloc.start() in it; 'heap growth' and 'gdbheap trace' need no preparation"
 )
 
 

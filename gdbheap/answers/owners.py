@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from gdbheap.answers.accounting.absent import absent_by, absent_memory, share_of_rss, shared_memory
@@ -12,6 +12,7 @@ from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
 from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK as BLOCK_OF_C
@@ -55,10 +56,9 @@ class HeldTogether:
     ``resident``, ``share``: the bytes that are resident, and their part of RSS; None if residency is unknown.
     ``at_least``: the graph is incomplete, so the holder may have more blocks.
 
-    In a program without Python, the holder is a row of ``by_root`` (a global, what a variable of a thread or a mapping
-    leads to, a runtime's memory, or a holder that is known from the contents of blocks) or, with a grouping, a root.
-    ``kind`` is then the kind of the row or root, and None if ``root`` is None. ``path``, ``address`` and ``type``,
-    which are about Python's variables, are None.
+    In a program without Python, the holder is a row of ``by_root`` or, with a grouping, a root. ``kind`` is then the
+    kind of that row or root; it is None if ``root`` is None. ``path``, ``address`` and ``type``, which are about
+    Python's variables, are None.
     """
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
@@ -164,7 +164,7 @@ def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -
 
 
 def _absent_of(heap: Heap, minimum: int) -> int:
-    """Return how many bytes of the blocks of at least ``minimum`` bytes are not resident."""
+    """Return how many bytes are not resident, counted over the blocks of at least ``minimum`` bytes."""
     graph = heap.references.graph
     blocks = ((block, graph.find(block.address)) for block in absent_memory(heap))
     return sum(
@@ -219,9 +219,9 @@ def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
 
 
 def _unproven(heap: Heap, *options: str) -> Owners:
-    """Return the answer without rows for a program without Python whose graph is incomplete.
+    """Return an answer without rows, for a program without Python whose graph is incomplete.
 
-    C code does not count references, so no holder is proven while some references are unread.
+    C code does not count references. So gdbheap can prove no holder while some references are unread.
     """
     nodes = heap.references
     return Owners([], 0, 0, not_examined=not_examined(nodes), next=finishing(heap, nodes, "owners", *options))
@@ -243,7 +243,7 @@ def _of_root(row: RootShare) -> HeldTogether:
 
 def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     if heap.is_python:
-        raise UsageError(f"heap owners: --by={by} is for programs without Python: 'heap retained --by=type' is like it")
+        raise UsageError(f"heap owners: --by={by} is for programs without Python: use 'heap retained --by=type'")
     paths = heap.paths
     if paths.references.graph.is_cut:
         return _unproven(heap, f"--by={by}")
@@ -265,8 +265,10 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
 
 
 def _key_of(paths: Paths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
-    """Return the row to which a block belongs: its root's name and kind, and what the block is; None if no root reaches
-    it."""
+    """Return the row that counts a block: the name of its root, the kind of its root, and the kind of the block.
+
+    The first two are None if ``by`` is TYPE. Return None if no root reaches the block.
+    """
     references = paths.references
     node, chain = references.node(number), references.graph.chain(number)
     root = references.node(chain[0]).root if chain else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
@@ -19,6 +19,7 @@ from gdbheap.allocators.allocator import Member as MemberRow
 from gdbheap.answers.accounting.describing import CACHED, UNKNOWN, BlockKind, Described, describe_blocks
 from gdbheap.answers.accounting.paths import alike, in_a_line, ways
 from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 
@@ -84,7 +85,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """The totals of one allocator's pins. ``described``: how many of its blocks are described."""
+    """The totals of one allocator's pins. ``described``: the number of its blocks that are described."""
 
     allocator: str
     groups: int
@@ -144,8 +145,10 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
 
 
 def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
-    """Return the kinds; kinds of unknown contents get a holder if the graph of references can be built in little
-    time."""
+    """Return the kinds of blocks.
+
+    Kinds of unknown contents get a holder if the graph of references can be built in little time.
+    """
     if heap.target.remote or heap.used_blocks > MAX_GRAPH_BLOCKS:
         return kinds
     unknown: dict[str, list[int]] = {}
@@ -218,7 +221,7 @@ def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
 
 
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
-    """Return the blocks of each group. A group that would exceed MAX_BLOCKS blocks in total gets an empty list."""
+    """Return the blocks of each group. Once MAX_BLOCKS blocks are listed in total, further groups get an empty list."""
     found: list[list[MemberRow]] = []
     left = MAX_BLOCKS
     for allocator, row in rows:
@@ -239,13 +242,13 @@ def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
 
 def _summary(members: list[Member]) -> str:
     if not members:
-        return "not looked into"
+        return "not examined"
     kinds = [member.block_kind.text() for member in members]
     return members[0].what if len(members) == 1 else _counted(kinds, len(members))
 
 
 def _counted(texts: list[str], count: int) -> str:
-    """Return in words how many of ``count`` things have each text; things without a text count as others."""
+    """Return in words how many of ``count`` blocks have each text; blocks without a text count as "others"."""
     counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
@@ -12,6 +12,7 @@ from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.answers.accounting.describing import Described, describe_blocks
 from gdbheap.contents.python.text.repr import BRIEF
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 PERCENTS = (1, 10, 25, 50, 75, 100)
@@ -26,8 +27,9 @@ class PoolClass:
 
     ``size``: bytes of a block. ``arenas``: the number of arenas with blocks in use of this class. ``alone``: how many
     of these arenas have no blocks in use of other classes. ``alone_blocks``: the number of blocks in use in such
-    arenas. ``told``: the number of objects whose size is known. ``asked``: the bytes that these objects asked for.
-    ``wasted``: the bytes of their blocks less ``asked``."""
+    arenas. ``told``: the number of objects with a known size. ``asked``: the bytes that these objects asked for.
+    ``wasted``: the bytes of their blocks less ``asked``.
+    """
 
     size: int
     pools: int
@@ -98,7 +100,7 @@ class InterpreterPools:
 
 @dataclass(frozen=True)
 class PageHeap:
-    """All mimalloc heaps of one purpose, summed over the threads."""
+    """The sums over all threads' mimalloc heaps with one purpose."""
 
     name: str
     page_count: int
@@ -203,8 +205,9 @@ def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
 def _pool_class(
     row: _native.SizeClass, spread: _native.Spread | None, asked: dict[int, tuple[int, int, int]]
 ) -> PoolClass:
-    """Return the row of a size class. ``spread``: in how many arenas it has blocks; None for an allocator without
-    arenas."""
+    """Return the row of a size class. ``spread``: how many arenas have blocks of the class; None for an allocator
+    without arenas.
+    """
     where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
     wasted = asked.get(row.block_size, _unknown(asked))
     return PoolClass(row.block_size, row.groups, row.used, row.free, *where, *wasted)
@@ -215,8 +218,10 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 
 
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
-    """Return, by size class, the number of objects with a known size, the bytes that these objects asked for, and the
-    bytes by which their blocks are larger."""
+    """Return, by size class, the number of objects with a known size, and two sums.
+
+    The sums are the bytes that these objects asked for, and the bytes that their blocks have in excess.
+    """
     objects = heap.python.objects_or_none
     if objects is None:
         return {}
@@ -239,8 +244,10 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
 
 
 def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
-    """Return what holds the most bytes of an arena. Blocks whose descriptions differ only in the address of their owner
-    are merged."""
+    """Return the blocks that hold the most bytes of an arena, by description.
+
+    Blocks whose descriptions differ only in the address of their owner are merged.
+    """
     alike: dict[str, list[tuple[int, int]]] = {}
     for block in blocks:
         alike.setdefault(words[block[0]].kind.text(), []).append(block)

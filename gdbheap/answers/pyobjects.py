@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Optional
 
@@ -13,6 +13,7 @@ from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.answers.accounting.describing import describe_blocks, looks
 from gdbheap.contents.python.content import MAX_UNIDENTIFIED
 from gdbheap.contents.python.objects.owned import REACHED
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys, with_own_bytes
 from gdbheap.heap import Heap
 
@@ -22,9 +23,8 @@ class TypeRow:
     """The live objects of one type. ``own``: the bytes of their own blocks; ``buffers``: the bytes of the blocks that
     they own.
 
-    ``bytes``: the sum of ``own`` and ``buffers``. ``reached``: the part of ``buffers`` that the objects own only
-    because they reach these blocks. ``absent``: bytes that are not resident. ``mapped``: memory that the objects
-    mapped.
+    ``bytes``: the sum of ``own`` and ``buffers``. ``reached``: the part of ``buffers`` that no known field names, and
+    that only these objects reach. ``absent``: bytes that are not resident. ``mapped``: memory that the objects mapped.
     """
 
     type: str
@@ -44,7 +44,7 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Count:
-    """The sums over all types. The fields are those of a row."""
+    """The sums over all types, with the same fields as the row of a type."""
 
     count: int
     own: int
@@ -56,7 +56,7 @@ class Count:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, changed in the same way as a row."""
+        """Return ``content`` of a format 1 file with ``bytes`` changed to include the buffers."""
         return with_own_bytes(content)
 
 
@@ -70,7 +70,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Root:
-    """The blocks that no object owns and that one library's static data, or the threads, point to."""
+    """Blocks that no object owns, but to which the static data of one library, or the threads, point."""
 
     name: str
     count: int
@@ -79,7 +79,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A block in use that was not identified, and what its bytes look like."""
+    """A block in use that was not identified, with a description of its bytes."""
 
     address: int
     size: int
@@ -176,7 +176,9 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
 
 
 def _mapped(heap: Heap) -> Counter[str | None]:
-    """Return how many bytes of memory the objects of each type mapped."""
+    """Return how many bytes of memory the objects of each type mapped; the type is None for blocks without a known
+    type.
+    """
     sizes, found = {one.block: 0 for one in heap.python.mapped}, Counter[Optional[str]]()
     for one in heap.python.mapped:
         sizes[one.block] += one.size

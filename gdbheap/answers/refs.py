@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.why import Holder, dominators_of, find_node
 from gdbheap.contents.python.names.edges import is_namespace
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.paths import Paths
 from gdbheap.heap import Heap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Optional
 
 from gdbheap._native import NodeBytes
@@ -16,9 +16,10 @@ from gdbheap.answers.arrays import frames_of
 from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.why import find_node
 from gdbheap.contents.python.names.library_variables import LibraryVariable, blocks_led_to, variable_above
-from gdbheap.contents.python.names.packages import modules, modules_of_files, namespaces
+from gdbheap.contents.python.names.packages import loaded_modules, modules, modules_of_files, namespaces
 from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes, PythonRoot
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -30,8 +31,8 @@ OBJECT, TYPE, MODULE = "object", "type", "module"
 # The possible groupings, for programs with Python and for programs without.
 OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
-# Small objects of one type that have several holders share a row, if there are at least MIN_COUNT_TOGETHER of them and
-# they have at least MIN_BYTES_TOGETHER bytes. Larger objects have their own rows. There are at most MAX_TOGETHER shared
+# Small objects of one type that have several holders share a row if they are at least MIN_COUNT_TOGETHER objects with
+# at least MIN_BYTES_TOGETHER bytes in total. Larger objects have their own rows. There are at most MAX_TOGETHER shared
 # rows.
 MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
 # The most objects of a shared row whose referrers are read (the examples), the most paths that are read for an example,
@@ -53,7 +54,7 @@ Rows = Callable[[Optional[int]], "tuple[list[Kept], int]"]
 
 @dataclass(frozen=True)
 class EqualObject:
-    """An object that retains the same bytes as the object of its row, to within a hundredth."""
+    """An object that retains the same bytes as the first object of its row, to within 1 %."""
 
     address: int
     type: str
@@ -66,17 +67,17 @@ class Kept:
     """A row: one or several objects, and how many bytes their removal would free (``retained``).
 
     A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
-    In a program without Python, a block takes the place of an object. ``path``: how Python reaches the object, or None.
-    ``chain``: the same path in words. Both exist only for the first MAX_PATHS objects.
+    In a program without Python, blocks stand for objects. ``path``: how Python reaches the object, or None. ``chain``:
+    the same path in words. Both exist only for the first MAX_PATHS objects.
 
     Among objects, a row without an address stands for objects of one type that several other objects hold; none of
     these holders retains them. Some objects of such a row are examined, as examples. ``other_holders``: the paths of
     the holders that hold several of the examples. ``path``: a path that leads to one example and that at least half of
     the examples share. ``chain``: the path to that one example. Other rows without an address are a library's static
-    variable (GLOBAL), its data (MEMORY), or the modules of one file; their ``chain`` is their name.
+    variable (GLOBAL), a library's data (MEMORY), or the modules of one file. The ``chain`` of such a row is its name.
 
-    ``same``: the objects below this object in a chain of objects that all retain the same bytes. The objects above this
-    object in the chain have no name that source code can write.
+    ``same``: the objects below this object in a chain of objects that all retain the same bytes. Source code cannot
+    name the objects above this object in the chain.
     """
 
     address: int | None
@@ -105,12 +106,14 @@ class Kept:
 
     @property
     def inner(self) -> list[Kept]:
-        """The objects in ``same``, each as a row."""
+        """The objects in ``same``, each in the form of a row."""
         return [Kept(one.address, one.type, 1, self.own, self.retained, one.path, one.chain) for one in self.same]
 
     @property
     def innermost(self) -> Kept:
-        """The last object in the chain of ``same`` that has a name in Python; the last object of all if none has."""
+        """The last object in the chain of ``same`` that has a name in Python. If no object has a name, the last object
+        of the chain.
+        """
         rows = [self, *self.inner]
         named = [row for row in rows if row.path is not None and not is_own_dict(row.path)]
         return named[-1] if named else rows[-1]
@@ -143,7 +146,7 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     known = _of_objects(paths) if isinstance(paths, ObjectPaths) else _of_blocks(paths)
     if by not in known:
         which = "a program with Python" if is_of_objects else "a program without Python"
-        raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
+        raise UsageError(f"heap retained: --by={by} does not work for {which}: use {', '.join(known)}")
     if heap.references.graph.is_cut:
         return _unfinished(heap, by, known[OBJECT](top)[0] if by == OBJECT and is_of_objects else [], top)
     more = [*_small_views(heap), *_traces(heap)] if by == OBJECT and is_of_objects else []
@@ -179,7 +182,7 @@ def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
 def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
     """Return the answer for an incomplete graph: objects that certainly retain something, and the bytes not examined.
 
-    The retained size of a type or other group cannot be proven.
+    For an incomplete graph gdbheap cannot prove what a type or other group retains.
     """
     kept = _with_absent(heap, _sorted((row for row in rows if row.address is not None), top), OBJECT)
     options = [] if by == OBJECT else [f"--by={by}"]
@@ -188,7 +191,7 @@ def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retai
 
 
 def _small_views(heap: Heap) -> list[Kept]:
-    """Return a row for each type that has several small views which alone keep large buffers alive."""
+    """Return a row for each type whose small views alone keep large buffers alive."""
     paths, rows = heap.python.paths, []
     for found in kept_by_views(heap, frames_of(heap)):
         if found.count > 1:
@@ -199,7 +202,7 @@ def _small_views(heap: Heap) -> list[Kept]:
 
 
 def _tables(heap: Heap) -> list[int]:
-    """Return the nodes of tracemalloc's tables; empty if these are too small for a row."""
+    """Return the nodes of tracemalloc's tables; an empty list if the tables are too small for a row."""
     graph = heap.references.graph
     found = (graph.find(address) for address in trace_tables(heap))
     return [number for number in found if number is not None]
@@ -213,7 +216,7 @@ def _traces(heap: Heap) -> list[Kept]:
 
 
 def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
-    """Return the rows, each with how many of its retained bytes are not resident and how many are shared mappings."""
+    """Return the rows with two more sums: the retained bytes that are not resident, and those in shared mappings."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
         found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
@@ -228,14 +231,14 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
 
 
 def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
-    """Return the addresses of the rows, by their nodes. Rows without an address are left out."""
+    """Return {node: address} of the rows. Rows without an address are left out."""
     graph = heap.references.graph
     found = {graph.find(row.address): row.address for row in rows if row.address is not None}
     return {number: address for number, address in found.items() if number is not None}
 
 
 def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
-    """Yield the nodes that each row stands for, with the address of the row or, if it has none, with its name."""
+    """Yield the nodes for which each row stands, with the address of the row or, if it has none, with its name."""
     yield from _numbers_of_objects(heap, rows).items()
     paths, words = heap.python.paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
     if by == MODULE:
@@ -260,7 +263,8 @@ def _root_name(node: Node, kind: str) -> str | None:
 
 
 def retained_set(heap: Heap, address: int) -> Retained:
-    """Return what would be freed with the block that contains ``address``, by type; the block itself is included.
+    """Return the bytes, by type, that would be freed together with the block that contains ``address``; the block
+    itself is included.
 
     Raises UsageError if no block contains ``address``, and Unsupported if the graph of references cannot be built.
     """
@@ -310,7 +314,7 @@ def _roots(paths: Paths, kind: str) -> list[Kept]:
     for number, root in enumerate(references.roots, references.first_root):
         if isinstance(root, BlockRoot) and root.kind == kind:
             sets[_root_name(references.node(number), kind) or root.name].append(number)
-    # Nothing points to a root, so a name that has only one root retains what the root retains.
+    # Nothing points to a root. Therefore a name with only one root retains the same bytes as this root.
     single = {name: numbers[0] for name, numbers in sets.items() if len(numbers) == 1}
     sizes = dict(zip(single, references.graph.retained(list(single.values()))))
     several = {name: numbers for name, numbers in sets.items() if len(numbers) > 1}
@@ -363,9 +367,9 @@ def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
 
 
 class _Chains:
-    """The chains of objects that retain the same bytes as the first object of a row.
+    """Chains of objects in which each object retains the same bytes as the first one.
 
-    ``heads``: the first objects of the rows.
+    ``heads``: the first objects of the chains.
     """
 
     def __init__(self, paths: ObjectPaths, heads: list[int]) -> None:
@@ -373,8 +377,9 @@ class _Chains:
         self._ends = self._graph.innermost_equal(heads)
 
     def row(self, place: int, head: Node, retained: int) -> Kept:
-        """Return the row of the chain at ``place``: the first object in it that source code can name stands for the
-        chain."""
+        """Return the row of the chain with the index ``place``. The row describes the first object of the chain that
+        source code can name.
+        """
         chain = [(node, self._path(node)) for node in self._members(head, self._ends[place])]
         first = next((at for at, (_node, path) in enumerate(chain) if _is_written(path)), 0)
         (node, path), below = chain[first], chain[first + 1 :]
@@ -399,8 +404,10 @@ class _Chains:
 
 
 def _is_written(path: Path) -> bool:
-    """Return whether source code can write the path: as an expression that is not an object's dict, or a local
-    variable."""
+    """Return whether source code can write the path.
+
+    It can if the path is a local variable, or an expression that is not an object's dict.
+    """
     if path.expression is not None:
         return not is_own_dict(path.expression)
     return bool(path.steps) and LOCAL in path.steps[-1].edge
@@ -409,7 +416,7 @@ def _is_written(path: Path) -> bool:
 def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
     """Yield the rows of libraries: static variables that retain much, and data.
 
-    The data of a library has a row if it keeps blocks that neither such a variable nor an object in ``rows`` retains.
+    A library's data has a row if it keeps blocks that neither a static variable nor an object in ``rows`` retains.
     """
     graph = paths.references.graph
     below: dict[int, int] = defaultdict(int)
@@ -475,8 +482,8 @@ def _same_file(paths: ObjectPaths) -> list[Kept]:
 
 def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
     """Yield the name of each file that was loaded as several modules, with the nodes of the modules and their dicts."""
-    for file, rows in modules_of_files(paths.references, modules(paths.references)).items():
-        yield f"modules of {file}", [node.id for module, names, _name in rows for node in (module, names)]
+    for file, rows in modules_of_files(loaded_modules(paths.references)).items():
+        yield f"modules of {file}", [node.id for module in rows for node in (module.node, module.names)]
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
@@ -496,11 +503,11 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[li
 
 
 def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
-    """Return the rows, each with the most bytes that its removal may free, and the nodes of all owners of shared
-    blocks.
+    """Return the rows, each with the most bytes that its removal may free. Also return the nodes of all owners of
+    shared blocks.
 
-    Shared blocks are blocks of C code that an object owns, but that no object alone keeps. An owner without a row gets
-    one. The owner is the outermost object whose removal would free the object that owns the block.
+    A shared block is a block of C code that an object owns, but that no object alone retains. An owner without a row
+    gets one. The owner is the outermost object whose removal would free the object that owns the block.
     """
     graph = paths.references.graph
     found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER)
@@ -538,14 +545,22 @@ def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
 
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
-    """Return, for each owner, the outermost object whose removal would make it unreachable; this may be the owner
-    itself."""
+    """Return, for each owner, the outermost object whose removal would make it unreachable; None if there is none.
+
+    This may be the owner itself. An object that source code can name is preferred to an unnamed object above it, such
+    as the frame of a variable.
+    """
     references, graph = paths.references, paths.references.graph
     found: dict[int, int | None] = {}
     for owner in dict.fromkeys(owners):
         chain = graph.dominator_chain(owner) if owner < graph.nodes else []
-        above = (node.id for node in references.nodes(chain) if node.kind == OBJECT and node.place == BLOCK)
-        found[owner] = next((number for number in above if number not in without), None)
+        above = [
+            node.id
+            for node in references.nodes(chain)
+            if node.kind == OBJECT and node.place == BLOCK and node.id not in without
+        ][:MAX_OF_CHAIN]
+        written = (number for number in above if _is_written(paths.path(graph.chain(number))))
+        found[owner] = next(written, above[0] if above else None)
     return [found[owner] for owner in owners]
 
 
@@ -561,7 +576,10 @@ def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, st
 
 
 def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
-    """Return, for each row, the paths of what refers to its examples, without subscripts, the most frequent first."""
+    """Return, for each row, the paths of the objects that refer to its examples, most frequent first.
+
+    The paths have no subscripts.
+    """
     wanted = {number for numbers in examples for number in numbers}
     sources: dict[int, list[int]] = defaultdict(list)
     for referrer in paths.references.graph.referrers(wanted):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.stacks import NATIVE, StackFrame
@@ -15,8 +15,8 @@ from gdbheap.targets.frames import function_at
 from gdbheap.targets.functions import Functions
 
 NO_SAMPLES = (
-    "nothing is sampled here: a jemalloc that was configured with --enable-prof samples allocations in a program that "
-    "is started with MALLOC_CONF=prof:true; 'gdbheap trace --stacks' needs nothing prepared"
+    "no allocations were sampled: build jemalloc with --enable-prof, and start the program with MALLOC_CONF=prof:true; "
+    "'gdbheap trace --stacks' needs no preparation"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gdbheap._native import Branch
 from gdbheap.answers.accounting.absent import BlockBytes
@@ -14,7 +14,7 @@ from gdbheap.answers.accounting.rows import least_of_row
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.behind_objects import credited
 from gdbheap.contents.content import ContentHolder
-from gdbheap.contents.python.arrays.columns import COLUMN, Column
+from gdbheap.contents.python.arrays.columns import COLUMN, DataColumn
 from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import (
@@ -32,6 +32,7 @@ from gdbheap.contents.python.names.packages import (
 from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
 from gdbheap.contents.python.objects.references import PythonNodes, PythonRoot
 from gdbheap.contents.python.objects.uncounted import MAX_OTHERS, counted_others
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.paths import Group, Paths, group_name
 from gdbheap.graph.roots import GLOBAL
 
@@ -46,8 +47,8 @@ LOOKED_AT, MIN_STEPS = 200, 2
 # Kinds with many possible holders. The small holders of a kind are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
-MIN_OF_LIST = 8
-# The most branches for which gdbheap checks whether they alone hold the blocks below them, and the most nodes above a
+MIN_OF_LIST, MIN_OF_TREE = 8, 64
+# The most branches that are checked for being the only holder of the blocks below them, and the most nodes above a
 # branch that are tried. A branch counts as the only holder if it retains all of these bytes but one HELD_ALONE-th.
 MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
 OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
@@ -67,9 +68,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Part:
-    """The blocks of one kind in a row: objects of a type with their buffers, or blocks of one size.
+    """The blocks of one kind in a row.
 
-    ``bytes`` includes the headers of the blocks.
+    The kind is objects of a type with their buffers, or blocks of one size. ``bytes`` includes the headers of the
+    blocks.
     """
 
     what: str
@@ -79,7 +81,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Wide:
-    """A column of a table. ``bytes``: its bytes as its library counts them, None if unknown."""
+    """A wide column of a table. ``bytes``: its bytes as its library counts them, None if unknown."""
 
     name: str | None
     dtype: str
@@ -88,7 +90,7 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shape:
-    """The DataFrame, table or array to which a variable refers, in the words of its library
+    """The DataFrame, table or array to which a variable refers, described in the library's terms
     (contents/python/arrays/columns.py).
 
     ``columns``: the largest columns, at most MAX_PARTS. The bytes of its row leave out values that another row reaches
@@ -193,6 +195,8 @@ def share_out(
             addresses[home] = node.address
             ends[home] = end
         seeds[number] = labels.setdefault(home, len(labels))
+        # A part may begin between the variable's first node and its end.
+        seeds.setdefault(end, seeds[number])
     groups: dict[Home, list[Group]] = {}
     by_label = {number: home for home, number in labels.items()}
     for share in credited(paths, seeds, graph.shares(list(seeds.items()), 0)):
@@ -220,7 +224,7 @@ def share_out(
 
 
 def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
-    """Return, for each holder (home), the sum of the bytes of its blocks in ``blocks``."""
+    """Sum the bytes of the blocks in ``blocks`` for each holder. ``homes``: the holder of each node."""
     graph, found = paths.references.graph, Counter[Home]()
     for block in blocks:
         number = graph.find(block.address)
@@ -272,7 +276,7 @@ def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | No
     return Shape(found.what, found.shape, found.dtype, found.bytes, wide)
 
 
-def _size(column: Column) -> int:
+def _size(column: DataColumn) -> int:
     return column.values.bytes or 0
 
 
@@ -283,7 +287,8 @@ def _variables(
 
     All blocks below the node belong to the variable. ``end`` is the node to which the paths lead. It is None for a
     static variable of a library, to which only blocks of C code belong. Parts of a variable with at least ``part``
-    bytes follow, and their parts in turn. Tables and arrays, and nodes in ``whole``, are not divided.
+    bytes follow, and their parts in turn. Tables, arrays, trees whose nodes are of one class, and nodes in ``whole``
+    are not divided.
     """
     graph = paths.references.graph
     above = set(homes.seeds)
@@ -305,6 +310,8 @@ def _variables(
                 led_to = [] if variable is None else sorted({branch.id, *blocks_led_to(paths.references, variable)})
                 whole |= {branch.id, *led_to}
                 yield from ((number, variable.name, None, None) for number in led_to if variable is not None)
+                continue
+            if holder in in_python and _is_subtree(paths, chain):
                 continue
             found = _first_frame(paths, frames, branch) or _first_of_list(paths, branch)
             end, words, path = _deepest(paths, branch) if found is None else _named(paths, found)
@@ -329,16 +336,12 @@ def _variables(
 
 
 def _has_items(path: str | None) -> bool:
-    """Return whether a path leads through an item of a container."""
+    """Return whether a step of a path is an item of a container."""
     return path is not None and "[" in OF_MODULE.sub("", path)
 
 
 def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, holder: int) -> int:
-    """Return the node to name as the holder of what hangs on ``end``, an item of a container.
-
-    Usually it is ``end`` itself. If several items share nearly all of these blocks, as views of one buffer do, it is
-    the first node above ``end``, up to ``holder``, that alone holds the blocks.
-    """
+    """Return the node to name as the holder of all blocks that are reached through ``end``, an item of a container."""
     references, graph = paths.references, paths.references.graph
     way = list(dict.fromkeys([*chain[chain.index(holder) :], *branch.way]))
     above = [node.id for node in references.nodes(way[: way.index(end) + 1]) if node.kind != BUFFER]
@@ -352,8 +355,10 @@ def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, hold
 
 
 def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
-    """Return whether other objects of the same type as a node's holder also refer to the node, so that no single object
-    holds it alone."""
+    """Return whether other objects of the same type as a node's holder also refer to the node.
+
+    No single one of these objects then holds the node alone.
+    """
     chain = references.graph.chain(number)
     (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
     if above is None or not above.type or references.objects.names.name(above.type) == DICT:
@@ -361,15 +366,30 @@ def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -
     return any(node.type == above.type for node in references.nodes(sources))
 
 
+def _is_subtree(paths: ObjectPaths, chain: list[int]) -> bool:
+    """Return whether the last node of a chain belongs to a tree of objects.
+
+    Its class must have many objects, and another object of the class must be above it in the chain. Python's own
+    containers do not count: they often contain one another.
+    """
+    *above, last = (node.type for node in paths.references.nodes(chain))
+    name = paths.references.objects.names.name(last) if last else ""
+    if "." not in name or name.startswith("collections.") or last not in above:
+        return False
+    return len(paths.references.graph.objects_of(last)) >= MIN_OF_TREE
+
+
 def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:
-    """Return the first node on a branch's path that is a table or array."""
+    """Return the first node on a branch's path that is a table or array; None if there is none."""
     nodes = paths.references.nodes(list(dict.fromkeys([branch.id, *branch.way]))) if frames is not None else []
     return next((node.id for node in nodes if frames is not None and node.type and frames.what(node.type)), None)
 
 
 def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
-    """Return the first node of a linked list on a branch's path: of a type that at least MIN_OF_LIST nodes on it
-    have."""
+    """Return the first node of a linked list on a branch's path; None if there is no such list.
+
+    A list is recognised by a type that at least MIN_OF_LIST nodes on the path have.
+    """
     nodes = [node for node in paths.references.nodes(branch.way) if node.type]
     counts = Counter(node.type for node in nodes)
     return next((node.id for node in nodes if counts[node.type] >= MIN_OF_LIST), None)
@@ -384,8 +404,8 @@ def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
     """Return the last node on a branch's path that Python can name, and that path in words and as a Python expression.
 
-    If there is none, the path is in words only. It leads to the branch's last node if the root is a running frame,
-    otherwise to the branch's first node, below which are blocks of C code.
+    If Python can name no node, the expression is None. The path in words then leads to the branch's last node if the
+    root is a running frame, otherwise to the branch's first node.
     """
     references = paths.references
     nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]
@@ -406,8 +426,10 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
 
 
 def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
-    """Name memory of a library by the last object on the path to it; after that object, the path has only C structures.
-    None if no object is on the path."""
+    """Return the name of a library's memory: the last object on the path to it, which only C structures follow.
+
+    Return None if no object is on the path.
+    """
     nodes = paths.references.nodes(chain)
     last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)
     if last is None:
@@ -417,7 +439,7 @@ def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
 
 
 def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
-    """Yield the rows, with the small packages merged into one row and the small libraries merged into another."""
+    """Yield the rows. Two or more small packages are merged into one row, and so are two or more small libraries."""
     small: dict[str, list[SharedOut]] = {}
     for row in rows:
         if row.kind in MANY and row.bytes < minimum:

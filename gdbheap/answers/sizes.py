@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 
 
@@ -48,7 +49,8 @@ class OtherSizeRow(SizeRow):
     """The blocks of one size of an allocator other than glibc's. They have no headers.
 
     ``groups``: the slabs, spans or pages with blocks of this size. ``asked``: bytes that the program asked for.
-    ``spare``: groups that packing the blocks would empty. ``freed``: bytes that packing would free. None if unknown.
+    ``spare``: groups that packing the blocks would empty. ``freed``: bytes that packing would free. A field is None if
+    it is unknown.
     """
 
     groups: int | None = None
@@ -118,9 +120,10 @@ class AllSizes:
 class Sizes:
     """The answer of ``heap sizes``, by size, ascending.
 
-    Chunks in bins, fast bins and thread caches count as free, mmapped chunks (``mapped`` in number) as in use.
-    ``total``, ``top`` (top chunks) and ``overhead`` add up to all memory that malloc has: ``total.system`` of ``heap
-    arenas``. ``allocator``: the name of the allocator of ``sizes``, None if there are only ``others``.
+    Chunks in bins, fast bins and thread caches count as free; mmapped chunks count as in use. ``mapped``: the number of
+    mmapped chunks. ``total``, ``top`` (top chunks) and ``overhead`` add up to all memory that malloc has:
+    ``total.system`` of ``heap arenas``. ``allocator``: the name of the allocator whose sizes are in ``sizes``; None if
+    only ``others`` has sizes.
     """
 
     sizes: list[SizeRow]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gdbheap.answers.arenas import Arenas
+from gdbheap.dataclass import dataclass
 from gdbheap.text import SeveralLines, bounded_number
 
-# malloc_stats() prints each figure as unsigned int, so only its low 32 bits.
+# malloc_stats() prints each figure as an unsigned int, which has only the low 32 bits.
 UNSIGNED_INT = 1 << 32
 
 # The largest figure that is read: a target may print any number of digits.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent_types import absent_of
 from gdbheap.contents.python.objects.comparable import length_at
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
@@ -28,7 +28,8 @@ class TallyRow:
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects`` with ``--by=size``, ``--by=length`` or ``--by=module`` (``tally_of``).
+    """The answer of ``heap pyobjects`` with ``--by=size``, ``--by=length`` or ``--by=module``. ``tally_of`` names the
+    grouping.
 
     The sums count all rows, even if rows were cut.
     """
@@ -45,8 +46,9 @@ class Tallies:
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
     """Return the live objects of types that match ``pattern`` (None: all types), grouped; the first ``top`` groups.
 
-    ``by`` groups them by the size of their block, by len(), or by the module of their type. Objects without a length
-    are in no group of lengths. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
+    ``by`` groups them by the size of their block, by len(), or by the module of their type. ``by_count``: the groups
+    with the most objects come first, otherwise those with the most bytes. Objects without a length are in no group of
+    lengths. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
     """
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
     rows.sort(key=lambda row: (-(row.count if by_count else row.own), str(row.key)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from gdbheap.contents.python.running.coroutines import (
@@ -20,6 +20,7 @@ from gdbheap.contents.python.running.coroutines import (
     Task,
 )
 from gdbheap.contents.python.text.disclosure import hidden
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.asyncio import task_layout
@@ -43,10 +44,10 @@ class Step:
 class Waiting:
     """A task; or a coroutine, generator or greenlet that belongs to no task.
 
-    ``state``: for a task: pending, cancelled, finished or running; for a greenlet: suspended, or idle if it has no
-    frame; otherwise: created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of
-    what the last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines and frames
-    of its chain. A block that several chains share counts for the first of them.
+    ``state``: a task is pending, cancelled, finished or running; a greenlet is suspended, or idle if it has no frame;
+    any other object is created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of
+    the object that the last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines
+    and frames of its chain. A block that several chains share counts for the first chain.
     """
 
     address: int
@@ -71,7 +72,7 @@ class Row:
 
     ``coroutine``, ``file`` and ``line``: the outermost step of the chain. ``address``: the address of the first waiting
     object. ``retained``: the bytes that would be freed if all of the row's objects and the coroutines of their chains
-    were removed. These may also have other holders, such as the call that runs the event loop.
+    were removed. Other holders may also keep these objects alive, such as the call that runs the event loop.
     """
 
     kind: str
@@ -103,7 +104,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Listed:
-    """The answer of ``heap tasks --list``: the first ``--top`` rows. The other fields count all rows."""
+    """The answer of ``heap tasks --list``: the first ``--top`` rows, and totals over all rows."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes",)
     rows: list[Waiting]
@@ -169,7 +170,10 @@ def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) 
 
 
 def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
-    """Return the tasks, coroutines, generators or greenlets of these ``kinds``, and the finder that found them."""
+    """Return the tasks, coroutines, generators or greenlets of these ``kinds``, and the finder that found them.
+
+    Raises Unsupported for Python 2, which has no asyncio.
+    """
     release = heap.python.objects.release
     if release.get("gen_qualname") is None:
         raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
@@ -199,8 +203,8 @@ class _Finder:
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
         self._after = {address: self._next(one) for address, one in self._waiting.items()}
         self._steps: dict[int, Step] = {}
-        # For each coroutine whose chain was followed: the length of the chain from this coroutine on, and the object
-        # that the chain's last coroutine awaits.
+        # For each coroutine whose chain was followed, the length of the chain from this coroutine on, and the object
+        # that the last coroutine of the chain awaits.
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
@@ -213,8 +217,9 @@ class _Finder:
                     self.unreadable += 1
 
     def all(self) -> Iterator[Waiting]:
-        """Yield the tasks with their chains, then the coroutines, generators and greenlets that are in no other
-        chain."""
+        """Yield the tasks with their chains of awaits, then the coroutines, generators and greenlets that are in no
+        task's chain.
+        """
         inner = set(self._after.values())
         for address, kind in self._rows:
             name, base = self._kinds[kind]
@@ -263,15 +268,19 @@ class _Finder:
         )
 
     def _next(self, one: Suspended) -> int:
-        """Return the object to which a coroutine delegates; if it runs, the coroutine whose frame it has called."""
+        """Return the object to which a coroutine delegates. For a running coroutine, return the coroutine whose frame
+        it called.
+        """
         if one.state == RUNNING:
             return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
         return one.awaits
 
     def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
-        """Return the chain of awaits from a coroutine inwards, what its last coroutine awaits, and a number of bytes.
+        """Return the chain of awaits from a coroutine inwards, the object that its last step awaits, and a number of
+        bytes.
 
-        These are the bytes of the chain's blocks that were in no earlier chain; the blocks become parts of ``waiting``.
+        The bytes are those of the chain's blocks that were in no earlier chain. These blocks become parts of
+        ``waiting``.
         """
         new = self._follow(address)
         blocks = [block for one in new for block in self._blocks(self._waiting[one])]
@@ -297,7 +306,7 @@ class _Finder:
         return [one.address, one.frame] if one.apart else [one.address]
 
     def _told(self, address: int, length: int) -> tuple[Step, ...]:
-        """Return the first MAX_CHAIN steps of a chain; a further step counts the remaining ones."""
+        """Return the first MAX_CHAIN steps of a chain. If there are more, a last step has their number."""
         steps: list[Step] = []
         for _ in range(min(length, MAX_CHAIN)):
             if address not in self._steps:

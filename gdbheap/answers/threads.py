@@ -1,16 +1,17 @@
-"""List the frames of the threads, with their variables and the sizes of these."""
+"""List the frames of the threads, with their variables and the variables' sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from gdbheap.contents.python.objects.references import References
-from gdbheap.contents.python.running.threads import Frame, Local, ThreadState
+from gdbheap.contents.python.running.threads import Local, PythonFrame, ThreadState
 from gdbheap.contents.python.text.repr import BRIEF
+from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.targets.frames import frames_of
+from gdbheap.targets.frames import ThreadFrames
 from gdbheap.targets.target import Thread
 
 # The functions that run Python code; compilers append suffixes to these names.
@@ -36,7 +37,7 @@ class Variable:
 class Running:
     """A frame with its variables.
 
-    For C code, ``file`` is "" and ``function`` is a name or a place in a loaded object. ``retained``: the bytes that
+    For C code, ``file`` is "" and ``function`` is a name, or an offset in a loaded object. ``retained``: the bytes that
     would be freed if the objects of its variables were removed.
     """
 
@@ -104,8 +105,9 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     ``values``: add texts of the variables. ``with_c``: add the frames of C code between them, as far as the unwind
     tables allow. In a program without Python all frames are of C code. Raises NotAPython or Unsupported.
     """
-    if with_c and not heap.is_python:
-        return Threads([_of_c(heap, thread) for thread in heap.target.threads])
+    stacks = ThreadFrames(heap.target) if with_c else None
+    if stacks is not None and not heap.is_python:
+        return Threads([_of_c(stacks, thread) for thread in heap.target.threads])
     references = heap.python.references
     states = heap.python.interpreter.threads.states
     known: dict[int, Variable] = {}
@@ -115,16 +117,15 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     found = []
     for state, kept in zip(states, _kept(references, states)):
         frames = list(islice(retained, len(state.frames)))
-        if with_c and state.thread is not None:
-            frames = _with_c(heap, state, frames)
+        if stacks is not None and state.thread is not None:
+            frames = _with_c(heap, stacks, state, frames)
         tid, name = (state.thread.tid, state.thread.name) if state.thread else (None, "")
         found.append(PythonThread(tid, name, frames, kept))
     return Threads(found)
 
 
 def _with_retained(references: References, frames: list[Running]) -> list[Running]:
-    """Return the frames with what each variable retains alone, and with what the variables of a frame retain
-    together."""
+    """Return the frames with the bytes that variables retain: each alone, and all of a frame together."""
     graph = references.graph
     addresses = {variable.address for frame in frames for variable in frame.locals}
     numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}
@@ -137,8 +138,8 @@ def _with_retained(references: References, frames: list[Running]) -> list[Runnin
     return found
 
 
-def _of_c(heap: Heap, thread: Thread) -> PythonThread:
-    frames = [Running(frame.function, "", None, 0, []) for frame in frames_of(heap.target, thread)]
+def _of_c(stacks: ThreadFrames, thread: Thread) -> PythonThread:
+    frames = [Running(frame.function, "", None, 0, []) for frame in stacks.of(thread)]
     return PythonThread(thread.tid, thread.name, frames, 0)
 
 
@@ -153,13 +154,13 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
     return list(references.graph.retained_together(sets))
 
 
-def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:
+def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[Running]) -> list[Running]:
     """Return the frames with the frames of C code added.
 
     One call of the interpreter's loop runs a Python frame that C code called, and also the Python frames that this
     frame called. If no call of the loop can be recognised by its name, no frame of C code is added.
     """
-    stack = frames_of(heap.target, state.thread) if state.thread is not None else []
+    stack = stacks.of(state.thread) if state.thread is not None else []
     if not any(_is_loop(frame.function) for frame in stack):
         heap.note("no-python-calls")
         return frames
@@ -181,9 +182,13 @@ def _is_loop(function: str) -> bool:
     return function.startswith(LOOPS)
 
 
-def _running(heap: Heap, references: References, frame: Frame, values: bool, known: dict[int, Variable]) -> Running:
-    """Return a frame with its variables. ``known`` caches variables by their object's address: frames may share
-    objects."""
+def _running(
+    heap: Heap, references: References, frame: PythonFrame, values: bool, known: dict[int, Variable]
+) -> Running:
+    """Return a frame with its variables. ``values``: add texts of the variables.
+
+    ``known`` caches variables by their object's address, because frames may share objects.
+    """
     for local in frame.locals:
         if local.value not in known:
             known[local.value] = _variable(heap, references, local, values)

@@ -19,22 +19,25 @@ MAX_PAD = LARGEST_SIZE
 def trim(heap: Heap, pad: int = 0) -> Trim:
     """Return what a call of ``malloc_trim(pad)`` would return to the kernel.
 
-    Raises Unsupported if the target has no glibc malloc, or if another allocator serves instead of it.
+    Raises Unsupported if the target has no glibc malloc, or if another allocator serves the program's requests.
     """
     found = heap.allocator(GlibcAllocator)
     other = heap.other_allocator
     serving = [one.title for one in heap.standing_in] or ([other.title] if other is not None else [])
     if found.idle and serving:
         raise Unsupported(
-            f"{' and '.join(serving)} serves in malloc's place, whose malloc_trim() has nothing to give back: 'heap' "
-            "says what is free and what would give it back, 'heap arenas' where it waits"
+            f"the program uses {' and '.join(serving)} instead of glibc's malloc, so malloc_trim() returns nothing: "
+            "'heap' shows how much is free and what returns it, 'heap arenas' where it is"
         )
     return found.predict(pad)
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:
-    """Return the prediction with the actual result of a call. ``before`` and ``after``: the target before and after the
-    call."""
+    """Return the prediction ``asked``, completed with the actual result of the call.
+
+    ``before``: the heap before the call. ``after``: the target after the call. ``released``: whether malloc_trim()
+    reported that it released memory.
+    """
     sizes = _anonymous(before.target), _anonymous(after)
     arenas = [replace(arena, actual=_shrunk(before, after, arena.index)) for arena in asked.rows]
     actual = sizes[0] - sizes[1] if sizes[0] is not None and sizes[1] is not None else None

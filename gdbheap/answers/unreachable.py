@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import BlockBytes, absent_memory
 from gdbheap.answers.accounting.describing import looks
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 
 CYCLES, LOST_REFERENCES, LOST_BLOCKS, DOUBTFUL = GROUPS = ("cycles", "lost_references", "lost_blocks", "doubtful")
 MAX_ADDRESSES = 1000
 MAX_CLOSINGS = 20
-# The most blocks of a row whose contents are read, and how many bytes of a block may be the allocator's header.
+# The most blocks of a row whose contents are read.
 ASKED = 32
+# The most bytes of a block that can be the allocator's header.
 HEADER = 16
-# The kinds of cycles that are closed by words in C memory of unknown layout.
+# The kinds of cycles that are closed by a word in C memory of unknown layout.
 BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type that are not freed for the same reason; if ``type`` is None, blocks of one size."""
+    """Unreachable objects of one type; of blocks that are no objects, those of one size (``type`` is None).
+
+    ``why``: the reason why they are not freed, which is the same for all.
+    """
 
     group: str
     type: str | None
@@ -42,9 +47,9 @@ class Lost:
 
 @dataclass(frozen=True)
 class Head:
-    """A lost block to which no other lost block points, or one block of a circle of lost blocks (``in_circle``).
+    """A lost block to which no other lost block points, or one block of a cycle of lost blocks (``in_circle``).
 
-    ``count``: how many blocks would be freed with it, itself included.
+    ``count``: the number of blocks that would be freed together with this block, which is included.
     """
 
     address: int
@@ -59,7 +64,9 @@ class Head:
 
 @dataclass(frozen=True)
 class CycleSum:
-    """The objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free."""
+    """The objects and bytes of all cycles, of the cycles that ``gc.collect()`` frees, and of the cycles that it may
+    free.
+    """
 
     objects: int
     bytes: int
@@ -70,7 +77,7 @@ class CycleSum:
 
 @dataclass(frozen=True)
 class ObjectSum:
-    """The number of objects of one group, and their bytes together with the bytes of all blocks that hang on them."""
+    """The number of objects of one group, and the bytes of these objects and of all blocks that only they reach."""
 
     objects: int
     bytes: int
@@ -86,8 +93,10 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """The references that close a cycle. ``bytes``: the bytes of all cycles of this kind, and of all blocks that hang
-    on them."""
+    """The references that close a cycle.
+
+    ``bytes``: the bytes of all cycles of this kind and of all blocks that they reach.
+    """
 
     what: str
     count: int
@@ -126,9 +135,9 @@ class Unreachable:
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
-    """Return the blocks in use that no root reaches, with at most ``listed`` addresses for each row.
+    """Return the blocks in use that no root reaches.
 
-    ``listed`` is also the most heads. Raises Unsupported.
+    ``listed``: the most addresses for each row, and the most heads. Raises Unsupported.
     """
     found = _unreachable(heap, listed)
     objects, blocks = (found.cycles, found.lost_references), (found.lost_blocks, found.doubtful)
@@ -165,7 +174,7 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
 
 
 def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
-    """Return how many bytes of each row's blocks are not resident, by the place of the row.
+    """Return how many bytes of each row's blocks are not resident, by the index of the row.
 
     ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the blocks
     at the listed addresses count.
@@ -190,8 +199,8 @@ def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
     """Return the answer for an incomplete graph: only objects to which no unread reference can point.
 
-    Every reference that these objects count comes from another of these objects. Other blocks that no root reaches
-    count as not examined.
+    The reference counts of these objects are explained by references among themselves. Other blocks that no root
+    reaches count as not examined.
     """
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
@@ -257,7 +266,7 @@ def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], te
 
 
 class _Contents:
-    """Says what blocks without a type look like. Some blocks of each row are examined, in one pass for all rows."""
+    """Describes the bytes of blocks without a type. Some blocks of each row are examined, in one pass for all rows."""
 
     def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
         nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]
@@ -266,12 +275,12 @@ class _Contents:
         self._known = dict(zip((address for address, _size in blocks), looks(heap, blocks)))
 
     def of_row(self, row: _native.Lost) -> str | None:
-        """Return what more than half of the examined blocks of a row look like; None if they differ."""
+        """Return the description that more than half of the examined blocks of a row share; None if there is none."""
         known = Counter(self._known[address] for address in row.addresses[:ASKED] if address in self._known)
         return next((look for look, count in known.items() if 2 * count > sum(known.values())), None)
 
     def of_head(self, head: _native.Head) -> str | None:
-        """Return what the head's block looks like; None if it has a type."""
+        """Return a description of the head's bytes; None if the head has a type."""
         return self._known.get(head.address)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.accounting.absent import absent_memory, absent_under
 from gdbheap.contents.python.arrays.columns import (
@@ -19,6 +19,7 @@ from gdbheap.contents.python.arrays.columns import (
     TENSOR,
 )
 from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges, joined
@@ -39,7 +40,7 @@ KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_B
 
 @dataclass(frozen=True)
 class Window:
-    """An object at ``address`` that shows only ``shown`` bytes, a small part of its large ``buffers``.
+    """An object at ``address`` that shows only ``shown`` bytes, a small part of large buffers.
 
     ``buffers``: the size of each buffer by its address; each buffer is a block in use.
     """
@@ -52,12 +53,12 @@ class Window:
 
 @dataclass(frozen=True)
 class SmallViews:
-    """Objects of one ``type`` that alone keep large buffers alive but show only a small part of them.
+    """Objects of one ``type`` that show only a small part of large buffers, and alone keep these buffers alive.
 
     ``count``: the number of objects. ``shown``: the bytes of values that they show. ``kept``: the bytes that would be
-    freed if all of them were removed; ``absent``: how many of these are not resident. ``address``: the object that
-    keeps the most. ``nodes``: the numbers of the objects in the graph. ``views``: maps the address of each buffer to
-    the number of its views and the number of bytes that they show.
+    freed if all of them were removed; ``absent``: the part of ``kept`` that is not resident. ``address``: the object
+    that keeps the most. ``nodes``: the numbers of the objects in the graph. ``views``: maps the address of each buffer
+    to the number of its views and the number of bytes that they show.
     """
 
     type: str
@@ -71,7 +72,7 @@ class SmallViews:
 
 
 def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Window]:
-    """Yield the objects that show only a small part of a large buffer in use. At most ``most`` objects are read."""
+    """Yield the small views of large buffers in use. At most ``most`` objects are read."""
     for address, what in _instances(heap, frames, most):
         name, shown, spans = _memoryview(frames, address) if what == MEMORYVIEW else _frame(frames, address, what)
         buffers = _buffers(heap, shown, spans) if shown else {}
@@ -80,7 +81,7 @@ def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Wi
 
 
 def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
-    """Yield (address, kind) of the objects that may be windows."""
+    """Yield (address, kind) of the objects that may be small views of large buffers."""
     census = heap.python.census
     kinds = {row.address: _what(frames, row.address) for row in census.rows}
     wanted = {address: what for address, what in kinds.items() if what is not None}
@@ -119,8 +120,10 @@ def _frame(frames: Frames, address: int, what: str) -> Shown:
 
 
 def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
-    """Return {address: size} of the blocks in use that are large compared with ``shown``, the number of their bytes
-    that a view shows."""
+    """Return {address: size} of the blocks in use that are large compared with ``shown``.
+
+    ``shown``: the number of their bytes that a view shows.
+    """
     blocks = [block for start, _end in spans if (block := heap.block_at(start)) is not None and block.state == "used"]
     sizes = {block.address: block.end - block.address for block in blocks}
     least = max(MIN_BUFFER, shown * MAX_SHARE_SHOWN)
@@ -128,7 +131,7 @@ def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
 
 
 def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
-    """Return the windows in ``found`` that alone keep large buffers alive, by type, the type that keeps most first.
+    """Return the views in ``found`` that alone keep large buffers alive, by type; the type that keeps most comes first.
 
     This builds the graph of references. Raises Unsupported.
     """
@@ -151,7 +154,11 @@ def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Windows, with their nodes, that together retain ``kept`` bytes in the buffers ``blocks``."""
+    """Small views of the same buffers, with their nodes.
+
+    ``blocks``: the buffers that the views keep alive. ``kept``: the bytes of these buffers that the views together
+    retain.
+    """
 
     windows: list[Window]
     nodes: list[int]
@@ -160,12 +167,12 @@ class _Group:
 
     @property
     def is_kept_for_little(self) -> bool:
-        """Whether the windows retain a large buffer of which they show only a small part."""
+        """Whether the views retain a large buffer of which they show only a small part."""
         return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
 
     @property
     def shown(self) -> int:
-        """The bytes of values that the windows show."""
+        """The bytes of values that the views show."""
         return sum(window.shown for window in self.windows)
 
 
@@ -185,9 +192,9 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
 
 
 def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[str]:
-    """Return how many of the bytes that the windows of each type keep are not resident.
+    """Return how many of the bytes that the views of each type keep are not resident.
 
-    This includes buffers that several windows keep together and none of them keeps alone.
+    This includes buffers that several views keep in common and no single view keeps.
     """
     found = absent_under(heap, types.get)
     together = {block: group.windows[0].type for group in groups if len(group.nodes) > 1 for block in group.blocks}

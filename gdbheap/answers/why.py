@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.accounting.absent import absent_under
 from gdbheap.answers.accounting.traced import name_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
 from gdbheap.heap import Heap
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import Made
+    from gdbheap.stacks import AllocatingCall
 
 MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
 """The number of dominators that are read at each end of a long chain."""
@@ -42,7 +43,7 @@ class Why:
     """The answer of ``heap why``: a shortest chain from a root to the object, and the object's dominators.
 
     The chain prefers references in known fields. A long list of dominators is cut in the middle; ``dominator_count``
-    counts all dominators, and also buffers in the part that was cut. If some references could not be read, the answer
+    counts all dominators, including buffers in the part that was cut. If some references could not be read, the answer
     has only proven dominators and retained sizes.
     """
 
@@ -56,7 +57,7 @@ class Why:
     dominator_count: int
     retained: int
     lacking: int
-    made: Made | None = None
+    made: AllocatingCall | None = None
     absent: int = 0
     at_least: bool = False
     not_examined: int = 0
@@ -89,15 +90,15 @@ def why(heap: Heap, address: int) -> Why:
 
 
 def _is_certain(references: Nodes, address: int) -> bool:
-    """Return whether all references up to a step are in known fields. A root, where they begin, is certain."""
+    """Return whether all references up to a step are in known fields. The first step, a root, is always certain."""
     number = references.graph.find(address)
     return number is None or references.is_certain(number)
 
 
 def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
-    """Return the objects whose removal would each free the node, with their number.
+    """Return the dominators of a node, and their number: the removal of any one of them would free the node.
 
-    A long list is cut in the middle, to the same number of objects at both ends.
+    Roots and buffers are left out. A long list is cut in the middle, to the same number of objects at both ends.
     """
     graph, paths = heap.references.graph, heap.paths
     chain = graph.dominator_chain(node.id)
@@ -122,5 +123,5 @@ def find_node(heap: Heap, address: int, noun: str) -> Node:
     """Return the block in use, or the static type, that contains ``address``. Raises UsageError if there is none."""
     node = heap.references.find(address)
     if node is None:
-        raise UsageError(f"heap {noun}: {address:#x} is in no block in use: 'heap at' says in what it is")
+        raise UsageError(f"heap {noun}: {address:#x} is not in a block in use: 'heap at' shows what is there")
     return node

@@ -1,4 +1,6 @@
-"""The context of each question to the library: it decides whether answers and errors show contents of memory."""
+"""The context in which the library answers a question: it decides whether answers and errors show contents of
+memory.
+"""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from html import escape
 
 from gdbheap.api.heap import Heap, reading_of
 from gdbheap.api.opening import open
 from gdbheap.api.table import Table
 from gdbheap.api.values import Size, Target, size_of
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.difference import render
 from gdbheap.snapshots import difference as differences
@@ -107,7 +107,8 @@ def diff(
 ) -> Difference:
     """Compare two or more targets: paths of snapshots or cores, ids of processes (which are read now), or open heaps.
 
-    ``limit``: also find out when RSS will reach this size. Raises what ``open`` raises."""
+    ``limit``: also find out when RSS will reach this size. Raises the same errors as ``open``.
+    """
     with ExitStack() as held:
         heaps = [
             target if isinstance(target, Heap) else held.enter_context(open(target))

@@ -1,4 +1,4 @@
-"""Convert the records of answers to those of the library. Only this module knows both kinds of records."""
+"""Convert the records of ``gdbheap.answers`` to records of the library. Only this module knows both kinds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
 
 
 def block_of(heap: Knows, found: at.Block) -> Block:
-    """Convert a block of the answers to the library's record."""
+    """Convert a block of the answers to the library's record of a block."""
     used = [(found.address, found.size)] if found.state in IN_USE else []
     return Block(
         found.address, found.end - found.address, found.state, found.allocator, found.arena, heap, Described(heap, used)
@@ -62,12 +62,12 @@ def block_of(heap: Knows, found: at.Block) -> Block:
 
 
 def kind_of(found: describing.Described) -> Kind:
-    """Convert the description of a block to the library's record."""
+    """Convert the description of a block to the library's record of a kind."""
     return Kind(found.kind.role, str(found))
 
 
 def hole_of(found: holes.Hole) -> Hole:
-    """Convert a hole of the answers to the library's record."""
+    """Convert a hole of the answers to the library's record of a hole."""
     before, after = (
         None if one is None else Neighbour(one.address, one.size, one.what) for one in (found.before, found.after)
     )
@@ -75,7 +75,7 @@ def hole_of(found: holes.Hole) -> Hole:
 
 
 def object_of(heap: Knows, found: at.Object) -> Object:
-    """Convert an object of the answers to the library's record."""
+    """Convert an object of the answers to the library's record of an object."""
     return Object(found.address, found.type, found.size, found.text, heap)
 
 
@@ -99,13 +99,13 @@ def holder_of(found: MainHolder) -> Holder:
 
 
 def owner_row_of(found: HeldTogether) -> Holder:
-    """Convert a row of the list of all holders; its path is empty if the blocks have no known holder."""
+    """Convert a row of the list of all holders. Its path is empty if the holder of the blocks is unknown."""
     path, kind = found.root or "", found.kind or ""
     return Holder(found.bytes, found.resident, found.share, path, found.what, found.count, kind, found.address)
 
 
 def findings_of(found: Iterable[Found]) -> list[Finding]:
-    """Convert findings, and add their texts; an older snapshot may lack the data for these texts."""
+    """Convert findings, and add their texts. An older snapshot may lack the data for these texts."""
     rows = []
     for one in found:
         text, advice = words_of(one)

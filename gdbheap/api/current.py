@@ -28,7 +28,7 @@ _provider: Callable[[], Stop] | None = None
 
 
 def provide(provider: Callable[[], Stop]) -> None:
-    """Set the function that returns gdb's selected target."""
+    """Set the function that returns the target selected in gdb."""
     global _provider
     _provider = provider
 

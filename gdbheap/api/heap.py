@@ -60,7 +60,7 @@ class Heap:
         self.close()
 
     def close(self) -> None:
-        """Release the target and all that was read from it. A second call does nothing."""
+        """Release the target and all data that was read from it. A second call does nothing."""
         self._page = self._books = None
         self._reading.close()
 
@@ -126,7 +126,7 @@ class Heap:
 
     @property
     def warnings(self) -> list[str]:
-        """One sentence for each thing that the answers so far may lack."""
+        """The warnings about what the answers so far may lack, one sentence each."""
         look = self._reading.stored()
         if look is not None:
             return [sentence_of(each) for each in look.snapshot.warnings]
@@ -151,9 +151,10 @@ class Heap:
         return Table(map(converting.holder_of, self._first_page().holders), Holder)
 
     def owners(self, top: int | None = None) -> Table[Holder]:
-        """Return all holders of memory in use, largest first, or the first ``top``.
+        """Return all holders of memory in use, or the first ``top``, largest first.
 
-        Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot."""
+        Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot.
+        """
         with self._reading.asked("the holders of all blocks; 'holders' has only the largest ones") as heap:
             found = owners.owners(heap, None, count_of(top))
         return Table(map(converting.owner_row_of, found.groups), Holder)
@@ -163,10 +164,11 @@ class Heap:
         return Table(converting.findings_of(self._first_page().findings), Finding)
 
     def types(self, top: int | None = None) -> Table[TypeRow]:
-        """Return the types that hold the memory, largest first, or the first ``top``.
+        """Return the types that hold the memory, or the first ``top``, largest first.
 
         A program without Python has kinds of blocks instead: classes, containers, blocks of libraries. Raises
-        Unsupported if neither is known."""
+        Unsupported if neither is known.
+        """
         most, look = count_of(top), self._reading.stored()
         if look is not None:
             if look.snapshot.objects is None:
@@ -181,10 +183,11 @@ class Heap:
         return Table(map(converting.type_of, rows[:most]), TypeRow, len(rows))
 
     def retained(self, by: str = "object", top: int | None = MOST_RETAINED) -> Table[Retained]:
-        """Return what would free the most memory if it were removed, largest first, or the first ``top``.
+        """Return the objects or groups whose removal would free the most memory, largest first, or the first ``top``.
 
         ``by``: "object", "type" or "module"; for a program without Python "object" (a block), "type", "global" or
-        "thread". Reads all references, once for a heap. Raises UsageError for any other word."""
+        "thread". Reads all references, once for a heap. Raises UsageError for any other word.
+        """
         most, look = count_of(top), self._reading.stored()
         if look is not None:
             if word_of(by) != retained.OBJECT or look.snapshot.owners is None:
@@ -269,7 +272,8 @@ class Heap:
     def write_report(self, path: str | os.PathLike[str], owners: bool | None = None) -> None:
         """Write one self-contained HTML page with all answers, as ``gdbheap report`` does, without contents.
 
-        ``owners``: as for ``save``. Raises UsageError if the file cannot be written."""
+        ``owners``: the same as for ``save``. Raises UsageError if the file cannot be written.
+        """
         look = self._reading.stored()
         if look is not None:
             writing.write_page(os.fspath(path), writing.look_report(look))
@@ -280,7 +284,7 @@ class Heap:
     # Private methods.
 
     def _known(self) -> Ledger:
-        """Return the ledger; it has holders only if these were found before."""
+        """Return the first page (``gdbheap PID``). It lists holders only if they were found before."""
         look = self._reading.stored()
         if look is not None:
             return look.snapshot.ledger
@@ -331,11 +335,12 @@ def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _largest_first(line: Line) -> tuple[bool, int]:
-    """Return the key by which sibling lines of the ledger are sorted: resident bytes, largest first; unknown comes
-    last."""
+    """Return the sort key of lines of the memory table that have the same parent: resident bytes, largest first;
+    unknown comes last.
+    """
     return line.resident is None, -(line.resident or 0)
 
 
 def reading_of(heap: Heap) -> Reading:
-    """Return the ``Reading`` that a heap keeps private, for other modules of the library."""
+    """Return the private ``Reading`` of a heap, for other modules of the library."""
     return heap._reading

@@ -10,12 +10,12 @@ import json
 import os
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from gdbheap._native import BY_SIGNAL, NO_OWN_MEMORY, NOT_STARTED
 from gdbheap._native import OwnCopy as Copy
 from gdbheap.api.values import Seconds, seconds_of
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable
 from gdbheap.host import headroom
@@ -81,7 +81,8 @@ def write_report(
 ) -> Saved:
     """Write one HTML page about the calling program, as ``Heap.write_report`` does for another one.
 
-    The other arguments are as for ``snapshot``."""
+    The arguments have the same meaning as for ``snapshot``.
+    """
     return _written(REPORT, path, {"owners": owners}, max_time, python)
 
 
@@ -124,7 +125,8 @@ def _copy(words: list[str]) -> Copy:
 def _size(status: int, said: bytes) -> int:
     """Return the size of the written file in bytes, from the reader's output.
 
-    If there is none, raise the error that the reader reported, or that its exit status means."""
+    If the reader wrote no size, raise the error that it reported, or the error for its exit status.
+    """
     try:
         told: dict[str, Any] = json.loads(said.decode("utf-8", "replace").strip().rpartition("\n")[2] or "{}")
     except ValueError:
@@ -151,7 +153,7 @@ def _kind(status: object) -> type[GdbheapError]:
 
 
 def _refuse() -> None:
-    """Raise Unsupported if a copy could harm this program, or would not be allowed."""
+    """Raise Unsupported if making a copy could harm this program, or is not allowed."""
     if own_machine() is None:
         raise Unsupported(f"gdbheap cannot copy a program on this machine: {INSTEAD}")
     if os.getuid() != os.geteuid() or os.getgid() != os.getegid():

@@ -15,6 +15,7 @@ from gdbheap.files import find_file
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals import refusal
 from gdbheap.snapshots.file import is_snapshot, read
+from gdbheap.targets.stopping import when_untraced
 from gdbheap.targets.typed_target import parse_target
 
 __all__ = ["here", "meant", "open"]
@@ -23,11 +24,12 @@ __all__ = ["here", "meant", "open"]
 def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text: bool = False) -> Heap:
     """Open a process by its id, or a core or a snapshot by its path.
 
-    Nothing is read yet, but a process is identified for good: if another one gets its id later, that one is not read.
-    At the first question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or
-    "2s"; 0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``: answers show no
-    contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target does not exist,
-    NotPermitted, and UsageError for options that do not fit the target."""
+    Nothing is read yet, but a process is identified for good: if another process gets its id later, that process is not
+    read. At the first question a process is stopped while its private memory is copied, for at most ``max_stop``
+    (seconds, or "2s"; 0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``:
+    answers show no contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target
+    does not exist, NotPermitted, and UsageError for options that do not fit the target.
+    """
     limit = seconds_of(max_stop) or None
     hidden = no_text or wanted(os.environ)
     found = meant(target)
@@ -35,7 +37,7 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
         if found.pid == os.getpid():
             itself = f"process {found.pid} is the running program itself"
             raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) reads it from inside")
-        refusal.check(found)
+        when_untraced(found, lambda: refusal.check(found))
         process = LiveProcess(found, limit, clone)
         return Heap(Reading(process, process.name, hidden))
     if clone:
@@ -49,9 +51,10 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
 
 
 def meant(target: Target) -> ProcessFolder | str:
-    """Return the process that ``target`` means, held open from now on, or the path of a file.
+    """Return the process that ``target`` names, held open from now on, or the path of a file.
 
-    Raises NoTarget, NotPermitted, UsageError."""
+    Raises NoTarget, NotPermitted, UsageError.
+    """
     found = parse_target(os.fspath(target)) if isinstance(target, (str, os.PathLike)) else pid_of(target)
     return refusal.open_folder(found) if isinstance(found, int) else found
 

@@ -1,4 +1,4 @@
-"""How the library's heaps and records ask their target, and release it."""
+"""The open target that the library's heaps and records share, and its release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """An open target or snapshot, which heaps and their records (rows.Knows) ask.
+    """An open target or snapshot, which answers the questions of heaps and their records (rows.Knows).
 
     ``no_text``: answers show no contents. After ``close`` each question raises ValueError.
     """
@@ -64,7 +64,7 @@ class Reading:
     def asked(self, what: str = "") -> Iterator[Heap]:
         """Yield the heap for one question. Raises Unsupported for a snapshot.
 
-        ``what``: names the answer that a snapshot lacks.
+        ``what``: the data for this question, for the error message.
         """
         if self.stored() is not None:
             raise self.lacks(what)
@@ -75,11 +75,13 @@ class Reading:
                 yield heap
 
     def lacks(self, what: str) -> Unsupported:
-        """Return the error for an answer that a snapshot lacks."""
+        """Return the error for a question that a snapshot cannot answer. ``what``: the data that the snapshot does not
+        contain.
+        """
         return Unsupported(f"a snapshot does not contain {what}: open the process, or a core")
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return what each of these used blocks is, by address. ``blocks``: (address, size)."""
+        """Return the kinds of blocks in use, by address. ``blocks``: (address, size) of each block."""
         with self.asked("blocks") as heap:
             found = describe_blocks(heap, list(blocks))
         return {address: converting.kind_of(one) for address, one in found.items()}
@@ -100,7 +102,7 @@ class Reading:
             return why.why(heap, address).retained
 
     def referrers_of(self, address: int, top: int | None = None) -> Table[Referrer]:
-        """Return what points to the object or block at an address."""
+        """Return the objects and other memory that point to the object or block at an address."""
         with self.asked("references") as heap:
             found = refs.refs(heap, address, count_of(top))
         return Table((converting.referrer_of(self, row) for row in found.rows), Referrer, found.count)

@@ -5,8 +5,10 @@ Sizes are in bytes; an address is the one that malloc returned; None means unkno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from gdbheap.dataclass import dataclass
 
 if TYPE_CHECKING:
     from gdbheap.api.table import Table
@@ -29,17 +31,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """What a block is: ``kind`` in one word, such as "object" or "items", ``what`` in a few words."""
+    """The kind of a block: ``kind`` in one word, such as "object" or "items", ``what`` in a few words."""
 
     kind: str
     what: str
 
 
 class Knows(Protocol):
-    """The heap that a record belongs to. After the heap was closed each method raises ValueError."""
+    """The questions about a record that its heap can answer.
+
+    After the heap was closed, each method raises ValueError.
+    """
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return what each of these used blocks is, by address. ``blocks``: (address, size)."""
+        """Return the kinds of blocks in use, by address. ``blocks``: (address, size) of each block."""
 
     def owner_of(self, address: int) -> Owner | None:
         """Return the owner of the block at an address."""
@@ -51,7 +56,7 @@ class Knows(Protocol):
         """Return the bytes that would be freed with the object at an address."""
 
     def referrers_of(self, address: int, top: int | None) -> Table[Referrer]:
-        """Return what points to the object at an address."""
+        """Return the objects and other memory that point to the object at an address."""
 
     def object_at(self, address: int) -> Object:
         """Return the object at an address."""
@@ -65,7 +70,7 @@ class Described:
         self._found: Mapping[int, Kind] | None = None
 
     def kind(self, address: int) -> Kind | None:
-        """Return what one of the blocks is; None if the block is not in use."""
+        """Return the kind of one of the blocks; None if the block is not in use."""
         if self._found is None:
             self._found = self._heap.kinds(self._blocks)
         return self._found.get(address)
@@ -73,10 +78,11 @@ class Described:
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a block: an object with ``address`` and ``type``. ``what``: what the block is to this object.
+    """The owner of a block: an object with ``address`` and ``type``. ``what``: the owner's use of the block.
 
     ``what`` is "object" if the block contains the object itself. ``address`` and ``type`` are None if no Python object
-    owns the block; ``what`` then says what is known."""
+    owns the block; ``what`` then says what is known.
+    """
 
     address: int | None
     type: str | None
@@ -106,10 +112,11 @@ class Block:
 
     @property
     def kind(self) -> str | None:
-        """What the block is, in a word; None if the block is not in use.
+        """The kind of the block, in a word; None if the block is not in use.
 
-        "object"; for a buffer what it is to its owner, such as "items"; "reached" (from a library's data); "structure"
-        (of an allocator); or "unknown"."""
+        The words: "object"; for a buffer its owner's use of it, such as "items"; "reached" (from a library's data);
+        "structure" (of an allocator); or "unknown".
+        """
         found = self._described.kind(self.address)
         return None if found is None else found.kind
 
@@ -133,7 +140,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A block next to a hole: its address, its size, and what it is in words."""
+    """A block next to a hole: its address, its size, and a description."""
 
     address: int
     size: int
@@ -170,9 +177,11 @@ class Object:
     _heap: Knows = field(repr=False, compare=False)
 
     def referrers(self, top: int | None = None) -> Table[Referrer]:
-        """Return what points to the object, certain references first, or the first ``top``.
+        """Return the objects and other memory that point to the object, or the first ``top`` of them. Certain
+        references come first.
 
-        Reads all references, once for a heap."""
+        Reads all references, once for a heap.
+        """
         return self._heap.referrers_of(self.address, top)
 
     def path(self) -> str | None:
@@ -194,8 +203,9 @@ class Object:
 class Referrer:
     """An object, a frame or other memory that points to an object.
 
-    ``edge``: the attribute, key or field that points; ``certain``: whether a field of its type is the reference, and
-    not only a word that looks like an address."""
+    ``edge``: the attribute, key or field that has the pointer; ``certain``: whether the pointer is in a known field,
+    rather than a word that only looks like an address.
+    """
 
     address: int
     type: str
@@ -205,7 +215,7 @@ class Referrer:
 
     @property
     def object(self) -> Object:
-        """The object that has the reference. Raises UsageError if it is not in a block in use."""
+        """The object that has the reference. Raises UsageError if the reference is not in a block in use."""
         return self._heap.object_at(self.address)
 
 
@@ -213,9 +223,9 @@ class Referrer:
 class Holder:
     """A holder of memory in use: ``bytes`` of blocks, the ``resident`` part, and its ``share`` of RSS.
 
-    ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: the type of the
-    holder, or what most of its memory is; ``count``: the number of its items, or of its blocks; ``kind``: what kind of
-    thing ``path`` names."""
+    ``path``: the variable, module, class, thread or memory, as a person would write it; ``kind``: its kind. ``what``:
+    the type of the holder, or the content of most of its memory; ``count``: the number of its items, or of its blocks.
+    """
 
     bytes: int
     resident: int | None
@@ -231,7 +241,8 @@ class Holder:
 class Finding:
     """Memory that could be freed or avoided: about ``bytes``, with ``text``, ``advice``, and command lines to paste.
 
-    ``doubtful``: whether the memory may be intended, or the finding is a guess."""
+    ``doubtful``: the memory may be intended, or the finding is a guess.
+    """
 
     id: str
     bytes: int

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap.api.opening import meant
 from gdbheap.api.values import Seconds, Target, seconds_of
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.sampling.sample import Sample as Sampled
 from gdbheap.sampling.sampler import Sampler
@@ -23,9 +23,10 @@ LEAST_LOOK_SECONDS = 0.1
 class Sample:
     """A process at one moment; sizes in bytes.
 
-    ``time``: seconds since 1970; ``seconds``: seconds since the first sample. ``in_use``: what the C library's malloc
-    has handed out; ``system``: the bytes that malloc has from the kernel; each of the two is None if unknown.
-    ``doubtful``: whether a figure changed while the sample was taken."""
+    ``time``: seconds since 1970; ``seconds``: seconds since the first sample. ``in_use``: the bytes that the C
+    library's malloc has handed out; ``system``: the bytes that malloc got from the kernel. Either is None if unknown.
+    ``doubtful``: whether a figure changed while the sample was taken.
+    """
 
     time: float
     seconds: float

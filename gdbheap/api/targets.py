@@ -18,14 +18,14 @@ __all__ = ["CoreFile", "Current", "LiveProcess", "Opened"]
 
 
 class Opened(Protocol):
-    """A target about which the library is asked."""
+    """A target that the library can be asked about."""
 
     @property
     def name(self) -> str:
         """The target's name, such as "process 1234"."""
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap for one question; used as the body of a context manager."""
+        """Yield the heap for one question. The method is the generator of a context manager."""
 
     def close(self) -> None:
         """Drop the heap, and end a frozen copy of the process."""
@@ -50,7 +50,7 @@ class LiveProcess:
         return f"process {self._folder.pid}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap. Raises what ``stopped`` and ``cloned`` raise."""
+        """Yield the heap. Raises the same errors as ``stopped`` and ``cloned``."""
         if self._heap is None and self._is_lasting:
             self._take()
         if self._heap is not None:
@@ -90,7 +90,7 @@ class CoreFile:
         return f"core {self._path}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap. Raises what ``Core`` raises."""
+        """Yield the heap. Raises the same errors as ``Core``."""
         if self._heap is None:
             self._heap = Heap(Core(self._path))
         yield from _kept(self)
@@ -120,7 +120,10 @@ class Current:
 
 
 def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
-    """Yield a kept heap. If a question is interrupted, keep only the memory: the next question analyses it anew."""
+    """Yield a kept heap.
+
+    If a question is interrupted, keep only the memory, so that the next question analyses it anew.
+    """
     heap = opened._heap
     assert heap is not None
     try:
@@ -134,5 +137,5 @@ def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
 
 @contextmanager
 def asked(opened: Opened) -> Iterator[Heap]:
-    """Yield the heap of a target within a block."""
+    """Yield the heap of a target inside a ``with`` block."""
     yield from opened.heap()

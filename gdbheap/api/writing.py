@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.files import PRIVATE, write_bytes
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
 from gdbheap.snapshots.file import write
 from gdbheap.snapshots.snapshot import Look, Written, take
 
-__all__ = ["Made", "look_report", "target_report", "write_page", "write_snapshot", "written"]
+__all__ = ["HtmlPage", "look_report", "target_report", "write_page", "write_snapshot", "written"]
 
 
 @dataclass(frozen=True)
-class Made:
+class HtmlPage:
     """An HTML page.
 
     ``data``: its bytes; ``missing``: a line for each answer that it lacks; ``is_blind``: whether most of the memory was
@@ -43,7 +44,7 @@ def write_snapshot(
 
 
 def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
-    """Write a snapshot that was taken before. Raises what ``write_snapshot`` raises."""
+    """Write a snapshot that was taken before. Raises the same errors as ``write_snapshot``."""
     size, found = write(path, look, mode), look.snapshot
     return Written(
         path,
@@ -57,7 +58,7 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
     )
 
 
-def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> Made:
+def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> HtmlPage:
     """Return the HTML page of a target. Its parts are imported on use, because imports take most of a command's
     start-up time.
     """
@@ -67,20 +68,20 @@ def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bo
     heap.disclosure.contents = with_contents
     found = overview(heap, with_owners)
     style = Style(rss=found.ledger.rss.bytes, private=heap.target.rss.private)
-    return Made(target_page(found, style), missing_in(found), found.ledger.is_blind)
+    return HtmlPage(target_page(found, style), missing_in(found), found.ledger.is_blind)
 
 
-def look_report(look: Look) -> Made:
+def look_report(look: Look) -> HtmlPage:
     """Return the HTML page of a snapshot."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview_of_snapshot
 
     found = overview_of_snapshot(look.snapshot)
     style = Style(rss=found.ledger.rss.bytes, private=found.target.get("kind") == "core")
-    return Made(target_page(found, style), missing_in(found))
+    return HtmlPage(target_page(found, style), missing_in(found))
 
 
-def write_page(path: str, made: Made, mode: int = PRIVATE) -> int:
+def write_page(path: str, made: HtmlPage, mode: int = PRIVATE) -> int:
     """Write an HTML page, and return the size of its file in bytes. Raises UsageError if it cannot be written."""
     write_bytes(path, made.data, mode)
     return len(made.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import ClassVar, TypeVar
 from weakref import proxy
@@ -13,6 +13,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, Progress
 from gdbheap.allocators.memory import AllocatedMemory, LabelledProgress
 from gdbheap.contents.python.text.disclosure import Disclosure
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import or_none
 from gdbheap.graph.blocks import Kinds
 from gdbheap.graph.mapped import Mapped
@@ -32,8 +33,9 @@ N = TypeVar("N", bound=Nodes)
 class ContentHolder:
     """A holder of blocks that is known only from a kind of contents, not from a variable.
 
-    ``kind``: a word for what it is. ``blocks``: the addresses of its first blocks; everything that they reach belongs
-    to it. ``ranges``: its memory outside the allocators, which points to other blocks."""
+    ``kind``: a word for what it is. ``blocks``: the addresses of its first blocks; every block that these reach belongs
+    to it. ``ranges``: its memory outside the allocators that points to other blocks.
+    """
 
     name: str
     kind: str
@@ -42,11 +44,12 @@ class ContentHolder:
 
 
 class Content(Parts, ABC):
-    """One kind of contents in one target. It must not be used after its surroundings are gone.
+    """One kind of contents in one target. It must not be used after the target is closed.
 
     A kind that lacks a feature does not override the method for it. Every method raises Unsupported if the target does
-    not have these contents. ``beside_python``: the blocks of this kind are searched for in a Python program too,
-    although the search must read all blocks of C code."""
+    not have these contents. ``beside_python``: the blocks of this kind are also searched for in a Python program. The
+    search must read all blocks of C code.
+    """
 
     beside_python: ClassVar[bool] = True
 
@@ -62,7 +65,7 @@ class Content(Parts, ABC):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Warnings, about what was read so far, that apply to any answer."""
+        """Warnings about the contents read so far, which apply to any answer."""
         return ()
 
     @property
@@ -75,7 +78,7 @@ class Content(Parts, ABC):
         return []
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Return the holders of blocks that are known only from this kind of contents, not from a variable."""
+        """Return the holders of blocks that are known only from contents of this kind, not from a variable."""
         return []
 
     def roots(self) -> Sequence[ContentHolder]:
@@ -91,10 +94,11 @@ class Content(Parts, ABC):
         """Read all data of this kind, and add inconsistencies to the target's damage."""
 
     def drawn_paths(self) -> Paths | None:
-        """Return names for the nodes of the graph that this kind draws from the layouts of its blocks.
+        """Return names for the nodes of the graph that gdbheap builds from the layouts of this kind's blocks.
 
-        None if this kind of contents draws no graph, or if the target does not have these contents. Raises Unsupported
-        if it should have them but they cannot be read."""
+        Return None if this kind builds no graph, or if the target lacks these contents. Raises Unsupported if the
+        target should have them but they cannot be read.
+        """
         return None
 
 
@@ -120,7 +124,7 @@ class KnownContents(AllocatedMemory, ABC):
         yet."""
 
     def content(self, kind: type[C]) -> C:
-        """Return the contents of this kind, even if the target does not have them."""
+        """Return the contents of this kind, even if the target has none."""
         found = self._contents[kind]
         assert isinstance(found, kind)
         return found
@@ -144,13 +148,14 @@ class KnownContents(AllocatedMemory, ABC):
         return [found for found in self._contents.values() if found.is_known]
 
     def has_beside(self, python: Content) -> bool:
-        """Return whether the target has another kind of contents whose blocks are searched for in a Python program
-        too."""
+        """Return whether the target has known contents other than Python's that gdbheap also looks for in Python
+        programs.
+        """
         others = (found for found in self._contents.values() if found is not python)
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """Return ``references``, which is a graph; add a warning if the graph is incomplete."""
+        """Return the graph ``references``, and add a warning if it is incomplete."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references

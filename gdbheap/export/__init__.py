@@ -1,1 +1,1 @@
-"""Export answers as tables: the declaration of the tables, the files that contain them, and queries over them."""
+"""Export answers as tables: the declaration of the tables, the files that contain tables, and queries over tables."""

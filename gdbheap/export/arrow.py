@@ -1,5 +1,6 @@
-"""Convert batches of rows to Arrow, without copying the columns that the native core has packed. pyarrow is imported on
-use."""
+"""Convert batches of rows to Arrow, without copying the columns that the native code has packed. pyarrow is imported on
+use.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +49,13 @@ def encoded(schema: Any) -> Any:
 
 
 def record_batch(batch: Batch, schema: Any) -> Any:
-    """Convert a batch of rows to an Arrow record batch. ``schema``: as ``encoded`` returns it."""
+    """Convert a batch of rows to an Arrow record batch. ``schema``: the result of ``encoded``."""
     cells = [_array(found, batch.count, field.type) for found, field in zip(batch.columns, schema)]
     return pyarrow().RecordBatch.from_arrays(cells, schema=schema)
 
 
 def reader_of(table: Table, batches: Batches) -> Any:
-    """Return an Arrow reader of all rows, with the table's schema. It can be read only once."""
+    """Return an Arrow reader of all rows, with the table's schema. The reader can be read only once."""
     arrow, schema = pyarrow(), schema_of(table)
     coded = encoded(schema)
 
@@ -86,8 +87,10 @@ def _array(cells: Cells, count: int, kind: Any) -> Any:
 
 
 def _coded(cells: Coded, count: int) -> Any:
-    """Return the texts as a dictionary-encoded array. A missing text is a missing index, because Parquet allows no
-    missing entry in the dictionary."""
+    """Return the texts of a column as a dictionary-encoded array.
+
+    A missing text has no index, because Parquet allows no missing entry in the dictionary.
+    """
     arrow = pyarrow()
     import pyarrow.compute as compute
 

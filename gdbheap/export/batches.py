@@ -1,14 +1,15 @@
-"""The rows of a table in batches, column by column. Columns of large tables are packed by the native core, columns of
-small tables are lists."""
+"""The rows of a table in batches, column by column. Columns of large tables are packed by the native code, columns of
+small tables are lists.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Union
 
+from gdbheap.dataclass import dataclass
 from gdbheap.export.declaration import INTEGER, Table
 
 __all__ = [
@@ -81,7 +82,9 @@ def small(table: Table, rows: Rows) -> Batches:
 
 def _signed(value: int | None) -> int | None:
     """Return an integer as tables store it: signed, with 64 bits, so that addresses in the kernel's half are negative.
-    Larger numbers, which a hostile core may contain, are cut off."""
+
+    None stays None. Larger numbers, which a hostile core may contain, are cut off.
+    """
     if value is None:
         return None
     value %= MODULUS

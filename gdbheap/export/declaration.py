@@ -4,7 +4,8 @@ docs/data.md are made from the declaration."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from gdbheap.dataclass import dataclass
 
 __all__ = [
     "ADDRESS",
@@ -17,7 +18,7 @@ __all__ = [
     "SNAPSHOTS",
     "TABLES",
     "TEXT",
-    "Column",
+    "TableColumn",
     "Table",
     "table_of",
 ]
@@ -30,7 +31,7 @@ SNAPSHOTS = "snapshots"
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table. ``kind``: INTEGER, TEXT, REAL or FLAG; ``unit``: "" if it has none; ``may_lack``: its cells
     may be empty (NULL, an empty field)."""
 
@@ -43,11 +44,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. ``row``: what one row stands for; ``note``: what else a reader should know."""
+    """A table. ``row``: the thing that one row describes; ``note``: further facts that a reader should know."""
 
     name: str
     row: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     note: str = ""
 
     @property
@@ -56,12 +57,12 @@ class Table:
         return [column.name for column in self.columns]
 
 
-def _number(name: str, unit: str, meaning: str, may_lack: bool = False) -> Column:
-    return Column(name, INTEGER, unit, meaning, may_lack)
+def _number(name: str, unit: str, meaning: str, may_lack: bool = False) -> TableColumn:
+    return TableColumn(name, INTEGER, unit, meaning, may_lack)
 
 
-def _text(name: str, meaning: str, may_lack: bool = False) -> Column:
-    return Column(name, TEXT, "", meaning, may_lack)
+def _text(name: str, meaning: str, may_lack: bool = False) -> TableColumn:
+    return TableColumn(name, TEXT, "", meaning, may_lack)
 
 
 TABLES: Sequence[Table] = (
@@ -69,7 +70,7 @@ TABLES: Sequence[Table] = (
         SNAPSHOTS,
         "process or core that was read; there is only one row unless several were exported together",
         (
-            Column(
+            TableColumn(
                 "time",
                 REAL,
                 SECONDS,
@@ -91,7 +92,7 @@ TABLES: Sequence[Table] = (
             _number("memory_limit", BYTES, "the memory limit of the control group", True),
             _number("trim", BYTES, "the bytes that malloc_trim(0) would return to the kernel", True),
             _number("damage", COUNT, "the number of damaged places in the heap"),
-            Column("partial", FLAG, "", "true if the data may be incomplete"),
+            TableColumn("partial", FLAG, "", "true if the data may be incomplete"),
         ),
     ),
     Table(

@@ -1,5 +1,6 @@
-"""Open the files of an export folder. Their owner may replace them at any time, so each file is opened only once, and
-DuckDB reads the open descriptors."""
+"""Open the files of an export folder. Another user may own them and replace them at any time, so each file is opened
+only once, and DuckDB reads the open descriptors.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class ExportedFiles:
         self._held.close()
 
     def has(self, name: str) -> bool:
-        """Return whether something in the folder has this name."""
+        """Return whether the folder has a file, folder or link of this name."""
         return find_file(f"/proc/self/fd/{self._number}/{name}", False) is not None
 
     def open(self, name: str) -> BinaryIO:
@@ -78,7 +79,8 @@ class ExportedFiles:
     def hold_parts(self, name: str) -> list[str]:
         """Open all files of a table's partitions and keep them open. Return paths that lead to the open files.
 
-        Links are not followed, because they may lead anywhere."""
+        Links are not followed, because they may point anywhere.
+        """
         open_files.allow_many()
         return list(self._parts(self._number, name, name, 0))
 
@@ -104,8 +106,9 @@ class ExportedFiles:
         return self.paths[-1]
 
     def _linked(self, inside: str, path: str) -> str:
-        """Make a link to an open file, at the same relative place in a private folder, and return its path: the path
-        contains the partition's values."""
+        """Make a link to an open file and return its path. The link has the relative path ``inside`` in a private
+        folder. The relative path is kept because it contains the values of the partition.
+        """
         if self._links is None:
             self._links = self._held.enter_context(temporary_folder())
         link = os.path.join(self._links, inside)

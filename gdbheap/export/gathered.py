@@ -1,10 +1,10 @@
-"""Gather the tables of a process, a core or a snapshot. Once the tables are gathered, nothing more is read from it."""
+"""Gather the tables of a process, a core or a snapshot, which can be closed afterwards."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from gdbheap.answers.mappings import mappings
 from gdbheap.answers.pyobjects import TypeRow, pyobjects
 from gdbheap.contents.cxx.kinds import Structures, kind_texts
 from gdbheap.contents.python.names.holder_names import HolderNames
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported, UsageError, or_none
 from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Coded, Constant, Packed, Rows, small
 from gdbheap.export.declaration import SNAPSHOTS, TABLES, table_of
@@ -157,9 +158,10 @@ def _hole_row(hole: Any) -> Sequence[Any]:
 
 
 class _Blocks:
-    """Lists the blocks of a heap, for the tables ``blocks`` and ``objects``.
+    """Lists the blocks of a heap for the tables ``blocks`` and ``objects``.
 
-    ``types``: the types of objects, numbered from 1; ``structures``: the kinds of blocks of C code, None if unknown."""
+    ``types``: the types of objects, numbered from 1; ``structures``: the kinds of blocks of C code, None if unknown.
+    """
 
     def __init__(
         self,
@@ -182,7 +184,9 @@ class _Blocks:
         return Constant(None) if self.retained is None else Packed(batch.retained)
 
     def _kinds(self, batch: _native.BlockBatch) -> bytes:
-        """Return a number for each block: of its object's type or, for a block without an object, of its kind."""
+        """Return a number for each block: the number of its object's type or, for a block without an object, of its
+        kind.
+        """
         if self._structures is None:
             return batch.kinds
         others = self._structures.native.kinds_at(array("Q", batch.addresses))
@@ -336,7 +340,7 @@ class _Maker:
 
 
 def _edges_of_roots(nodes: Nodes) -> Batches:
-    """Return the rows for the references that roots hold. Roots lie outside the heaps."""
+    """Return the rows of the references from roots. Roots lie outside the heaps."""
 
     def batches() -> Iterator[Batch]:
         for number in range(nodes.first_root, nodes.graph.nodes):

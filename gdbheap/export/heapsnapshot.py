@@ -12,7 +12,7 @@ import json
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import repeat
 from typing import IO
@@ -20,6 +20,7 @@ from zlib import crc32
 
 from gdbheap import _native
 from gdbheap.contents.cxx.kinds import Structures, kind_texts
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.naming import INDEX, INSIDE, NAME, EdgeName, EdgeNames
 
 __all__ = ["NamedGraph", "write_graph"]
@@ -57,8 +58,10 @@ BITMAP = 2048
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A native graph, with names for its types (numbered from 1), its roots, and some edges. ``structures``: the kinds
-    of blocks without a type, None if unknown."""
+    """A native graph, with names for its types, its roots, and some edges.
+
+    Types are numbered from 1. ``structures``: the kinds of blocks without a type, None if unknown.
+    """
 
     graph: _native.Graph
     types: Sequence[str]
@@ -181,7 +184,9 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
 
 
 def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
-    """Return the addresses of ``count`` nodes from ``start`` on. For roots the numbers are meaningless."""
+    """Return the addresses of ``count`` nodes from number ``start`` on. For roots, these numbers are no addresses and
+    have no meaning.
+    """
     return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 
 

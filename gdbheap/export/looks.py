@@ -7,15 +7,24 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported, UsageError, reason_of
 from gdbheap.export import table_files as files
 from gdbheap.export.arrow import pyarrow
 from gdbheap.export.declaration import SNAPSHOTS
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.heapsnapshot import write_graph
-from gdbheap.export.partitions import Part, check_columns, check_url, destination_of, is_url, put, values_of_parts
+from gdbheap.export.partitions import (
+    PartitionKey,
+    check_columns,
+    check_url,
+    destination_of,
+    is_url,
+    put,
+    values_of_parts,
+)
 from gdbheap.export.source import Source
 from gdbheap.files import (
     PRIVATE,
@@ -36,8 +45,10 @@ __all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
 
 @dataclass(frozen=True)
 class Terms:
-    """How to write files. ``mode``: the permissions of the files; ``csv_safe``: write CSV that is safe to open in a
-    spreadsheet."""
+    """The rules for writing files.
+
+    ``mode``: the permissions of the files; ``csv_safe``: write CSV that is safe to open in a spreadsheet.
+    """
 
     mode: int = PRIVATE
     csv_safe: bool = False
@@ -66,11 +77,11 @@ class Exported:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was left out."""
+        """Whether everything was exported."""
         return not self.left_out
 
 
-def check(path: str, form: str, parts: Sequence[Part]) -> None:
+def check(path: str, form: str, parts: Sequence[PartitionKey]) -> None:
     """Check the arguments of an export before a process is stopped. Raises UsageError, and Unsupported if a library is
     missing."""
     check_columns(parts)
@@ -89,12 +100,13 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
 
 
 def export(
-    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
+    looks: Iterable[Gathered], path: str, form: str, parts: Sequence[PartitionKey] = (), terms: Terms | None = None
 ) -> Exported:
     """Write the tables of each process, core or snapshot as it is gathered. Leave out each process, core or snapshot
     whose tables cannot be written.
 
     If nothing can be written, raise the last error: UsageError, or Unsupported if a library is missing."""
+    terms = terms or Terms()
     written: list[TableFile] = []
     missed: list[str] = []
     count = 0
@@ -132,7 +144,7 @@ def _alone(look: Gathered, path: str, form: str, terms: Terms) -> list[TableFile
         return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=terms.csv_safe))
 
 
-def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms: Terms) -> list[TableFile]:
+def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[PartitionKey], terms: Terms) -> list[TableFile]:
     values = values_of_parts(parts, look.identity)
     with _as_files(path), _working_folder(path, terms.mode) as folder:
         written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
@@ -144,8 +156,10 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
 
 
 def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
-    """Return a new working folder next to the files' destination, so that moving them there is only a rename. It is
-    hidden, so that no reader takes it for a partition."""
+    """Return a new working folder next to the files' destination, so that a rename moves them there.
+
+    The folder is hidden, so that no reader takes it for a partition.
+    """
     if is_url(path):
         return temporary_folder()
     make_folder(path, mode)
@@ -156,7 +170,7 @@ def _destination(table: TableFile, values: dict[str, str]) -> str:
     return destination_of(table.name, values, table.file) if values else table.file
 
 
-def _sized(folder: str, written: Sequence[files.Written]) -> list[TableFile]:
+def _sized(folder: str, written: Sequence[files.WrittenTable]) -> list[TableFile]:
     sizes = {table.file: os.stat(os.path.join(folder, table.file)).st_size for table in written}
     return [TableFile(table.name, table.rows, table.file, sizes[table.file]) for table in written]
 

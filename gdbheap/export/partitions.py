@@ -9,29 +9,29 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.export.declaration import SNAPSHOTS, TABLES
 from gdbheap.files import not_written, settle
 
-__all__ = ["Part", "check_url", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
+__all__ = ["PartitionKey", "check_url", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
 
 DATA = "data"
 NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
 # Object stores have names of objects but no folders.
 WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
-# Names of two classes of fsspec, and the text by which fsspec chains URLs.
+# The names of two classes of fsspec, and the text with which fsspec joins the URLs of a chain.
 LOCAL, SYSTEM, CHAIN = "LocalFileSystem", "AbstractFileSystem", "::"
 # Hive's name for a missing value.
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionKey:
     """A key of a partition. ``value``: None to use the value of each exported process."""
 
     name: str
@@ -54,7 +54,7 @@ KNOWN: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 """The keys for which gdbheap knows the value of an exported process."""
 
 
-def parse_partition(text: str) -> tuple[Part, ...]:
+def parse_partition(text: str) -> tuple[PartitionKey, ...]:
     """Parse a list of keys, such as ``host=web1,pid``. Raises ValueError."""
     parts = []
     for word in text.split(","):
@@ -65,14 +65,14 @@ def parse_partition(text: str) -> tuple[Part, ...]:
             raise ValueError(f"{name!r} needs a value: gdbheap fills in only {', '.join(KNOWN)}")
         if has_value and not value:
             raise ValueError(f"{name!r} has no value")
-        parts.append(Part(name, value if has_value else None))
+        parts.append(PartitionKey(name, value if has_value else None))
     names = [part.name for part in parts]
     if len(set(names)) < len(names):
         raise ValueError(f"{text!r} names a key twice")
     return tuple(parts)
 
 
-def check_columns(parts: Sequence[Part]) -> None:
+def check_columns(parts: Sequence[PartitionKey]) -> None:
     """Raise UsageError if a key has the name of a column of a table other than ``snapshots``: it would hide the
     column."""
     others = {column: table.name for table in TABLES if table.name != SNAPSHOTS for column in table.names}
@@ -81,14 +81,14 @@ def check_columns(parts: Sequence[Part]) -> None:
             raise UsageError(f"{part.name} is a column of {others[part.name]}: give the partition another name")
 
 
-def values_of_parts(parts: Sequence[Part], identity: Mapping[str, Any]) -> dict[str, str]:
+def values_of_parts(parts: Sequence[PartitionKey], identity: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys with their values for one exported process. ``identity``: its row of the table ``snapshots``."""
     found = {part.name: KNOWN[part.name](identity) if part.value is None else part.value for part in parts}
     return {name: NOTHING if value is None else str(value) for name, value in found.items()}
 
 
 def destination_of(table: str, values: Mapping[str, str], file: str) -> str:
-    """Return the path of a table's file below the export folder."""
+    """Return the path of a table's file below the export folder, through the folders of the partition."""
     keys = [f"{name}={quote(value, safe=' :@+,')}" for name, value in values.items()]
     # A program may be named "..", so names are quoted to stay inside the folder.
     return "/".join([table, *keys, DATA + os.path.splitext(file)[1]])
@@ -100,10 +100,11 @@ def is_url(path: str) -> bool:
 
 
 def put(folder: str, files: Mapping[str, str], mode: int) -> None:
-    """Move written files to their destinations below ``folder``, in this order, each in one step.
+    """Move written files to their destinations below ``folder``, in the given order, each file in one step.
 
     ``files``: the path of each file by its destination; ``mode``: the files' permissions, unused if ``folder`` is a
-    URL. Raises UsageError, Unsupported."""
+    URL. Raises UsageError, Unsupported.
+    """
     if is_url(folder):
         _upload(folder, files)
         return
@@ -117,15 +118,21 @@ def _names(system: Any) -> Sequence[str]:
 
 
 def check_url(url: str) -> None:
-    """Check a URL to which files are uploaded. Raises UsageError if it means files of this machine or nothing that
-    fsspec knows, Unsupported if a library is missing."""
+    """Check a URL to which files are uploaded.
+
+    Raises UsageError if it names files of this machine or no file system that fsspec has, Unsupported if a library is
+    missing.
+    """
     with _told(url):
         _system_of(url)
 
 
 def _system_of(url: str) -> tuple[Any, str]:
-    """Return a URL's file system of fsspec, and the path in it. Raises UsageError if the URL means files of this
-    machine in any way: gdbheap writes files of this machine under rules that fsspec does not keep."""
+    """Return a URL's file system of fsspec, and the path in it.
+
+    Raises UsageError if the URL names files of this machine in any way: gdbheap writes such files under rules that
+    fsspec does not keep.
+    """
     try:
         import fsspec
     except ImportError:

@@ -1,4 +1,4 @@
-"""Run queries over the tables with DuckDB, which is imported on use. A query can read the tables and nothing else."""
+"""Run queries over the tables with DuckDB, which is imported on use. A query can read only the tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.export.arrow import MISSING, reader_of
 from gdbheap.export.batches import Batches, small
@@ -39,8 +39,10 @@ UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 LEAST, CELL = 64 << 20, 64
 # The seconds between two checks for a signal while DuckDB works.
 HEARD = 0.1
+# A limit for the rows of a file, for each byte of its size.
+#
 # If all rows of a batch are equal, an export writes about 1,100 bytes for each column. With four columns that is at
-# most 63 rows for each byte, which is below the limit here.
+# most 63 rows for each byte.
 MOST_ROWS_A_BYTE = 100
 # One row for each file that has rows: whether its pages are compressed as in an export, and how many rows it claims.
 ROWS_OF_PARQUET = """
@@ -54,6 +56,8 @@ COLUMNS_OF_PARQUET = """
     SELECT file_name, count(*) FILTER (num_children > 0) = 1
         AND bool_and(coalesce(repetition_type, '') != 'REPEATED' OR num_children > 0)
     FROM parquet_schema({paths}) GROUP BY file_name"""
+# ALWAYS: a setting for each database. AFTER: settings for the time after a database has its tables.
+ALWAYS = "SET python_enable_replacements = false"
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
@@ -81,9 +85,13 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     duckdb = _duckdb()
     room = max(LEAST, room_for_copy())
     config = {**BEFORE, "memory_limit": f"{room}B"}
-    with closing(duckdb.connect(":memory:", config=config)) as database, ExitStack() as held:
-        database.execute("SET python_enable_replacements = false")
+    # DuckDB opens the files that a query names even to analyse it, so a database without access to files does that.
+    with closing(duckdb.connect(":memory:", config=config)) as database:
+        for setting in (ALWAYS, *AFTER):
+            database.execute(setting)
         named = _named(database, duckdb, text)
+    with closing(duckdb.connect(":memory:", config=config)) as database, ExitStack() as held:
+        database.execute(ALWAYS)
         if not named and LISTING.search(text):
             _list(database, source, held)
         elif source.folder is not None:
@@ -279,10 +287,11 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
 
 
 def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
-    """Raise UsageError if an export cannot have written one of these files: it claims too many rows for its size, or
-    its columns or compression are of another kind.
+    """Raise UsageError if no export can have written one of these files.
 
-    A few bytes can claim billions of rows, also as items of lists."""
+    Such a file has too many rows for its size, or other columns or compression than an export. A few bytes can encode
+    billions of rows or list items.
+    """
 
     def asked(query: str) -> Any:
         return _checked(_duckdb(), lambda: database.execute(query.format(paths=_listed(paths))).fetchall())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.export.gathered import Gathered
 
 __all__ = ["Source"]
@@ -14,9 +14,11 @@ __all__ = ["Source"]
 class Source:
     """A source of tables.
 
-    ``name``: as the user typed it; ``gather``: reads the tables with these names (of ``declaration.TABLES``), with the
-    graph of references (True), without (False), or with it if it is quick to build (None); ``folder``: of an export,
-    None for other sources; ``is_kept``: the source is already stored, so it is quick to read, and may lack tables."""
+    ``name``: as the user typed it; ``gather``: a function that reads tables. Its arguments are the names of the tables
+    (of ``declaration.TABLES``), and whether to build the graph of references (None: only if that is quick). ``folder``:
+    the folder of an export, None for other sources. ``is_kept``: the source is already stored, so it is quick to read,
+    and may lack tables.
+    """
 
     name: str
     gather: Callable[[Collection[str], bool | None], Gathered]

@@ -1,4 +1,4 @@
-"""Read tables from a database that an export wrote. Somebody may have changed the database to harm its readers."""
+"""Read tables from a database that an export wrote. The database may have been changed to harm its readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.export.batches import AT_ONCE, Batch
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn
 from gdbheap.export.table_files import SQL_TYPES
 from gdbheap.files import temporary_folder
 from gdbheap.host.headroom import disk_left
@@ -29,7 +29,7 @@ HAS_LIMIT = sys.version_info >= (3, 11)
 ROWS = 64 if HAS_LIMIT else 1
 # The most characters of text in one batch.
 BATCH_SIZE = 32 << 20
-# To list the tables, SQLite may take STEPS * STEP of its steps.
+# The limit for listing the tables: SQLite may take STEPS * STEP of its steps.
 STEP, STEPS = 1000, 2000
 KINDS = {INTEGER: int, TEXT: str, REAL: float, FLAG: int}
 CREATED = re.compile(r'CREATE TABLE "\w+" \(("\w+" [A-Z]+(?: NOT NULL)?(?:, "\w+" [A-Z]+(?: NOT NULL)?)*)\)')
@@ -101,8 +101,9 @@ class StoredTables:
         self._size -= holes
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
-        """Return whether the table exists. The number of steps is limited, because the database's pages may form a
-        circle."""
+        """Return whether the table exists in the database. The number of steps is limited, because the pages of a
+        hostile database may form a cycle.
+        """
         self._steps = 0
         database.set_progress_handler(self._step, STEP)
         # Refuse views, virtual tables and generated columns, so that only stored data is read.
@@ -131,7 +132,7 @@ class StoredTables:
         while found := rows.fetchmany(ROWS):
             size = self._checked(table, found)
             texts, total = texts + size, total + size + len(found) * len(names.split())
-            # Pages may form a circle, so that they are read again and again.
+            # Pages may form a cycle, so that they are read again and again.
             if total > self._size:
                 self._refuse(table)
             held += found
@@ -156,7 +157,7 @@ class StoredTables:
         raise UsageError(f"{one_line(self._path)}: {table.name} is not a table that gdbheap wrote")
 
     def _fail(self, error: Exception) -> NoReturn:
-        # While SQLite asks whether to go on, Python drops the exception of a signal handler.
+        # If the handler of a signal raises while SQLite asks whether to continue, Python drops the exception.
         is_interrupted = str(error) == "interrupted"
         if is_interrupted and self._steps <= STEPS:
             raise KeyboardInterrupt from None
@@ -170,7 +171,7 @@ def _is_ours(table: Table, kind: Any, text: Any) -> bool:
     return declared >= {f'"{column.name}" {SQL_TYPES[column.kind]}' for column in table.columns}
 
 
-def _types(column: Column) -> set[type]:
+def _types(column: TableColumn) -> set[type]:
     return {KINDS[column.kind], type(None)} if column.may_lack else {KINDS[column.kind]}
 
 

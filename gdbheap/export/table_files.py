@@ -7,17 +7,18 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.export.arrow import encoded, pyarrow, record_batch, schema_of
 from gdbheap.export.batches import Batch, Batches, Cells, Coded, Constant, Packed, values_of
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Column, Table, table_of
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn, table_of
 from gdbheap.text import csv_cell
 
-__all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "Written", "file_of", "is_ours", "write"]
+__all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "WrittenTable", "file_of", "is_ours", "write"]
 
 PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
@@ -32,7 +33,7 @@ SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTable:
     """A table that was written. ``rows``: the number of its rows; ``file``: the name of its file in the export
     folder."""
 
@@ -47,7 +48,7 @@ def file_of(form: str, table: str) -> str:
 
 
 def is_ours(form_or_name: str) -> bool:
-    """Return whether an export writes files with this name."""
+    """Return whether an export writes files of this form, or with this name."""
     from gdbheap.export.declaration import TABLES
 
     return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
@@ -59,12 +60,12 @@ def write(
     tables: Iterable[tuple[str, Batches]],
     without: Collection[str] = (),
     csv_safe: bool = False,
-) -> list[Written]:
-    """Write each table to a file of its own or, as SQLite, all tables to one database. Leave out the columns in
-    ``without``.
+) -> list[WrittenTable]:
+    """Write each table to its own file or, as SQLite, all tables to one database. Leave out the columns in ``without``.
 
     ``csv_safe``: write CSV that is safe to open in a spreadsheet. Raises OSError, sqlite3.Error, and Unsupported if a
-    library is missing."""
+    library is missing.
+    """
     kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
@@ -73,7 +74,7 @@ def write(
     found = []
     for table, batches in kept:
         file = file_of(form, table.name)
-        found.append(Written(table.name, writers[form](os.path.join(folder, file), table, batches), file))
+        found.append(WrittenTable(table.name, writers[form](os.path.join(folder, file), table, batches), file))
     return found
 
 
@@ -120,13 +121,13 @@ def _write_csv(path: str, table: Table, batches: Batches, safe: bool) -> int:
     return rows
 
 
-def _csv_value(cell: Callable[[Any], Any], column: Column, values: Iterable[Any]) -> Iterable[Any]:
+def _csv_value(cell: Callable[[Any], Any], column: TableColumn, values: Iterable[Any]) -> Iterable[Any]:
     if column.kind == FLAG:
         return (None if value is None else str(value).lower() for value in values)
     return map(cell, values) if column.kind == TEXT else values
 
 
-def _storable_cells(column: Column, cells: Cells) -> Cells:
+def _storable_cells(column: TableColumn, cells: Cells) -> Cells:
     """Return the cells with texts that can be encoded. A target's texts may have characters that UTF-8 cannot
     encode."""
     if column.kind != TEXT or isinstance(cells, Packed):
@@ -143,12 +144,12 @@ def _storable(value: str | None) -> str | None:
 
 
 def _rows_of(
-    table: Table, batch: Batch, change: Callable[[Column, Iterable[Any]], Iterable[Any]]
+    table: Table, batch: Batch, change: Callable[[TableColumn, Iterable[Any]], Iterable[Any]]
 ) -> Iterable[tuple[Any, ...]]:
     return zip(*(change(column, values_of(cells, batch.count)) for column, cells in zip(table.columns, batch.columns)))
 
 
-def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Written]:
+def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[WrittenTable]:
     found = []
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         # Nobody else sees the file before it is complete.
@@ -162,7 +163,7 @@ def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Wr
             for batch in batches():
                 rows += batch.count
                 _insert(database, table, batch)
-            found.append(Written(table.name, rows, DATABASE))
+            found.append(WrittenTable(table.name, rows, DATABASE))
         database.execute("COMMIT")
     return found
 
@@ -196,5 +197,5 @@ def _insertion(table: Table, fixed: Sequence[int], varied: Sequence[int], rows: 
     return f'INSERT INTO "{table.name}" VALUES {", ".join(f"({line})" for line in lines)}'
 
 
-def _declared(column: Column) -> str:
+def _declared(column: TableColumn) -> str:
     return f'"{column.name}" {SQL_TYPES[column.kind]}{"" if column.may_lack else " NOT NULL"}'

@@ -1,10 +1,11 @@
-"""Write every file of gdbheap in one way, without following or replacing files that other users planted.
+"""Write every file of gdbheap in the same safe way: links and files of other users are not followed or replaced.
 
 A new file is written under a random name in its destination folder, with mode 0600, and renamed once it is complete.
 The folder is held by a descriptor from the first check to the rename. docs/setup.md has the rules for users.
 """
 
-from gdbheap.files.new_file import NewFile, check_writable, replacing, settle, write_bytes, write_text
+from gdbheap.files.folders import HeldFolder
+from gdbheap.files.new_file import NewFile, check_writable, hold_folder_of, replacing, settle, write_bytes, write_text
 from gdbheap.files.new_folder import (
     PrivateFolder,
     check_folder,
@@ -34,6 +35,7 @@ from gdbheap.files.special import is_stream, own_descriptor
 __all__ = [
     "PRIVATE",
     "Hold",
+    "HeldFolder",
     "NewFile",
     "PrivateFolder",
     "check_folder",
@@ -41,6 +43,7 @@ __all__ = [
     "check_writable",
     "find_file",
     "hold_file",
+    "hold_folder_of",
     "is_file",
     "is_folder",
     "is_shared",

@@ -47,6 +47,10 @@ class HeldFolder:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
 
+    def again(self) -> HeldFolder:
+        """Return the same folder, held by another descriptor."""
+        return HeldFolder(self.path, os.dup(self.number))
+
     def close(self) -> None:
         """Close the descriptor. A second call does nothing."""
         number, self.number = self.number, -1
@@ -82,6 +86,10 @@ class HeldFolder:
             return os.stat(name, dir_fd=self.number, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def names(self) -> list[str]:
+        """Return the names of the folder's entries. Raises OSError."""
+        return os.listdir(f"/proc/self/fd/{self.number}")
 
     def make(self, name: str, mode: int = 0o700) -> HeldFolder:
         """Create a subfolder with exactly this mode and return it, held open. Raises OSError."""
@@ -125,7 +133,7 @@ class HeldFolder:
             os.rmdir(name, dir_fd=self.number)
 
     def sync(self) -> None:
-        """Write the folder's entries to disk (fsync), if the file system and our rights allow it."""
+        """Write the folder's entries to disk (fsync) if the file system and gdbheap's rights allow it."""
         with suppress(OSError):
             number = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.number)
             try:
@@ -222,8 +230,8 @@ class _Walk:
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, may lead elsewhere than their text says: into another tree
-            # of folders.
+            # The kernel's own links, such as /proc/PID/root, may point to another place than their text says, in
+            # another tree of folders.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))
             return
@@ -247,5 +255,5 @@ def _parts(path: str) -> list[str]:
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode of a folder for files of this mode: whoever may read the files may also list the folder."""
+    """Return the mode of a folder for files of this mode. Users who may read the files may also list the folder."""
     return mode | (mode & 0o444) >> 2

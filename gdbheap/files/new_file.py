@@ -1,4 +1,6 @@
-"""New files, written under a random name and renamed once they are complete, or once their beginning is written."""
+"""New files, written under a random name and renamed to their final name when they, or their first bytes, are
+complete.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gdbheap.files.folders import HeldFolder, hold, random_name
 from gdbheap.files.refusing import PRIVATE, name_of_user, no_place, not_written, refused
 from gdbheap.files.special import duplicate, is_special, open_special, own_descriptor, why_not_special
 
-__all__ = ["NewFile", "check_writable", "replacing", "settle", "write_bytes", "write_text"]
+__all__ = ["NewFile", "check_writable", "hold_folder_of", "replacing", "settle", "write_bytes", "write_text"]
 
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # How often to try again if another user keeps creating and removing a file with the wanted name.
@@ -23,18 +25,20 @@ ROUNDS = 100
 class NewFile:
     """A file that is written through ``descriptor`` under a random name; ``put`` renames it to ``path``.
 
-    If ``path`` means one of our own descriptors, a device or a pipe, the data goes directly there. Raises UsageError if
-    ``path`` may not be written, OSError, ValueError."""
+    If ``path`` is one of gdbheap's own descriptors, a device or a pipe, the data is written directly to it. ``folder``:
+    the folder of the file, if it is already held. Raises UsageError if ``path`` may not be written, OSError,
+    ValueError.
+    """
 
-    def __init__(self, path: str, mode: int = PRIVATE) -> None:
+    def __init__(self, path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) -> None:
         self.path = path
         self._mode, self._beside = mode, ""
-        number = own_descriptor(path)
+        number = own_descriptor(path) if folder is None else None
         self._folder: HeldFolder | None = None
         if number is not None:
             self.descriptor = duplicate(path, number)
             return
-        self._folder, self._name = _held(path)
+        self._folder, self._name = hold_folder_of(path) if folder is None else (folder.again(), os.path.basename(path))
         try:
             self.descriptor = self._opened(self._folder)
         except BaseException:
@@ -77,7 +81,7 @@ class NewFile:
             self._folder.close()
 
 
-def _held(path: str) -> tuple[HeldFolder, str]:
+def hold_folder_of(path: str) -> tuple[HeldFolder, str]:
     """Hold the folder of a file; return it with the file's name in it. Raises UsageError, OSError, ValueError."""
     folder, name = os.path.split(path)
     if name in ("", ".", ".."):
@@ -91,9 +95,10 @@ def _open_to_others(number: int, mode: int) -> None:
 
 
 def _checked(path: str, folder: HeldFolder, name: str) -> os.stat_result | None:
-    """Return the status of the file ``name``; None if there is none.
+    """Return the status of the file ``name`` in ``folder``; None if there is none.
 
-    Raises UsageError if the file may not be replaced or written."""
+    Raises UsageError if the file may not be replaced or written.
+    """
     status = folder.status(name)
     reason = None if status is None else _why_not(folder, name, status)
     if reason:
@@ -139,7 +144,7 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
     if folder.take_new(source, beside, name):
         return
     try:
-        # If gdbheap is killed before the unlink below, the file keeps both names.
+        # If gdbheap is killed before the unlink below, the file has both names.
         os.link(beside, name, src_dir_fd=source, dst_dir_fd=folder.number, follow_symlinks=False)
     except FileExistsError:
         raise
@@ -151,13 +156,13 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Raise UsageError or NotPermitted if ``path`` cannot be written. Called before work that takes long."""
+    """Raise UsageError or NotPermitted if ``path`` cannot be written. This is called before work that takes long."""
     try:
         number = own_descriptor(path)
         if number is not None:
             os.close(duplicate(path, number))
             return
-        folder, name = _held(path)
+        folder, name = hold_folder_of(path)
         with folder:
             status = _checked(path, folder, name)
             if status is None or not is_special(status):
@@ -169,12 +174,13 @@ def check_writable(path: str) -> None:
 
 
 @contextmanager
-def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+def replacing(path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) -> Iterator[BinaryIO]:
     """Yield a binary stream whose content replaces ``path`` when the block ends.
 
+    ``folder``: the folder of the file, if it is already held.
     Raises UsageError if ``path`` may not be written; an OSError or ValueError in the block becomes a UsageError too."""
     try:
-        with NewFile(path, mode) as new:
+        with NewFile(path, mode, folder) as new:
             with open(new.descriptor, "wb", closefd=False) as stream:
                 yield stream
             new.put()

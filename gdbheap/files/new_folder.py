@@ -1,4 +1,4 @@
-"""Folders: replace a folder as a whole, create missing ones, and make private folders to work in."""
+"""Folders: replace a folder as a whole, create missing folders, and make private working folders."""
 
 from __future__ import annotations
 
@@ -55,14 +55,15 @@ def is_shared(folder: str) -> bool:
 
 
 def _named(path: str) -> str:
-    """Return a path to the same folder that ends in a name, not in "/", "." or ".."."""
+    """Return a path to the same folder whose last part is a name, not "/", "." or ".."."""
     return path if os.path.basename(path) not in ("", ".", "..") else os.path.abspath(path)
 
 
 def _check(path: str, parent: HeldFolder, name: str, is_ours: Callable[[str], bool]) -> bool:
-    """Return whether an older folder exists at ``name``.
+    """Return whether an older folder named ``name`` exists in ``parent``.
 
-    Raises UsageError if this folder, or another kind of file there, may not be replaced."""
+    Raises UsageError if this folder, or another kind of file there, may not be replaced.
+    """
     status = parent.status(name)
     if status is None:
         return False
@@ -112,8 +113,9 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
     """Yield the path of the folder to write into.
 
-    It is the new folder. But if another user could swap the new folder for his own, it is a temporary folder, because
-    SQLite opens its files by name; the files are then copied from there into the new folder."""
+    Usually it is the new folder. If another user could replace the new folder by his own, it is a temporary folder,
+    because SQLite opens its files by name; the files are then copied into the new folder.
+    """
     if not parent.is_swappable:
         yield f"/proc/self/fd/{made.number}"
         return
@@ -131,7 +133,7 @@ def _copy(source: str, folder: HeldFolder, name: str) -> None:
 
 def _settle(folder: HeldFolder, mode: int) -> None:
     """Check that the folder holds only new regular files, set their mode, and sync them and the folder to disk."""
-    for entry in os.listdir(f"/proc/self/fd/{folder.number}"):
+    for entry in folder.names():
         number = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.number)
         try:
             status = os.fstat(number)
@@ -149,9 +151,10 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Put the new folder in the place of an older one, if there is one.
+    """Put the new folder at the path of an older one, if there is one.
 
-    The older folder then has the name ``beside`` or ``older``, and the caller removes it."""
+    The older folder then has the name ``beside`` or ``older``, and the caller removes it.
+    """
     is_there = _check(path, parent, name, is_ours)
     if is_there and parent.exchange(beside, name):
         return

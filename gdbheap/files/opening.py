@@ -29,9 +29,9 @@ __all__ = [
     "regular_descriptor",
 ]
 
-# The kinds (f_type) of file systems that do not store files: reading there makes the kernel or a device act.
-# autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
-# resctrl, securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
+# The kinds (f_type) of file systems that do not store files: reading in them makes the kernel or a device act. autofs,
+# binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore, resctrl,
+# securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
 KERNELS = frozenset({
     0x187, 0x6C6F6F70, 0x42494E4D, 0xCAFE4A11, 0x27E0EB, 0x63677270, 0x62656570, 0x64626720, 0x1CD1, 0xDE5E81E4,
     0x65735543, 0x19800202, 0x6E667364, 0x9FA0, 0x6165676C, 0x7655821, 0x73636673, 0xF97CFF8C, 0x43415D53, 0x62656572,
@@ -46,8 +46,9 @@ Hold = Callable[[str], HeldFile]
 def hold_file(path: str, follows: bool = True) -> HeldFile:
     """Open a file with O_PATH and return it; the caller closes its descriptor.
 
-    The path comes from the kernel, or from the user, who may name any file. Without ``follows``, if the path ends in a
-    link, the link itself is opened. Raises OSError (TimeoutError if the file system does not respond), ValueError."""
+    The path comes from the kernel, or from the user, who may name any file. If ``follows`` is false and the path ends
+    in a link, the link itself is opened. Raises OSError (TimeoutError if the file system does not respond), ValueError.
+    """
     # No path contains a lone surrogate; the native code has no error for one.
     os.fsencode(path)
     try:
@@ -57,11 +58,11 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
 
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
-    """Open what is at a path, close its descriptor, and return what was found; None if there is nothing, or if the file
-    system does not respond.
+    """Return the file or folder at a path, with its descriptor closed.
 
-    The path comes from the user, who may name any file. Without ``follows``, if the path ends in a link, the link
-    itself is returned."""
+    None if there is none, or if the file system does not respond. The path comes from the user, who may name any file.
+    If ``follows`` is false and the path ends in a link, the link itself is returned.
+    """
     try:
         held = hold_file(path, follows)
     except (OSError, ValueError):
@@ -71,19 +72,19 @@ def find_file(path: str, follows: bool = True) -> HeldFile | None:
 
 
 def is_file(path: str) -> bool:
-    """Return whether a path leads to a regular file."""
+    """Return whether a path names a regular file; links are followed."""
     found = find_file(path)
     return found is not None and stat.S_ISREG(found.mode)
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a path leads to a folder."""
+    """Return whether a path names a folder; links are followed."""
     found = find_file(path)
     return found is not None and stat.S_ISDIR(found.mode)
 
 
 def _said(error: OSError, path: str) -> OSError:
-    """Return an error with the same errno and the system's text for it."""
+    """Return an error with the same errno, and with the system's text for that errno."""
     if error.errno is None or "\0" in path:
         return OSError(errno.EINVAL, "it is not a valid path", path)
     reason = "its file system does not respond" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)

@@ -1,4 +1,4 @@
-"""Error messages of one line for files that are not written."""
+"""One-line error messages for files that gdbheap does not write."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ WAIT_SECONDS = 0.05
 
 
 def own_descriptor(path: str) -> int | None:
-    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for any other
-    path.
-    """
+    """Return the descriptor of this process that a path such as /dev/fd/3 names; None for any other path."""
     try:
         found = DESCRIPTOR.fullmatch(os.path.abspath(path))
     except OSError:
@@ -36,7 +34,7 @@ def own_descriptor(path: str) -> int | None:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path means one of gdbheap's own descriptors, a device or a pipe, so that no file is stored."""
+    """Return whether a path names one of gdbheap's own descriptors, a device or a pipe, so that no file is stored."""
     try:
         if own_descriptor(path) is not None:
             return True

@@ -69,9 +69,9 @@ def _others_may_write(folder: int, status: os.stat_result) -> bool:
 
 
 def _is_alone(folder: int, status: os.stat_result) -> bool:
-    """Return whether a folder's group has no members but the folder's owner, root and us.
+    """Return whether a folder's group has only these members: the folder's owner, root and the current user.
 
-    False if there is an access list: then the group bits are only a mask.
+    Return False if the folder has an access list, because its group bits are then only a mask.
     """
     try:
         if not _is_own_group(status.st_uid, status.st_gid):
@@ -84,10 +84,11 @@ def _is_alone(folder: int, status: os.stat_result) -> bool:
 
 
 def _is_own_group(uid: int, gid: int) -> bool:
-    """Return whether a group can have no accounts but the owner's, root's and ours.
+    """Return whether a group can have only these accounts: the owner's, root's and the current user's.
 
-    This is so if its only known members are these accounts, and either the machine lists all accounts, or the group is
-    the private one that distributions create for each user. Raises KeyError for an id or a member without an entry.
+    Two conditions must hold. All known members of the group are among these accounts. And the machine lists all
+    accounts, or the group is the private one that distributions create for each user. Raises KeyError for an id or a
+    member without an entry.
     """
     import grp
     import pwd

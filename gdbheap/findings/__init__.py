@@ -1,6 +1,7 @@
-"""Findings: memory that could be returned or avoided, with a folder for each finding of docs/findings.md.
+"""Findings: memory that could be returned or avoided. Each finding of docs/findings.md has a folder.
 
-``rule.py`` makes a finding's record. ``words.py`` makes its text and its advice; only the report imports ``words.py``.
+The module ``rule.py`` of a folder makes the finding's record, ``words.py`` its text and its advice. Only the report
+imports ``words.py``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """Return what all rules find, the largest first; no byte counts in two findings.
+    """Return the findings of all rules, the largest first; no byte counts in two findings.
 
     A rule is skipped if the data that it needs cannot be read.
     """

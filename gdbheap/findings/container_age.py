@@ -1,25 +1,20 @@
-"""Find out whether a large container has grown lately, if its memory shows this.
-
-Pages that are still shared with a parent or child process were not written since the fork. CPython 3.6 to 3.13 records
-the last change of a dict: ``ma_version_tag`` is the value that a counter of all dicts' changes had at that change (PEP
-509; its bits below ``dict_version_unit`` are for watchers). Other containers record nothing.
-"""
+"""Find out whether a large container has grown lately, as far as memory shows it."""
 
 from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap.contents.python.objects.census import Objects
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
 
 # The latest change of any dict is searched only among at most this many dicts.
 MAX_DICTS = 200_000
 MIN_DICTS_THAT_EXCEED = 3
-# A container has stopped growing if it has not changed for MIN_CHANGES changes of other dicts, and for as long as it
-# took, on average, to gain MIN_ENTRIES entries.
+# A container has stopped growing if it did not change during MIN_CHANGES changes of other dicts, and during the average
+# time that it took to gain MIN_ENTRIES entries.
 MIN_ENTRIES, MIN_CHANGES = 20, 1000
 
 
@@ -40,8 +35,10 @@ class Age:
         return self.changes is not None
 
     def has_stopped(self, kept: int) -> bool:
-        """Return whether a container of ``kept`` entries has not changed for far longer than it took to gain some of
-        them.
+        """Return whether a container of ``kept`` entries has stopped growing.
+
+        It has stopped if it did not change during MIN_CHANGES changes of dicts, and during the average time in which it
+        gained MIN_ENTRIES entries.
         """
         if self.changes is None or self.total is None:
             return False
@@ -49,7 +46,7 @@ class Age:
 
 
 def is_shared(heap: Heap, start: int, end: int) -> bool:
-    """Return whether [start, end) has resident pages, and other processes share all of these."""
+    """Return whether the range [start, end) has resident pages and other processes share all of them."""
     found = heap.target.sharing(start, end)
     return found is not None and found[0] == 0 and found[1] > 0
 

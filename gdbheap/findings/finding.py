@@ -7,7 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
@@ -25,6 +25,7 @@ from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
 from gdbheap.contents.python.objects.census import Estimate, Objects
 from gdbheap.contents.python.objects.references import NOT_REACHED, References
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, or_none
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.heap import Heap
@@ -36,8 +37,8 @@ from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
 from gdbheap.text import Sentence
 
-# The graph of references is built for at most the first number of blocks or, if a finding is likely, at most the second
-# number. This takes a quarter of a second, or half a second.
+# The most blocks for which the graph of references is built; the second number applies if a finding is likely. Building
+# it takes a quarter of a second, or half a second.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 # A sample of Python's objects may give figures that are too low by this factor.
@@ -53,20 +54,20 @@ UNLISTED = {"unlisted": True}
 class Figures:
     """The numbers and names that one rule found, from which its text is made.
 
-    Each rule has its own frozen dataclass. Integer fields without UNLISTED are the ``figures`` of JSON. ``ids``: the
-    ids of the findings that have these figures; an id may end in ``*``.
+    Each rule has its own frozen dataclass. The integer fields that are not marked UNLISTED are the ``figures`` in JSON.
+    ``ids``: the ids of the findings that have these figures; an id may end in ``*``.
     """
 
     ids: ClassVar[tuple[str, ...]]
 
     @property
     def conditional(self) -> bool:
-        """Whether the finding rests on a guess."""
+        """Whether the finding is based on a guess."""
         return False
 
     @property
     def listed(self) -> dict[str, int]:
-        """The ``figures`` of JSON: the integers that are known."""
+        """The values of ``figures`` in JSON: the integer fields that are known."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
         return {name: value for name in names if type(value := getattr(self, name)) is int}
 
@@ -75,11 +76,11 @@ class Figures:
 class Finding:
     """Memory that advice could free, with the figures behind the advice.
 
-    ``bytes``: what following the advice would free. The text and the advice are made in ``findings/`` (see
-    ``FindingKeys``). ``figures`` is a dict if the finding was read from JSON that lacks figures for its text.
+    ``bytes``: the bytes that following the advice would free. The text and the advice are made in ``findings/`` (see
+    ``FindingKeys``). ``figures`` is a dict if the finding was read from JSON without all figures for its text.
     ``within``, ``also_within``: ids of findings whose bytes may include some of these bytes. ``shared``: (id, bytes) of
-    more specific findings, for bytes that count there and not here. ``alternatives``: findings that are not listed
-    because their bytes count in this one; their remedies are named next to this one's.
+    more specific findings, for bytes that count there and not in this finding. ``alternatives``: unlisted findings
+    whose bytes count in this finding; their remedies are named next to the remedy of this finding.
     """
 
     id: str
@@ -95,14 +96,16 @@ class Finding:
 
     @staticmethod
     def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the type of ``figures`` for a finding's id, for ``records.from_json``."""
+        """Return the type of the field ``figures`` for a finding with this id; ``records.from_json`` calls this
+        method.
+        """
         name = str(content.get("id"))
         kinds = [kind for kind in Figures.__subclasses__() if any(fnmatchcase(name, each) for each in kind.ids)]
         return {"figures": Union[(*kinds, dict[str, int])]}
 
     @property
     def listed(self) -> dict[str, int]:
-        """The ``figures`` of JSON."""
+        """The values of ``figures`` in JSON."""
         return self.figures.listed if isinstance(self.figures, Figures) else self.figures
 
     @property
@@ -116,9 +119,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding with a function that returns its memory. The function is called only if another finding may overlap.
+    """A finding with a function that returns the finding's memory. The function is called only if another finding may
+    overlap.
 
-    ``has_remedy``: whether its advice is worth naming, if a more specific finding gets its bytes.
+    ``has_remedy``: whether its advice is given even if its bytes count in a more specific finding.
     """
 
     finding: Finding
@@ -127,10 +131,9 @@ class Claim:
 
 
 class Evidence:
-    """What the rules read: the target, and the sums of pages by their owner (see ``partition``).
+    """The data that the rules read: the target, and the sums of pages by their owner (see ``partition``).
 
-    ``detail``: whether rules may take longer. ``follows``: whether references will be followed after the rules anyway,
-    which also needs the contents of C blocks.
+    ``detail``: whether rules may take longer. ``follows``: whether all references will be followed after the rules.
     """
 
     def __init__(self, heap: Heap, sums: Sums, detail: bool = False, follows: bool = False) -> None:
@@ -161,13 +164,18 @@ class Evidence:
 
     @cached_property
     def python_parent(self) -> int | None:
-        """The id of the parent if the target is a forked Python, in which uses of objects copy pages; else None."""
+        """The id of the parent, if the target is a forked Python; else None.
+
+        In such a process, using an object copies its page.
+        """
         is_python = self.parent is not None and or_none(lambda: self.heap.is_python)
         return self.parent if is_python else None
 
     @cached_property
     def other_ranges(self) -> dict[LineId, Ranges]:
-        """The ranges of memory outside the allocators' blocks, ascending, by the id of their ledger line."""
+        """The ranges of memory outside the allocators' blocks, ascending, by the id of the ledger's line that counts
+        them.
+        """
         found: defaultdict[LineId, Ranges] = defaultdict(list)
         for start, end, owner in other_pieces(self.heap):
             found[owner].append((start, end))
@@ -191,8 +199,8 @@ class Evidence:
     def measuring(self) -> list[str]:
         """Return commands that measure other settings and allocators, for a process that can be started again.
 
-        The lines contain the program's own command line only if the process may do all that gdbheap may. Otherwise a
-        pasted line would run a command of another user or a container with gdbheap's rights.
+        The lines contain the program's own command line only if the process has all rights of gdbheap. Otherwise a
+        pasted line could run another user's command with gdbheap's rights.
         """
         target = self.heap.target
         if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
@@ -210,10 +218,10 @@ class Evidence:
         return {index for index in counts if not arenas[index].attached_threads}
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
-        """Return a gdbheap command about this target, as a line to paste.
+        """Return a list with a gdbheap command about this target, as a line to paste.
 
-        Empty if the process runs on another machine, or if the command ``calls`` into a process and the target is not a
-        live process.
+        The list is empty if the process runs on another machine. It is also empty for a command that ``calls`` into the
+        process if the target is not a live process.
         """
         target = self.heap.target
         lines = [] if calls and target.kind != "process" else target.command_lines(noun, *options)
@@ -225,7 +233,7 @@ class Evidence:
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[LineId]:
-        """Return the ids of the lines whose bytes are in one of these states."""
+        """Return the ids of the ledger's lines whose bytes are in one of ``states``."""
         return [line.id for line in self.lines if line.state in states]
 
     @cached_property
@@ -240,14 +248,14 @@ class Evidence:
 
     @property
     def trim(self) -> Trim | None:
-        """What malloc_trim(0) would return; None without glibc, or if residency is unknown."""
+        """The memory that malloc_trim(0) would return; None without glibc, or if residency is unknown."""
         return None if self.glibc is None else self.glibc.trim
 
     @cached_property
     def objects(self) -> Objects | None:
         """Python's objects; None if there are none.
 
-        Also None if all blocks together are too small for a finding, or if reading a sample takes long.
+        Also None if all blocks in total are too small for a finding, or if reading a sample takes long.
         """
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
@@ -258,7 +266,7 @@ class Evidence:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """Estimates of Python's objects by type, from a sample; empty without Python's objects."""
+        """Estimates of Python's objects by type, made from a sample; empty if the target has no Python objects."""
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
@@ -312,9 +320,10 @@ class Evidence:
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:
-        """[start, end) of the holes of 128 KiB or more, if ``mmap_threshold`` is above glibc's default.
+        """The ranges [start, end) of the holes of 128 KiB or more, if ``mmap_threshold`` is above glibc's default.
 
-        Empty if the threshold is lower, or if residency is unknown.
+        Otherwise the list is empty. It is also empty without glibc, without known residency, or with huge pages for
+        malloc.
         """
         pages, glibc = self.heap.target.pages, self.glibc
         par = glibc.malloc.par if glibc is not None else None
@@ -360,8 +369,8 @@ class Evidence:
 def _where(proc: str | None, words: Sequence[str]) -> str:
     """Return a comment that names the process's working folder; "" if the folder does not matter.
 
-    The folder matters for a process on this machine if one of the words is a file in this folder, and gdbheap's own
-    current folder is another one.
+    The folder matters if one of ``words`` is a file in it, the process runs on this machine, and gdbheap's current
+    folder is another one.
     """
     with suppress(OSError):
         folder = os.readlink(f"{PROC}/{proc}/cwd")

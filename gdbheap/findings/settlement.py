@@ -1,5 +1,5 @@
-"""Make sure that no byte counts in two findings. If two findings are about the same memory, the more specific one gets
-it.
+"""Make sure that no byte counts in two findings. If two findings are about the same memory, the more specific one
+counts its bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gdbheap.findings.holder.rule import is_room_of
 from gdbheap.findings.settings import lines_to_paste
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# The most specific first: findings that say why memory is there come before those that only say that it is there. A
+# The most specific first: findings that explain why memory is there come before findings that only state its size. A
 # finding that is not in this list comes last.
 ORDER = (
     "huge-pages", "sparse-huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks",
@@ -26,7 +26,7 @@ ORDER = (
 # not return these pages, so no other finding counts them.
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
 CYCLES = ("cycles", "uncollectable-cycles")
-# The finding about a holder, such as a variable. The memory of many other findings may belong to it.
+# The finding about a holder, such as a variable. It may include the memory of many other findings.
 HOLDER = "holder"
 MAY_LIE_IN = {
     "slack": (HOLDER, "leak-like", *CYCLES, *PINNED), "free-lists": PINNED, "cycles": PINNED,
@@ -41,16 +41,16 @@ MAY_LIE_IN = {
 }  # fmt: skip
 # A certain gain of at least 1/MIN_GAIN of a holder's bytes is listed before the holder.
 MIN_GAIN = 4
-# These findings say when memory was allocated, or which other process counts the memory too, so they may overlap all
-# other findings.
+# These findings say when memory was allocated, or which other process counts it too, so they may overlap all other
+# findings.
 OF_ALL = ("growing", "after-fork")
 
 
 class _Settled:
     """A finding that stays in the list.
 
-    ``memory``: the ranges in which its bytes may be. ``own``: the ranges in which they are assumed to be, outside the
-    ranges of the findings ``before`` it.
+    ``memory``: the ranges that may contain its bytes. ``own``: the ranges that are assumed to contain them, without the
+    ``own`` ranges of the findings in ``before``.
     """
 
     def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
@@ -68,7 +68,7 @@ class _Settled:
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
-    """Return the findings, the largest first, without the bytes that more specific findings have.
+    """Return the findings, the largest first. Bytes that also belong to a more specific finding count only there.
 
     A finding with too few bytes left is dropped. If it has a remedy, it becomes an alternative of the finding with most
     of its bytes.
@@ -82,10 +82,9 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by rank, but put the certain ones that would free a part of a holder's bytes before the
-    holder.
+    """Return the findings by rank, except that some certain ones come before a holder's finding.
 
-    A finding is moved only if it has at least a quarter of the holder's bytes.
+    Such a finding would free at least a quarter of the holder's bytes.
     """
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
@@ -101,7 +100,7 @@ def _gains_of(finding: Finding, holder: Finding) -> bool:
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in the same order, each with the ids of the findings whose bytes may include some of its own.
+    """Return the findings in the same order. Each gets the ids of other findings that may include some of its bytes.
 
     If a holder's finding and a more specific one are about the same memory, only the holder's finding names the other
     one.
@@ -120,7 +119,7 @@ def placed(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _same(finding: Finding) -> str | None:
-    """Return the id of the more specific finding about the same memory as a holder's finding."""
+    """Return the id of the more specific finding about the same memory as a holder's finding; None if there is none."""
     found: str | None = getattr(finding.figures, "same", None)
     return found
 
@@ -161,7 +160,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
-    """Return the beginning of the ranges: the part that has ``size`` resident bytes."""
+    """Return the first part of the ranges, up to ``size`` resident bytes."""
     found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])

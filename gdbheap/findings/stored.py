@@ -1,4 +1,6 @@
-"""Findings of a file that anybody may have written: their text is shown, but their commands are not used."""
+"""Remove what is unsafe from the findings in a file that anybody may have written: their texts are shown, their
+commands are not.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,13 @@ from gdbheap.findings.settings import lines_to_paste
 __all__ = ["of_file"]
 
 # Numeric settings and switches of an allocator: no path, and nothing that a shell reads as more than one word.
-OF_MALLOC = re.compile(r"[A-Z_]*MALLOC_[A-Z_]+=[a-z0-9_:,-]+|GLIBC_TUNABLES=glibc\.malloc\.[a-z_]+=[0-9]+")
+OF_MALLOC = re.compile(r"\A(?:[A-Z_]*MALLOC_[A-Z_]+=[a-z0-9_:,-]+|GLIBC_TUNABLES=glibc\.malloc\.[a-z_]+=[0-9]+)")
 
 
 def of_file(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings of a file without their commands, and without settings that gdbheap would never advise.
 
-    The remaining settings become lines to paste. Findings that this release has no text for are dropped, such as those
-    of another release.
+    The remaining settings become lines to paste. Findings without a text in this release are dropped.
     """
     return [_harmless(each) for each in findings if isinstance(each.figures, Figures)]
 

@@ -1,4 +1,4 @@
-"""malloc's thresholds in force, and how they got their values."""
+"""The origin of the values of malloc's thresholds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MMAP, TRIM = "mmap_threshold", "trim_threshold"
 
 
 def origin(par: MallocPar, value: int) -> Origin:
-    """Return how a threshold got its value: set, raised by glibc when large blocks were freed, or the default."""
+    """Return how a threshold got its value: it was set, glibc raised it when large blocks were freed, or it is the
+    default.
+    """
     if not par.dynamic:
         return SET
     return RISEN if value > DEFAULT_THRESHOLD else DEFAULT
@@ -29,7 +31,7 @@ def origin(par: MallocPar, value: int) -> Origin:
 def origin_in(target: Target, par: MallocPar, name: str) -> str:
     """Return how the threshold ``name`` got its value: one of the results of ``origin``, or OWN.
 
-    OWN means that the program itself set another value than the one it was started with: mallopt() wins over variables.
+    OWN means that the program itself changed the value with mallopt(), which overrides the environment.
     """
     value: int = getattr(par, name)
     found = origin(par, value)

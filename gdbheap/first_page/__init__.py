@@ -1,1 +1,1 @@
-"""Build the first page: the ledger, the main holders, the findings, and the commands to type next."""
+"""Build the first page: the table of the memory, the main holders, the findings, and the commands to type next."""

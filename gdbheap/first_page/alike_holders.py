@@ -20,7 +20,7 @@ MANY = {"stack": "stacks", "registers": "registers", "thread-local data": "threa
 
 
 def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows; more than MOST_ALIKE similar ones become one row."""
+    """Return the rows of holders. If more than MOST_ALIKE rows are similar, they become one row."""
     groups: defaultdict[tuple[str, str], list[MainHolder]] = defaultdict(list)
     for row in rows:
         groups[row.kind, _shape(row.path)].append(row)

@@ -1,19 +1,21 @@
-"""Find what removing one holder alone would free, and who else holds the other memory that the holder reaches."""
+"""Find the memory that removing one holder alone would free, and the other holders of memory that it reaches."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap.answers.accounting.paths import in_a_line, without_subscripts
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.packages import DICT
 from gdbheap.contents.python.names.paths import ObjectPaths, is_own_dict
+from gdbheap.contents.python.objects.references import BY_REMAINS
 from gdbheap.contents.python.objects.uncounted import MAX_OTHERS, counted_others
 from gdbheap.contents.python.running.coroutines import GENERATORS, GREENLET, TASK, Coroutines
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.holder.rule import MainHolder, holds_alone
 from gdbheap.graph.paths import BLOCK, Path, Paths
 from gdbheap.graph.roots import GLOBAL, BlockRoot
@@ -26,7 +28,7 @@ __all__ = ["with_others"]
 NO_NAME = "holds it"
 # The text that comes in a path before blocks without names outside C code.
 THROUGH = ", through "
-# How many of the largest blocks are searched for one that a global holds.
+# The number of the largest blocks among which a global's block is searched.
 MAX_LARGEST = 32
 # Tasks are mentioned from MIN_TASKS on, if they reach this percentage of the holder's bytes.
 MIN_TASKS, TASKS_PERCENT = 10, 50
@@ -35,11 +37,11 @@ SUSPENDED = (TASK, GREENLET, *GENERATORS)
 
 @dataclass(frozen=True)
 class _Others:
-    """What removing a holder alone would free (``retained``), and who else holds what the holder reaches.
+    """The bytes that removing a holder alone would free (``retained``), and other holders of the same memory.
 
-    ``alone``: whether ``retained`` is most of what the holder reaches. If not, ``names``: the other holders of the
-    remaining memory; ``together``: the bytes that removing all of these and the holder would free, None if unknown.
-    ``own``: other names of the holder itself.
+    ``alone``: whether ``retained`` is most of the memory that the holder reaches. ``names``: otherwise, the other
+    holders of the remaining memory. ``together``: the bytes that removing all of these and the holder would free, None
+    if unknown. ``own``: other names of the holder itself.
     """
 
     retained: int
@@ -47,12 +49,13 @@ class _Others:
     names: list[str] = field(default_factory=list)
     together: int | None = None
     own: list[str] = field(default_factory=list)
+    at_most: int | None = None
 
 
 def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows of holders, each with what removing it alone would free, and the other holders of its memory.
+    """Return the rows, each with the bytes that removing its holder would free, and the other holders of its memory.
 
-    Rows also get the tasks that reach most of the holder's bytes. Raises what the graph raises.
+    A row also gets the tasks that reach most of its bytes. Raises the errors of building the graph.
     """
     if not rows or heap.references.graph.is_cut:
         return list(rows)
@@ -64,22 +67,24 @@ def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None:
-    """Return the address of a global's largest block if its type is unknown; else None.
+    """Return the address of a global's largest block if the block's type is unknown.
 
-    None also if none of the global's blocks is among the MAX_LARGEST largest of all blocks.
+    Return None otherwise, or if none of the global's blocks is among the MAX_LARGEST largest of all blocks.
     """
     graph = heap.references.graph
     is_unknown = bool(members and row.parts) and row.parts[0].what.startswith(BLOCK)
     rows = graph.largest(0, MAX_LARGEST).rows if is_unknown else []
-    # A chain may have millions of nodes: only one is in memory at a time. Of equally large blocks, take the one with
-    # the longest path, which says most.
+    # A chain may have millions of nodes, so only one is in memory at a time. Of equally large blocks, the one with the
+    # longest path is taken, because that path says most.
     chains = ((row, graph.chain(row.id)) for row in rows)
     lengths = [(row.bytes, len(chain), row.id) for row, chain in chains if members.intersection(chain[:1])]
     return heap.references.node(max(lengths, key=lambda one: one[:2])[2]).address if lengths else None
 
 
 def _members(heap: Heap, row: MainHolder) -> set[int]:
-    """Return the nodes that a row stands for: a variable's object, or the roots of a global; none for other rows."""
+    """Return the nodes that a row of holders represents: a variable's object, or the roots of a global. Other rows have
+    none.
+    """
     references = heap.references
     if row.kind == VARIABLE and row.address is not None:
         number = references.graph.find(row.address)
@@ -91,15 +96,19 @@ def _members(heap: Heap, row: MainHolder) -> set[int]:
 
 
 def _is_named(path: str, root: BlockRoot) -> bool:
-    """Return whether a row is about this global. The row's name may end with the type of what the global points to."""
+    """Return whether the row named ``path`` is about the global ``root``.
+
+    The name of the row may end with the type of the object to which the global points.
+    """
     return root.kind == GLOBAL and (path == root.name or path.startswith(f"{root.name}: "))
 
 
 def _shared(heap: Heap, row: MainHolder, members: set[int]) -> MainHolder:
     others = _others(heap, row, members)
     return replace(
-        row, retained=others.retained, alone=others.alone, also=others.names, together=others.together, names=others.own
-    )
+        row, retained=others.retained, alone=others.alone, also=others.names, together=others.together,
+        names=others.own, at_most=others.at_most,
+    )  # fmt: skip
 
 
 def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
@@ -122,12 +131,16 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     others = _folded(name for name in dict.fromkeys(names) if name not in ("", row.path))
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
-    return _Others(retained, False, others[:MAX_OTHERS], together if is_all else None)
+    phases = graph.phases([other.id for other in rest]) if isinstance(paths, ObjectPaths) else []
+    stale = sum(other.bytes for other, phase in zip(rest, phases) if phase >= BY_REMAINS)
+    return _Others(
+        retained, False, others[:MAX_OTHERS], together if is_all else None, at_most=retained + stale if stale else None
+    )
 
 
 def _folded(names: Iterable[str]) -> list[str]:
-    """Return the names; names that differ only in subscripts are merged, and names whose path begins with another one
-    are left out.
+    """Return the names without repetitions. Names that differ only in subscripts are merged. Names whose path begins
+    with another name are left out.
     """
     found: dict[str, set[str]] = {}
     for name in sorted(names, key=len):
@@ -138,7 +151,7 @@ def _folded(names: Iterable[str]) -> list[str]:
 
 
 def _holder_of(way: str) -> str:
-    """Return a path up to its last step with a name; blocks of C code may follow that step."""
+    """Return a path up to its last step with a name. After that step, only blocks of C code follow."""
     return way.partition(THROUGH)[0].partition(f" {NO_NAME}")[0].rstrip()
 
 
@@ -164,7 +177,7 @@ def _keys(paths: Paths, source: int, target: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Way:
-    """A node that reaches the same memory as a holder, and the path to it.
+    """A node that reaches the same memory as a holder, with the path to the node.
 
     ``is_holder``: whether the node is an object or a global. If not, it is a namespace or a stack, which also holds
     much other memory.
@@ -241,7 +254,9 @@ def _below(heap: Heap, numbers: Iterable[int]) -> int:
 
 
 def _counts(heap: Heap, members: Sequence[set[int]]) -> list[Counter[int]]:
-    """Return for each row, by type, the number of objects whose shortest chains go through the row's nodes."""
+    """Return the numbers of objects by type, for each row: objects whose shortest chains from a root go through the
+    row's nodes.
+    """
     seeds = [(number, place) for place, nodes in enumerate(members) for number in nodes]
     counts: list[Counter[int]] = [Counter() for _row in members]
     for share in heap.references.graph.shares(seeds, 0):

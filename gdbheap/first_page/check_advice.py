@@ -4,7 +4,7 @@ force."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from gdbheap.allocators.glibc.allocator import NAME, TOP, GlibcAllocator
@@ -13,6 +13,7 @@ from gdbheap.allocators.glibc.start_settings import number_of, setting_in
 from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
 from gdbheap.contents.python.text.disclosure import Disclosure
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings import Evidence, Finding
 from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, Origin, origin
@@ -28,8 +29,9 @@ About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 class Setting:
     """One setting of glibc's malloc, from a variable of its own or from GLIBC_TUNABLES.
 
-    ``how``: where the value in force comes from, "set", "default" or "risen". ``memory``: the memory that the setting
-    affects: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in huge pages).
+    ``how``: the origin of the value in force: "set", "default" or "risen" (raised by glibc). ``memory``: the memory
+    that the setting affects: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory
+    in huge pages).
     """
 
     name: str
@@ -45,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting of another allocator or of a runtime (``whose``)."""
+    """A setting of another allocator or of a runtime. ``whose``: the name of the allocator or runtime."""
 
     name: str
     value: str | None
@@ -54,7 +56,9 @@ class Other:
 
 @dataclass(frozen=True)
 class CheckAdvice:
-    """The answer of ``heap check-advice``: settings of this process, and the findings that advise a setting now."""
+    """The answer of ``heap check-advice``: the settings of the process, and the current findings that advise a
+    setting.
+    """
 
     settings: list[Setting]
     other_settings: list[Other]
@@ -131,9 +135,9 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 
 def _in_force(kind: _Kind, par: MallocPar) -> int:
-    """Return malloc's value in force.
+    """Return the value that malloc uses for a setting.
 
-    For hugetlb: 0, 1 (malloc asks for transparent huge pages) or 2 (it takes pages of hugetlbfs).
+    For hugetlb: 0, 1 (malloc asks for transparent huge pages) or 2 (malloc takes pages of hugetlbfs).
     """
     if kind.field == HUGETLB:
         return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
@@ -142,7 +146,9 @@ def _in_force(kind: _Kind, par: MallocPar) -> int:
 
 
 def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
-    """Return whether the given number is in force. For hugetlb, a number from 2 on is the size of the pages."""
+    """Return whether malloc uses the given number for a setting. For hugetlb, a number from 2 on is the size of the
+    pages.
+    """
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap._native import KeptNode
 from gdbheap.answers.accounting.absent import share_of_rss
@@ -14,6 +14,7 @@ from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.names.struct_fields import LRU_CACHE
 from gdbheap.contents.python.objects.comparable import CacheLimit, cache_limit, length_of
 from gdbheap.contents.python.objects.proven_holders import KeptObjects
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.heap import Heap
 
@@ -21,8 +22,9 @@ __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 
 # How many adjacent blocks one CPU core examines in a second; a block that is not adjacent counts as three.
 LOOKED_AT_A_SECOND = 16_000_000
-# A core is read piece by piece, which takes longer than reading copied memory. The search ends after SLOWER times the
-# given seconds plus MARGIN.
+# The search of a core ends after SLOWER times the given seconds plus MARGIN.
+#
+# A core is read piece by piece, which takes longer than reading copied memory.
 SLOWER, MARGIN = 1.25, 0.5
 
 

@@ -1,12 +1,14 @@
-"""The ledger: where the memory went. Every byte of the address space, resident or not, is in exactly one line.
+"""The memory table of ``heap``, called the ledger. Every byte of the address space, resident or not, is in exactly one
+line.
 
-Each line also counts the bytes in its whole pages (see ``partition``); for free memory, these could be returned.
+A line also counts the bytes of the whole pages that belong to it (see ``partition``). For free memory, these pages
+could be returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from gdbheap.allocators.allocator import State
@@ -38,6 +40,7 @@ from gdbheap.answers.accounting.partition import (
 )
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.findings import Evidence, Finding, findings, ordered, placed
 from gdbheap.findings.holder.rule import LEFT, MainHolder, with_room
@@ -100,7 +103,7 @@ class Rss:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a record from a file of format 1 with today's keys."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"swap": "swapped", "lazy": "lazily_freed"})
 
 
@@ -124,7 +127,7 @@ def rss_of(known: Known) -> Rss:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger. ``parent``: the id of the line of which it is a part."""
+    """One line of the ledger. ``parent``: the id of the line that includes it."""
 
     id: str
     parent: str | None
@@ -223,8 +226,7 @@ class Ledger:
     def is_blind(self) -> bool:
         """Whether the answer cannot say what could be returned.
 
-        This is so if ``looks_past`` holds, the C library's malloc was not walked, no other malloc was recognised, and
-        there is no finding.
+        That is the case if ``looks_past`` is true, no malloc was walked or recognised, and there is no finding.
         """
         summary = self.summary
         walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
@@ -233,7 +235,7 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
-    """Return only the ledger that ``ledger_and_holders`` returns, without the holders."""
+    """Return the ledger, computed as by ``ledger_and_holders`` but without holders."""
     return ledger_and_holders(heap, detail, patient, budget)[0]
 
 
@@ -242,10 +244,10 @@ def ledger_and_holders(
 ) -> tuple[Ledger, MainHolders]:
     """Return the ledger of the whole address space, and all holders that were found.
 
-    Memory that cannot be walked (no malloc, no memory) counts as files, stacks or other mappings. ``detail``: add a
-    line for each part of an arena, kind of file mapping and kind of free memory. ``patient``: also look for findings
-    that take longer; None: only if ``detail`` is true. ``budget``: seconds of CPU time for finding holders; 0: find
-    none.
+    If no malloc is found, or if memory cannot be read, all memory counts as files, stacks or other mappings.
+    ``detail``: add a line for each part of an arena, kind of file mapping and kind of free memory. ``patient``: also
+    look for findings that take longer; None: only if ``detail`` is true. ``budget``: seconds of CPU time for finding
+    holders; 0: find none.
     """
     (sums,) = partition(heap)
     follows = budget > 0 and heap.target.refusal is None and heap.used_blocks <= budget * BLOCKS_A_SECOND
@@ -285,9 +287,9 @@ def ledger_and_holders(
 
 
 def without_memory(process: Named) -> Ledger:
-    """Return what everybody may know about a process: its size, and how much memory its control group uses.
+    """Return the facts about a process that every user may read: its size, and the memory of its control group.
 
-    Raises NoTarget, and OSError if not even this can be read.
+    Raises NoTarget, and OSError if these cannot be read either.
     """
     folder = open_folder(process)
     usage = usage_of(folder)
@@ -310,7 +312,7 @@ def _container(heap: Heap) -> Container | None:
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
-    """Return the findings, without a ledger, and the evidence for them."""
+    """Return the findings and the evidence for them, without computing a ledger."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums))
     return evidence, findings(evidence)
@@ -362,7 +364,7 @@ def without_details(lines: Sequence[Line]) -> list[Line]:
 
 
 def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
-    """Return the lines, siblings sorted by ``key``, each line followed by its children."""
+    """Return the lines sorted by ``key`` among lines with the same parent. The children of a line follow the line."""
     children: dict[str | None, list[Line]] = {}
     for line in sorted(lines, key=key):
         children.setdefault(line.parent, []).append(line)
@@ -386,8 +388,7 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """Return the sums with one change: the allocator and the runtime whose memory is in other memory get lines of their
-    own.
+    """Return the sums by line. An allocator and a runtime get their own lines if their memory is part of other memory.
 
     Without ``detail`` all remaining other memory is one line.
     """
@@ -414,8 +415,9 @@ def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Compare the pages that were found with the kernel's RSS. If the kernel counts more, the surplus is unexplained
-    memory.
+    """Compare the pages that were found with the kernel's RSS.
+
+    Any surplus of the kernel's count is unexplained memory.
     """
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.accounting.partition import OF_ALLOCATOR, OF_RUNTIME, main_runtime, other_allocator, total
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.shared_out import NOBODY
 from gdbheap.contents.python.names.packages import INTERPRETER_ITSELF, PACKAGE, STANDARD, THREAD
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings import Evidence, Finding
 from gdbheap.findings.holder.rule import CODE, OTHERS, RUNTIME, MainHolder, found_of
@@ -34,7 +35,7 @@ BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
-# Rows of these kinds are no holders that a program could release. In a program without Python, a stack counts as a
+# Rows of these kinds are not holders that a program could release. In a program without Python, a stack counts as a
 # holder too.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
 # In the programs that were measured, an interpreter with its library and a few packages has up to 30 MiB.
@@ -45,12 +46,13 @@ MOST_OF_CODE = 32 << 20
 class MainHolders:
     """The main holders, the largest first, and the findings about them.
 
-    ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use, if they
-    are too many to follow all references; else None. ``not_examined``: the bytes in use without a proven holder,
-    because not all references were read. ``finishing``: command lines that would examine these bytes, if another reason
-    than time left them out. ``every``: all holders of blocks, including those that no program could release; None if
-    not all references were followed. ``imported``: the interpreter, its library and packages that are not in ``rows``;
-    ``others``: all other holders that are not in ``rows``. Each of these two is None below MIN_PERCENT of RSS.
+    ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use if there
+    are too many to follow all references, otherwise None. ``not_examined``: the bytes in use without a proven holder,
+    because not all references were read. ``finishing``: command lines that would examine these bytes; empty if they
+    were left out for lack of time. ``every``: all holders of blocks, including those that no program could release;
+    None if not all references were followed. ``imported``: the interpreter, its library and packages that are not in
+    ``rows``; ``others``: all other holders that are not in ``rows``. Each of these two is None below MIN_PERCENT of
+    RSS.
     """
 
     rows: list[MainHolder] = field(default_factory=list)
@@ -112,7 +114,9 @@ def main_holders(
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
-    """Return the rows, each with the other holders of its memory and with its traits, if these are known."""
+    """Return the rows, each with the other holders of its memory and with facts about its objects, if these are
+    known.
+    """
     try:
         return with_traits(heap, with_others(heap, rows))
     except GdbheapError as error:
@@ -121,12 +125,12 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
 
 
 def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
-    """Return the sort key of a row: by resident bytes; code, which the kernel can drop, comes last."""
+    """Return the sort key of a row: its resident bytes. Rows of code, which the kernel can drop, come last."""
     return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:
-    """Return about how many seconds of CPU time it takes to find the holders of this number of blocks."""
+    """Return the estimated seconds of CPU time for finding the holders of this number of blocks."""
     return math.ceil(blocks / BLOCKS_A_SECOND)
 
 
@@ -141,7 +145,9 @@ def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainH
 
 
 def most_is_imported(imported: MainHolder | None, rss: int | None) -> bool:
-    """Return whether the interpreter and packages have at least half of RSS, and more than their code alone needs."""
+    """Return whether the interpreter and packages have at least half of RSS, and more bytes than their code alone
+    needs.
+    """
     return imported is not None and imported.bytes >= MOST_OF_CODE and 2 * imported.bytes >= (rss or 0) > 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gdbheap.allocators.allocator import Kept
+from gdbheap.allocators.allocator import KeepReason
 from gdbheap.findings import Evidence
 from gdbheap.first_page.main_holders import MainHolders, most_is_imported, seconds_for
 from gdbheap.heap import Heap
@@ -22,12 +22,12 @@ MIN_PERCENT = 1
 FILE = "before.heap"
 # The line of glibc's free memory on pages that are partly in use, and the percentage of RSS from which on it matters.
 FRAGMENTS, MIN_PERCENT_KEPT = "glibc.fragments", 20
-KEEPS = "much is free between blocks in use: would another malloc keep less?"
+KEEPS = "would another malloc keep less of the free memory?"
 # The kernel prints at most ten bytes for each child; a larger number of children does not have to be exact.
 CHILDREN_BYTES = 64 << 10
 
 
-def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ()) -> list[str]:
+def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[KeepReason] = ()) -> list[str]:
     """Return at most MOST command lines, each with its reason as a comment.
 
     Up to two more lines measure how much of the free memory another malloc would keep. They come first, if much of it
@@ -36,15 +36,15 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
     heap = evidence.heap
     lines: list[str] = []
     if held.finishing:
-        lines += _commented(held.finishing[:1], "who holds the rest of what is in use")
+        lines += _commented(held.finishing[:1], "the holders of the rest")
     elif held.not_looked is not None:
         budget = f"--budget={seconds_for(held.not_looked)}"
-        rest = "who holds the rest" if held.rows else "the same with who holds what is in use"
+        rest = "the holders of the rest" if held.rows else "the same, with the holders of the memory in use"
         lines += _commented(evidence.line("", budget), rest)
     elif most_is_imported(held.imported, heap.target.rss.bytes):
-        lines += _commented(evidence.line("pyobjects"), "of which types it is")
+        lines += _commented(evidence.line("pyobjects"), "its types")
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
-        lines += _commented(evidence.line("owners"), "who holds what is in use")
+        lines += _commented(evidence.line("owners"), "the holders of the memory in use")
     parent = evidence.parent
     reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
     shared = _commented([f"gdbheap {parent} --children"], reason) if parent is not None else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os.path import basename
 
 from gdbheap.allocators.library_memory import held_at
@@ -17,6 +17,7 @@ from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED
 from gdbheap.answers.accounting.partition import CODE as CODE_OF_FILES
 from gdbheap.answers.accounting.partition import DATA, ENDED_STACKS, READ_ONLY, REST, SHARED_FILES, STACKS
 from gdbheap.answers.accounting.partition import SHARED as SHARED_LINE
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import MIN_FINDING_BYTES, Evidence
 from gdbheap.findings.holder.rule import (
     BREAK,
@@ -50,7 +51,7 @@ MIN_PERCENT_OF_CODE = 50
 MAX_VARIABLES = 5_000
 # Memory that only this process has and uses; the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
-# Memory that may belong to objects in the heap.
+# Mapped memory that objects in the heap may own.
 MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 OF_STORAGE = (STACKS, BREAK_OF_OTHERS, REST)
 IN_STACKS = "deep recursion or large local variables"
@@ -64,7 +65,9 @@ OWN = "memory that the program or a library mapped itself"
 
 @dataclass
 class _Place:
-    """A holder, and the ranges of its memory. ``written``: its resident bytes, if the pages do not show them."""
+    """A holder, and the ranges of its memory. ``written``: the number of its resident bytes if pagemap does not show
+    them.
+    """
 
     name: str
     kind: str
@@ -74,7 +77,7 @@ class _Place:
 
 
 def outside_holders(evidence: Evidence) -> list[MainHolder]:
-    """Return the holders that are worth a row, the largest first.
+    """Return the holders that are large enough for a row, the largest first.
 
     If residency is unknown, these are only holders of static data, with all of its bytes.
     """
@@ -82,8 +85,8 @@ def outside_holders(evidence: Evidence) -> list[MainHolder]:
 
 
 def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
-    """Return ``rows`` without mapped memory that objects in the heap own, because the rows of these objects include
-    that memory.
+    """Return ``rows`` without mapped memory that objects in the heap own. The rows of these objects include that
+    memory.
     """
     heap = evidence.heap
     is_mappable = any(row.kind in MAPPABLE for row in rows)
@@ -123,7 +126,7 @@ def _size(evidence: Evidence, ranges: Ranges) -> int:
 
 
 class _Places:
-    """Finds the places of one target's memory, from the owners of its address space."""
+    """Lists who holds the memory outside malloc: files, static data, stacks, shared and other mappings."""
 
     def __init__(self, evidence: Evidence, owned: Ranges) -> None:
         self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
@@ -182,8 +185,7 @@ class _Places:
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
-        """Yield two places: the pages of a private file mapping that were written, and its pages that were only
-        read."""
+        """Yield two places for a private file mapping: its written pages, and its pages that were only read."""
         written = self._written(ranges)
         if written is None:
             yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
@@ -254,7 +256,7 @@ class _Places:
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
 
     def _of_shared(self) -> Iterator[_Place]:
-        """Yield shared memory, and shared mappings of files on a disk, by their names."""
+        """Yield shared memory and shared mappings of files on a disk, grouped by name."""
         for line, kind, title in ((SHARED_LINE, SHARED, "shared memory {}"), (SHARED_FILES, FILE, SHARED_PAGES)):
             found: defaultdict[str, Ranges] = defaultdict(list)
             for start, end in self._of(line):
@@ -264,9 +266,7 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield the other mappings: the mappings of a library with much memory are one place, all remaining mappings
-        are another.
-        """
+        """Yield one place for each library that mapped much memory, and one place for all remaining mappings."""
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):

@@ -1,14 +1,14 @@
-"""Summarise how much memory a process uses, how much is free, and why the free memory is not returned.
+"""Sum the memory that a process uses, its free memory, and the reasons why the free memory is not returned.
 
 All figures are sums over the owners of ``partition``, by the states of the allocators' lines.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from gdbheap.allocators.allocator import Allocator, Kept, State
+from gdbheap.allocators.allocator import Allocator, KeepReason, State
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.line_ids import LineId, line_below
 from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
@@ -23,12 +23,13 @@ from gdbheap.answers.accounting.partition import (
     total,
 )
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
+from gdbheap.dataclass import dataclass
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
-# Where runtimes have memory that is in a line together with other memory.
+# The places of memory of runtimes that shares a ledger line with other memory.
 PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
 # Up to this percentage of resident memory, memory that is not walked is ignored.
 MAX_PERCENT_IGNORED = 5
@@ -39,8 +40,8 @@ class Unknown:
     """Resident memory that is not walked, without pages freed with MADV_FREE.
 
     ``id``: the ledger line of this memory. ``name``: the allocator or runtime that may own it, "" if none is known.
-    ``own``: the owner names its mappings, so all of this memory is certainly its own. Otherwise the line may include
-    other memory.
+    ``own``: whether the owner names its mappings, so that all of this memory certainly belongs to it. Otherwise the
+    line may include other memory.
     """
 
     keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
@@ -52,7 +53,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Summary:
-    """Memory in use and free memory, over all allocators."""
+    """The memory in use and the free memory of all allocators."""
 
     keys: ClassVar[dict[str, str]] = {"kept": "stays", "unknown": "not_walked"}
     used: int
@@ -60,7 +61,7 @@ class Summary:
     free: int
     free_resident: int | None
     returnable: int | None
-    kept: list[Kept]
+    kept: list[KeepReason]
     allocators: list[str]
     unknown: Unknown | None
     whole: int | None = None
@@ -89,7 +90,7 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
 
 
 def with_mapped(found: Summary, evidence: Evidence) -> Summary:
-    """Return the summary; anonymous memory that objects in the heap mapped counts as in use, not as unknown."""
+    """Return the summary, in which anonymous memory that objects in the heap mapped counts as in use."""
     pages, unknown = evidence.heap.target.pages, found.unknown
     if pages is None or unknown is None or unknown.id != REST or unknown.bytes is None:
         return found
@@ -107,8 +108,8 @@ def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") ->
     return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 
 
-def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
-    """Return why an allocator's free memory is not returned."""
+def _kept(evidence: Evidence, allocator: Allocator) -> list[KeepReason]:
+    """Return the reasons why an allocator's free memory is not returned."""
     free, whole = _part(evidence, FREE, allocator.name), _part(evidence, (State.FREE,), allocator.name)
     return allocator.kept(free.resident, whole.whole)
 
@@ -116,9 +117,10 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
 def _unknown(evidence: Evidence) -> Unknown | None:
     """Return the resident memory that is not walked; None if there is too little of it to be mentioned.
 
-    It is the memory of the allocator next to glibc's if there is one, else of the runtime that certainly has mappings
-    of its own, else the largest line that may contain a runtime's memory. Memory without a known owner counts as such a
-    line if a runtime's memory may be there, or if it is more than MAX_PERCENT_IGNORED of the resident memory.
+    It is the memory of the allocator next to glibc's, if there is one. Otherwise it is the memory of the runtime that
+    certainly has its own mappings, or without one the largest line that may contain a runtime's memory. Memory without
+    a known owner counts as such a line if a runtime's memory may be there, or if it is more than MAX_PERCENT_IGNORED of
+    the resident memory.
     """
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
@@ -133,7 +135,7 @@ def _unknown(evidence: Evidence) -> Unknown | None:
 
 
 def _with_own_memory(heap: Heap) -> list[Runtime]:
-    """Return the runtimes that do not get all their memory from a walked allocator."""
+    """Return the runtimes that get at least part of their memory directly from the kernel."""
     return [runtime for runtime in heap.runtimes if runtime.kind.memory != ALLOCATOR]
 
 

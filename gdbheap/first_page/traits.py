@@ -41,7 +41,9 @@ MAX_DATABASES = 3
 
 
 def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows; the row of each variable has the variable's traits. Raises what the graph raises."""
+    """Return the rows. Rows of variables get facts about the objects around them. Raises the errors of building the
+    graph.
+    """
     paths = heap.paths
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)
@@ -59,7 +61,7 @@ def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
 def _of_mappings(
     heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int, Trait]]:
-    """Yield the index and the trait of each row whose largest part is one mapped file."""
+    """Yield (index of the row, fact) for each row whose largest part is one mapped file."""
     graph = paths.references.graph
     for one in heap.mapped:
         large = [place for place, row in enumerate(rows) if 2 * one.size > row.bytes and numbers[place] is not None]

@@ -1,1 +1,3 @@
-"""Observe calls in a running process: find what grows its heap, and catch chosen malloc calls with their stacks."""
+"""Observe calls in a running process: find the calls that make its heap grow, and catch chosen malloc calls with their
+stacks.
+"""

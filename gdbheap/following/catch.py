@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
-from gdbheap.following.growth import GROWS, Cost, Memory
+from gdbheap.following.growth import GROWS, Cost, ReservedMemory
 from gdbheap.machines.machine import Machine
 from gdbheap.stacks import NATIVE, StackFrame, Stacks
 from gdbheap.targets.code_places import Condition
@@ -16,11 +16,11 @@ from gdbheap.targets.following import LocalProcess
 from gdbheap.targets.hits import Following, Hit
 from gdbheap.targets.mappings import parse_maps
 
-__all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
+__all__ = ["FUNCTIONS", "Catch", "Caught", "CatchRequest", "catch", "conditions"]
 
 SIZE_OF = {"malloc": "first", "calloc": "product", "realloc": "second", "free": "chunk size"}
 FUNCTIONS = tuple(SIZE_OF)
-# DEFAULT_MMAP_THRESHOLD_MIN: unless told otherwise, malloc gives no smaller block its own mapping.
+# DEFAULT_MMAP_THRESHOLD_MIN. By default, malloc gives no smaller block its own mapping.
 MIN_MAPPED = 128 << 10
 
 
@@ -28,9 +28,10 @@ MIN_MAPPED = 128 << 10
 class Caught:
     """A call that was caught.
 
-    ``seconds``: the time since catching began; ``address``: the address of the block passed in; ``asked``: the
-    requested bytes or, for a call of free, the chunk's size. If only growing calls were wanted (``Wanted.grows``),
-    ``address`` and ``asked`` are None, and ``grown`` has the bytes that malloc got from the kernel."""
+    ``seconds``: the time since catching began; ``address``: the address of the block passed to the call; ``asked``: the
+    requested bytes or, for free, the chunk's size. For growing calls (``CatchRequest.grows``) both are None, and
+    ``grown`` is the number of bytes that malloc got from the kernel.
+    """
 
     seconds: float
     tid: int
@@ -43,7 +44,7 @@ class Caught:
 
 @dataclass(frozen=True)
 class Catch:
-    """The calls that were caught, in order of time, and what catching them cost the process."""
+    """The calls that were caught, in order of time, and the cost for the process of catching them."""
 
     pid: int
     seconds: float
@@ -53,12 +54,13 @@ class Catch:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which calls to catch, and for how long.
+class CatchRequest:
+    """The request to catch calls: which calls, and for how long.
 
-    Catch calls of ``function`` with exactly ``size`` bytes, or with ``least`` to ``most`` bytes, about the block at
-    ``address``; None means any. ``grows``: only calls that get memory from the kernel. Catching ends after ``count``
-    calls, after ``duration`` seconds, or once ``is_told`` returns true."""
+    Catch calls of ``function`` for exactly ``size`` bytes, or for ``least`` to ``most`` bytes, or with the block at
+    ``address``. None means any. ``grows``: only calls that get memory from the kernel. Catching ends after ``count``
+    calls, after ``duration`` seconds, or once ``is_told`` returns true.
+    """
 
     function: str
     size: int | None = None
@@ -72,9 +74,12 @@ class Wanted:
     is_told: Callable[[], bool] = lambda: False
 
 
-def conditions(machine: Machine, wanted: Wanted) -> list[Condition]:
-    """Return the comparisons to make at the function's entry. free() has no size argument: its chunk's size is
-    compared, so the wanted request size is converted to chunk sizes (glibc malloc/malloc.c, request2size)."""
+def conditions(machine: Machine, wanted: CatchRequest) -> list[Condition]:
+    """Return the comparisons to make at the function's entry.
+
+    free() has no size argument, so the size of its chunk is compared. The wanted request size is converted to chunk
+    sizes for this (glibc malloc/malloc.c, request2size).
+    """
     operand = SIZE_OF[wanted.function]
     least, most = (wanted.least, wanted.most) if wanted.size is None else (wanted.size, wanted.size)
     if wanted.function == "free":
@@ -93,15 +98,20 @@ def _chunk_size(machine: Machine, size: int) -> int:
 
 
 def _largest_chunk(machine: Machine, size: int) -> int:
-    """Return the size of the largest chunk that malloc may use for a request of ``size`` bytes: a remainder too small
-    to be a chunk stays part of it, and an mmapped chunk fills whole pages."""
+    """Return the size of the largest chunk that malloc may use for a request of ``size`` bytes.
+
+    A remainder that is too small for a chunk stays part of this chunk, and an mmapped chunk fills whole pages.
+    """
     usual = _chunk_size(machine, size) + 2 * machine.word
     return usual if size < MIN_MAPPED else max(usual, machine.page_up(size + 2 * machine.word))
 
 
-def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> Catch:
-    """Catch the wanted calls from now on and return them. ``begun`` is called once catching has started. Raises
-    GdbheapError. An interrupt ends catching, and the calls caught so far are returned."""
+def catch(process: LocalProcess, wanted: CatchRequest, begun: Callable[[], None]) -> Catch:
+    """Catch the wanted calls from now on and return them.
+
+    ``begun`` is called once catching has started. Raises GdbheapError. An interrupt ends catching, and the calls caught
+    so far are returned.
+    """
     stacks = Stacks(process.folder, process.machine)
     with _seen(process, wanted) as following:
         catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
@@ -118,13 +128,13 @@ def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> C
     return Catch(process.pid, seconds, catcher.calls, follower.finish or "asked", cost)
 
 
-def _seen(process: LocalProcess, wanted: Wanted) -> AbstractContextManager[Following]:
+def _seen(process: LocalProcess, wanted: CatchRequest) -> AbstractContextManager[Following]:
     if wanted.grows:
         return process.calls(list(process.machine.system_calls.of_memory), True, wanted.seccomp)
     return process.functions([wanted.function], conditions(process.machine, wanted), wanted.seccomp)
 
 
-def _run(following: Following, wanted: Wanted, catcher: _Catcher) -> None:
+def _run(following: Following, wanted: CatchRequest, catcher: _Catcher) -> None:
     def is_over() -> bool:
         return wanted.is_told() or (wanted.count is not None and len(catcher.calls) >= wanted.count)
 
@@ -135,7 +145,7 @@ def _run(following: Following, wanted: Wanted, catcher: _Catcher) -> None:
 class _Catcher:
     """Collects the calls that are wanted."""
 
-    def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
+    def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:
         self.process, self.wanted, self._stacks, self._following = process, wanted, stacks, following
         self.began = time.monotonic()
         self.calls: list[Caught] = []
@@ -160,15 +170,17 @@ class _Caller(_Catcher):
 
 
 class _Grower(_Catcher):
-    """Catches calls of the wanted function in which malloc gets memory from the kernel. They are caught when the system
-    call returns."""
+    """Catches calls of the wanted function in which malloc gets memory from the kernel.
 
-    def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
+    Such a call is caught when its system call returns.
+    """
+
+    def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:
         super().__init__(process, wanted, stacks, following)
-        self._memory = Memory(process.machine, parse_maps(following.follower.maps[0]))
+        self._memory = ReservedMemory(process.machine, parse_maps(following.follower.maps[0]))
 
     def add(self, hit: Hit) -> None:
-        """Add the call to the result if memory grew and the wanted function is among the call's frames."""
+        """Add the call to the result if memory grew and the wanted function is in the call's stack."""
         number = self._following.place(hit)
         if not isinstance(number, int):
             return

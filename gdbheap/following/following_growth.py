@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 
 from gdbheap.answers.distribution import SizeSums
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.following.growth import (
     GROWS,
@@ -16,10 +16,10 @@ from gdbheap.following.growth import (
     Expected,
     Growth,
     GrowthStack,
-    Memory,
     MemoryCall,
     Operation,
     OtherStacks,
+    ReservedMemory,
     Unseen,
     counted,
     unseen,
@@ -32,20 +32,30 @@ from gdbheap.targets.mappings import Mappings, parse_maps
 
 __all__ = ["Course", "follow"]
 
-# Each stack takes some KB, and naming it takes some milliseconds. A program may have a new stack at each call.
+# The most stacks that are kept: a program may have a new stack at each call. Naming a stack takes some milliseconds.
 MAX_STACKS = 10_000
+# The most bytes of the frames of all these stacks: a stack may have tens of thousands of frames. FRAME_BYTES: the size
+# of a frame that shares its place with no other frame.
+FRAME_BYTES, FRAMES_BYTES = 150, 60_000_000
+MAX_FRAMES = FRAMES_BYTES // FRAME_BYTES
+# For how many seconds stacks are still read after following has ended; the calls that were caught before may be many.
+REST_SECONDS = 1.0
 # The most readers of stacks at a time: each has open descriptors and some 100 KB, and a program may start many
 # processes.
 MAX_READERS = 64
+# A stack that took longer than SLOW_SECONDS of a processor, as in a process with tens of thousands of mappings, is
+# followed by a pause: the other processes wait meanwhile. Then reading its stacks takes this share of the time.
+SLOW_SECONDS, STACK_SHARE = 0.05, 0.05
 
 
 @dataclass(frozen=True)
 class Course:
-    """What to follow, and for how long.
+    """The request to follow a process: what to record, and for how long.
 
     Following ends after ``duration`` seconds, after ``count`` calls that make memory grow (None: no limit), or once
     ``is_told`` returns true. ``stacks``: capture the stacks of these calls; ``seccomp``: follow a process even if it
-    has a seccomp filter; ``tracepoints``: use the kernel's tracepoints, which stop no thread."""
+    has a seccomp filter; ``tracepoints``: use tracepoints of the kernel, which do not stop threads.
+    """
 
     duration: float | None = None
     count: int | None = None
@@ -56,10 +66,11 @@ class Course:
 
 
 def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
-    """Follow a process and return which calls made its memory grow.
+    """Follow a process and return the calls that made its memory grow.
 
-    ``begun`` is called once following has started, with the number of watched places. Raises GdbheapError. An interrupt
-    ends following, and the sums so far are returned."""
+    ``begun`` is called once following has started, with the number of watched code addresses. Raises GdbheapError. An
+    interrupt ends following, and the sums so far are returned.
+    """
     with _seen(live, course) as following:
         sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
@@ -96,14 +107,17 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """A followed process: its memory, the mappings that its calls should have left, and the reader of its stacks.
+    """A followed process: its memory, the mappings that should exist after its calls, and the reader of its stacks.
 
-    ``stacks`` is None until it is needed. ``is_refused``: the reader cannot be made."""
+    ``stacks`` is None until it is needed. ``is_refused``: whether the reader of stacks cannot be made. ``rests_until``:
+    when its next stack may be read (``time.monotonic``).
+    """
 
-    memory: Memory
+    memory: ReservedMemory
     expected: Expected
     stacks: Stacks | None = None
     is_refused: bool = False
+    rests_until: float = 0.0
 
 
 class _Sums:
@@ -122,6 +136,8 @@ class _Sums:
         self._names: dict[tuple[StackFrame, ...], list[int]] = {}
         self._unread: dict[str, None] = {}
         self._others = [0, 0]
+        # The number of frames in _stacks and _names.
+        self._frames = 0
         self._readers = 0
         if tracepoints and live.pid is not None:
             # Open the reader now: the process may have ended before its first call is reported.
@@ -129,11 +145,12 @@ class _Sums:
             if stacks is not None:
                 stacks.keep_files()
 
-    def add(self, hit: Hit, what: int | str | None) -> None:
+    def add(self, hit: Hit, what: int | str | None, reads_stack: bool = True) -> None:
         """Add a caught call. ``what``: the number of its system call; another value means that the process now runs
-        another program."""
+        another program. A call whose stack is not read counts for ``OtherStacks``.
+        """
         if not isinstance(what, int):
-            # The process now runs another program: what was known about its memory no longer holds.
+            # The process now runs another program, so the known facts about its memory no longer hold.
             self._processes.pop(hit.pid, None)
             return
         process = self._process(hit.pid)
@@ -141,18 +158,19 @@ class _Sums:
         self._count(call)
         process.expected.add(call, hit.doubtful)
         if call.id in GROWS:
-            self._note_stack(process, hit, call)
+            self._note_stack(process, hit, call, reads_stack)
 
     def add_rest(self, following: Following) -> None:
-        """Add the calls that threads made while the process was being released."""
+        """Add the calls that threads made while the process was being released. Stacks are read for REST_SECONDS."""
+        end = time.monotonic() + REST_SECONDS
         while (hit := following.follower.next(0)) is not None:
-            self.add(hit, following.place(hit))
+            self.add(hit, following.place(hit), time.monotonic() < end)
 
     def _process(self, pid: int) -> _Process:
         if pid not in self._processes:
             before = self._before if pid == self._live.pid else Mappings()
             expected = Expected(before.ranges())
-            self._processes[pid] = _Process(Memory(self._machine, before), expected)
+            self._processes[pid] = _Process(ReservedMemory(self._machine, before), expected)
         return self._processes[pid]
 
     def _reader(self, pid: int, process: _Process) -> Stacks | None:
@@ -182,8 +200,10 @@ class _Sums:
         return None
 
     def _held(self, pid: int) -> Named:
-        """Return the folder of the first process, or the id of another one. gdbheap traces all other processes, so
-        their ids cannot be reused meanwhile."""
+        """Return the folder of the first process, or the id of another one.
+
+        gdbheap traces all other processes, so their ids cannot be reused meanwhile.
+        """
         held = self._live.folder if pid == self._live.pid else None
         return pid if held is None else held
 
@@ -195,18 +215,34 @@ class _Sums:
             self.grown += 1
             self._sizes["brk" if call.id == "brk" else "mmap"].add(call.bytes)
 
-    def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
+    def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall, reads_stack: bool) -> None:
         stacks = self._reader(hit.pid, process)
         if stacks is None:
             return
-        key = stacks, stacks.capture_registers(hit.registers, hit.stack)
-        is_kept = key in self._stacks or len(self._stacks) + len(self._names) < MAX_STACKS
-        sums = self._stacks.setdefault(key, [0, 0]) if is_kept else self._others
+        sums = self._others
+        if reads_stack and time.monotonic() >= process.rests_until:
+            began = time.thread_time()
+            key = stacks, stacks.capture_registers(hit.registers, hit.stack)
+            took = time.thread_time() - began
+            if took > SLOW_SECONDS:
+                process.rests_until = time.monotonic() + took / STACK_SHARE
+            sums = self._kept(key)
         sums[0] += call.bytes
         sums[1] += 1
 
+    def _kept(self, key: tuple[Stacks, Captured]) -> list[int]:
+        """Return the sums of a stack: its own, or those of all other stacks if there is no room for a new one."""
+        found = self._stacks.get(key)
+        if found is None:
+            frames = self._frames + key[1].frames
+            if len(self._stacks) + len(self._names) >= MAX_STACKS or frames > MAX_FRAMES:
+                return self._others
+            self._frames = frames
+            found = self._stacks[key] = [0, 0]
+        return found
+
     def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
-        """Return the sums of all calls."""
+        """Return the answer: calls and bytes by operation and by stack, the cost of following, and why it ended."""
         follower = following.follower
         return Growth(
             self._live.pid,
@@ -240,6 +276,7 @@ class _Sums:
             found[1] += calls
         self._unread.update(dict.fromkeys(line for stacks, _ in self._stacks for line in stacks.unread))
         self._stacks.clear()
+        self._frames = sum(map(len, self._names))
 
     def _unseen(self, following: Following) -> Unseen | None:
         after = parse_maps(following.follower.maps[1])

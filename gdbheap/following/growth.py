@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap.answers.distribution import SizeShare, SizeSums
+from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import mappings_limit
 from gdbheap.machines.machine import Machine
 from gdbheap.stacks import StackFrame
@@ -21,7 +21,7 @@ __all__ = [
     "Counted",
     "Growth",
     "GrowthStack",
-    "Memory",
+    "ReservedMemory",
     "MemoryCall",
     "Operation",
     "Unseen",
@@ -46,8 +46,7 @@ IDS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """The calls that made memory grow in one way: their bytes and their number, in total and for each range of
-    sizes."""
+    """The bytes and the number of calls that made memory grow in one way, in total and for each range of sizes."""
 
     bytes: int
     calls: int
@@ -79,8 +78,8 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """The calls that made memory grow and whose stacks were not kept, because there were more than MAX_STACKS
-    stacks."""
+    """The calls that made memory grow and whose stacks were not kept, because there were more than MAX_STACKS stacks
+    or MAX_FRAMES frames in them, or because reading them would have taken too long."""
 
     bytes: int
     calls: int
@@ -90,8 +89,9 @@ class OtherStacks:
 class Unseen:
     """Bytes by which the actual mappings at the end differ from the mappings that result from the observed calls.
 
-    ``came``: mapped without an observed call; ``went``: unmapped without one; ``by_stacks``: how much the main thread's
-    stack grew, which takes no call."""
+    ``came``: the bytes mapped without an observed call; ``went``: the bytes unmapped without an observed call;
+    ``by_stacks``: the growth of the main thread's stack, which takes no call.
+    """
 
     came: int
     went: int
@@ -100,8 +100,11 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """What following cost the process: how often threads were stopped, for how many seconds in all (``stood``), and for
-    how many seconds the whole process was stopped at the beginning and the end (``held``)."""
+    """The cost for a process of being followed.
+
+    It consists of the number of times that threads were stopped, their total duration in seconds (``stood``), and the
+    seconds for which the whole process was stopped at the beginning and the end (``held``).
+    """
 
     stops: int
     stood: float
@@ -110,10 +113,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a process grew. ``pid`` is None for a program that gdbheap started, together with all that it started.
+    """How a process grew.
+
+    ``pid`` is None for a program that gdbheap started, which counts together with all processes that it started.
 
     ``mmap`` includes the growth by mremap and mprotect. ``is_cut``: some "commit" and "decommit" calls may be missing,
-    because the reserved ranges were too many to track."""
+    because the reserved ranges were too many to track.
+    """
 
     pid: int | None
     seconds: float
@@ -135,8 +141,9 @@ class Growth:
 class MemoryCall(NamedTuple):
     """A system call that changes memory.
 
-    ``id``: as in ``Operation``; ``bytes``: by how much memory grew or shrank; ``mapped``, ``unmapped``: the ranges that
-    the call mapped and unmapped; ``replaces``: it replaced older mappings in its range (MAP_FIXED)."""
+    ``id``: the id of its ``Operation``; ``bytes``: by how much memory grew or shrank; ``mapped``, ``unmapped``: the
+    ranges that the call mapped and unmapped; ``replaces``: it replaced older mappings in its range (MAP_FIXED).
+    """
 
     id: str
     bytes: int
@@ -145,9 +152,12 @@ class MemoryCall(NamedTuple):
     replaces: bool = False
 
 
-class Memory:
-    """The state of a process that is needed to interpret its calls: where the process's brk heap ends (None: unknown),
-    and which ranges are reserved (mapped without access)."""
+class ReservedMemory:
+    """The state of a process that is needed to interpret its calls.
+
+    It consists of the end of the process's brk heap (None: unknown), and of the reserved ranges (mapped without
+    access).
+    """
 
     def __init__(self, machine: Machine, before: Mappings) -> None:
         self._machine = machine
@@ -161,8 +171,10 @@ class Memory:
         return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
-        """Return what system call ``number`` did. ``registers``: the thread's registers right after the call, in the
-        kernel's order (as in ``machine.notes``)."""
+        """Return the effect of system call ``number``.
+
+        ``registers``: the thread's registers right after the call, in the kernel's order (as in ``machine.notes``).
+        """
         known = self._machine.system_calls
         name, result = known.of_memory.get(number, ""), registers[known.result]
         arguments = [registers[place] for place in known.arguments]
@@ -246,8 +258,9 @@ def size_of(ranges: Ranges) -> int:
 class Expected:
     """The mappings that should exist after the calls seen so far. The calls themselves are not stored.
 
-    Calls of several threads may arrive in another order than the kernel made them. If a call maps memory that still
-    counts as mapped, an unmapping of it must follow: it is owed."""
+    Calls of several threads may arrive in another order than the kernel executed them. If a call maps memory that still
+    counts as mapped, the call that unmapped it must arrive later: this unmapping is owed.
+    """
 
     def __init__(self, ranges: Ranges) -> None:
         self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
@@ -270,20 +283,25 @@ class Expected:
                 self._doubtful.change(*found, True)
 
     def doubtful(self) -> Ranges:
-        """Return the ranges whose state is unknown, ascending."""
+        """Return the ranges of which it is unknown whether they are mapped, ascending."""
         return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:
-        """Mark a range as mapped. If it still counts as mapped, an unmapping is owed, unless the call ``replaces`` what
-        was there (MAP_FIXED)."""
+        """Mark a range as mapped.
+
+        If it still counts as mapped, an unmapping is owed, unless the call ``replaces`` older mappings (MAP_FIXED).
+        """
         if not replaces:
             for start, end in self._mapped.within(*new):
                 self._owed.change(start, end, True)
         self._mapped.change(*new, True)
 
     def unmap(self, old: tuple[int, int]) -> None:
-        """Mark a range as unmapped. Parts for which an unmapping was owed stay mapped, by the newer mapping; they are
-        no longer owed."""
+        """Mark a range as unmapped.
+
+        Parts with an owed unmapping stay mapped, because a newer mapping has replaced them. Their unmapping is no
+        longer owed.
+        """
         owed = self._owed.within(*old)
         for start, end in owed:
             self._owed.change(start, end, False)

@@ -1,2 +1,1 @@
-"""Graphs of references between blocks: their roots, the meaning of the native graph's node numbers, and the graph of a
-program without Python."""
+"""Graphs of references between blocks: their roots, the meaning of their node numbers, and the graph without Python."""

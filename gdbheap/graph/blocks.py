@@ -1,5 +1,7 @@
-"""The graph of a target without Python: its nodes are blocks, and its edges are words in blocks that are addresses of
-blocks."""
+"""The graph of references of a target without Python.
+
+Its nodes are blocks. An edge is a word in a block that contains the address of another block.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from gdbheap import _native
-from gdbheap.graph.linker_tables import mapping_tables
+from gdbheap.graph.linker_tables import linker_tables
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
 from gdbheap.targets.target import Target
@@ -20,7 +22,7 @@ class Kinds(Protocol):
 
     @property
     def native(self) -> _native.Structures:
-        """The same kinds as the native module's object."""
+        """The kinds of blocks, as an object of the native module."""
 
     def name_of(self, kind: int) -> str:
         """Return the name of a kind by its number."""
@@ -30,30 +32,32 @@ class Kinds(Protocol):
 
 
 class BlockReferences(Nodes):
-    """The graph of the blocks in ``stores``. A node's ``type`` is the number of its kind in ``structures``."""
+    """The graph of the blocks in ``stores``. ``structures``: the kinds of blocks; the ``type`` of a node is the number
+    of its block's kind.
+    """
 
     believed = LIKELY
 
     def __init__(
         self,
         target: Target,
-        stores: Sequence[_native.Store],
+        stores: Sequence[_native.BlockStore],
         roots: Sequence[Root],
         structures: Kinds | None = None,
         progress: Callable[[int, int], object] | None = None,
         is_partial: bool = False,
         hidden: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Draw the graph.
+        """Build the graph.
 
-        ``hidden``: words at odd addresses that point to blocks, ascending, each as (address of the word, address that
-        the word holds).
+        ``is_partial``: memory that may refer to blocks is missing. ``hidden``: words at odd addresses that point to
+        blocks, ascending, each as (address of the word, address that the word holds).
         """
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
         heaps = _native.Heaps(target.space, stores)
-        linked = mapping_tables(target)
+        linked = linker_tables(target)
         self.graph = _native.draw_blocks(heaps, tables(target), roots, linked, kinds, progress, is_partial, hidden)
 
     @property

@@ -1,6 +1,6 @@
 """Find words that point to blocks and that a graph usually ignores.
 
-These are words in mapped files on a disk, and words at odd addresses, in packed structs. Such words rarely are
+These are words in mapped files on a disk, and words at odd addresses, in packed structs. Few of these words are
 pointers, so they are searched only if blocks would otherwise count as lost.
 """
 
@@ -17,14 +17,15 @@ from gdbheap.targets.target import Target
 
 __all__ = ["with_hidden_words"]
 
-# The search needs at least LEAST bytes of lost blocks. A block that a hidden word points to may contain further hidden
-# words, so the search is repeated up to ROUNDS times.
+# The search needs at least LEAST bytes of lost blocks.
+#
+# A block to which a hidden word points may contain further hidden words, so the search is repeated up to ROUNDS times.
 LEAST, ROUNDS = 4 << 20, 4
 Draw = Callable[[Sequence[Root], Sequence[tuple[int, int]]], BlockReferences]
 
 
 def with_hidden_words(target: Target, draw: Draw, roots: Sequence[Root], heaps: Ranges) -> BlockReferences:
-    """Return the graph that ``draw`` makes of ``roots`` and, if there are any, of hidden words.
+    """Return the graph that the function ``draw`` builds from ``roots`` and from the hidden words, if there are any.
 
     ``heaps``: the ranges in which blocks lie.
     """

@@ -1,13 +1,16 @@
-"""Find memory that a program mapped itself, by the block that holds the memory's address and size: an ``mmap.mmap``
-object, a memory-mapped file of Arrow, a mapped storage of torch, or any other block with an address next to a size."""
+"""Find memory that a program mapped itself, by the block that holds the memory's address and size.
+
+The block is an ``mmap.mmap`` object, a memory-mapped file of Arrow, a mapped storage of torch, or any other block with
+an address next to a size.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.targets.mappings import MEMORY_FILES, Mapping
 from gdbheap.targets.ranges import Ranges, joined
@@ -41,7 +44,7 @@ class Mapped:
 
     @property
     def size(self) -> int:
-        """The number of bytes up to the end of the last page."""
+        """The number of bytes from the start to the end of the last page."""
         return self.end - self.address
 
 
@@ -63,7 +66,8 @@ def mapped_files(target: Target) -> Ranges:
 
 
 def shared_ranges(target: Target) -> tuple[Ranges, bool]:
-    """Return the writable shared memory without a file on a disk, ascending, and whether the list is complete.
+    """Return the ranges of writable shared memory without a file on a disk, ascending, and whether the list is
+    complete.
 
     The smallest mappings are taken first, until MAX_SHARED bytes are reached.
     """
@@ -119,7 +123,7 @@ def find_mapped(
 ) -> list[Mapped]:
     """Return the parts of ``candidates`` whose address and size lie next to each other in a block of ``heaps``.
 
-    A part must begin or end at the boundary of a mapping, or where another accepted part ends or begins. The result is
+    A part is accepted if it begins or ends at the boundary of a mapping or of another accepted part. The result is
     ascending and disjoint.
     """
     ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
@@ -130,8 +134,8 @@ def find_mapped(
     rows = _native.find_mapped(heaps, ranges, page, progress)
     largest: dict[int, tuple[int, bool, int]] = {}
     for block, place, address, size in rows:
-        # A block with the size right after the address is preferred: in a view, such as a Py_buffer, other fields lie
-        # between the address and the size.
+        # A block with the size right after the address is preferred. In a view, such as a Py_buffer, other fields lie
+        # between address and size.
         found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
         largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
     return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
@@ -148,8 +152,9 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
     """Yield the memory that begins or ends at the boundary of a mapping, or at the boundary of other memory that is
     yielded.
 
-    The kernel joins neighbouring mappings, so the middle one of several may have no boundary in the list of
-    mappings."""
+    The kernel joins neighbouring mappings. So a mapping between two others may have no boundary of its own in the list
+    of mappings.
+    """
     starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
     ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
     by_end: defaultdict[int, list[int]] = defaultdict(list)

@@ -1,5 +1,7 @@
-"""Name the edges of a graph, starting at the roots. Naming an edge reads the holder's memory, so the number of named
-edges is limited."""
+"""Name the edges of a graph, starting at the roots.
+
+Naming an edge reads the holder's memory, so the number of named edges is limited.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ AT_ONCE = 10_000
 
 
 class EdgeName(NamedTuple):
-    """The name of an edge: what a holder calls its reference.
+    """The name of an edge: the word or number by which the holder knows its reference.
 
     ``kind``: INDEX for a position in a sequence (``text`` is a number); NAME for a name that the program uses; INSIDE
     for a reference that the program does not name, such as a word at an offset.
@@ -45,7 +47,7 @@ class Holders(Protocol):
         """Return the name of a root's reference to ``target``, or None."""
 
     def held(self, holder: Node, is_namespace: bool) -> Iterable[tuple[int, EdgeName]]:
-        """Return (address, name) of everything to which the block ``holder`` has a named reference.
+        """Return (address, name) of every object to which the block ``holder`` has a named reference.
 
         ``is_namespace``: the block is a dict whose keys are names of the program.
         """
@@ -58,7 +60,7 @@ class Holders(Protocol):
 
 
 def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int = MOST_NAMED) -> tuple[EdgeNames, bool]:
-    """Return the names of edges, those near the roots first, and whether all edges were examined.
+    """Return the names of edges, beginning with the edges near the roots, and whether all edges were examined.
 
     Without ``holders`` the names are offsets. ``most``: the largest number of edges to name.
     """
@@ -157,8 +159,9 @@ class _Naming:
             named.setdefault(address, deque()).append(name)
 
         def next_of(target: Node) -> EdgeName | None:
-            """Return the next name for one of several references to ``target``; the last name serves all further
-            references."""
+            """Return the next of several names for references to ``target``; None if it has no name. The last name
+            serves all further references.
+            """
             left = named.get(target.address)
             if not left:
                 return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 
 EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
 MAX_KNOWN = 1 << 16
@@ -14,7 +15,7 @@ MAX_KNOWN = 1 << 16
 
 @dataclass(frozen=True)
 class Root:
-    """Something outside of the heaps that refers to blocks.
+    """A variable, stack or other memory outside of the heaps that refers to blocks.
 
     ``pointers``: addresses that the root holds. ``ranges``: memory whose words may be addresses. ``phase``: when the
     root is followed; see native/core/src/graph/tree.rs.
@@ -45,7 +46,7 @@ class Node(NamedTuple):
 
 
 class Nodes:
-    """The nodes of one graph, and the ``roots`` from which it was drawn."""
+    """The nodes of one graph, and the ``roots`` from which the graph was built."""
 
     graph: _native.Graph
     roots: Sequence[Root]
@@ -60,7 +61,7 @@ class Nodes:
         self._words: dict[tuple[int, int], int | None] = {}
 
     def find(self, address: int) -> Node | None:
-        """Return the node that holds ``address``: a block or a static type. None if there is neither."""
+        """Return the node that contains ``address``: a block or a static type. None if there is no such node."""
         number = self.graph.find(address)
         return None if number is None else self.node(number)
 
@@ -69,7 +70,7 @@ class Nodes:
         return self.nodes([number])[0]
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
-        """Return the nodes with these numbers, in their order."""
+        """Return the nodes with these numbers, in the order of the numbers."""
         if len(self._known) > MAX_KNOWN:
             self._known.clear()
         known = self._known
@@ -84,7 +85,7 @@ class Nodes:
         return self.graph.nodes - len(self.roots)
 
     def owner_of(self, number: int) -> Node | None:
-        """Return the object or the root that owns a block (an object owns itself), or None if nothing does."""
+        """Return the object or root that owns a block; None if nothing does. An object owns its own block."""
         (owner,) = self.graph.owners_of([number])
         return None if owner >= self.graph.nodes else self.node(owner)
 

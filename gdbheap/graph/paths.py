@@ -1,19 +1,19 @@
-"""Paths through a graph as people read them, and names for the nodes and edges of a graph of blocks."""
+"""Paths through a graph in readable form, and names for the nodes and edges of a graph of blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Protocol
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.roots import DATA, GLOBAL, REGISTERS, STACK, BlockRoot, thread_variables
 from gdbheap.targets.code_places import LIBCS
-from gdbheap.targets.frames import Frame, frame_of_register, frame_of_variable, frames_of, register_numbers
+from gdbheap.targets.frames import Frame, ThreadFrames, frame_of_register, frame_of_variable, register_numbers
 from gdbheap.targets.ranges import Ranges
 
 STEPS_AT_EACH_END = 100
@@ -39,8 +39,8 @@ class Step:
 class Path:
     """A path from a root to an object.
 
-    ``expression``: the path as a Python expression, or None. If the expression is valid in another interpreter than the
-    main one, it contains a comment that says so.
+    ``expression``: the path as a Python expression, or None. If the expression is valid only in an interpreter other
+    than the main one, it contains a comment that says so.
     """
 
     steps: list[Step]
@@ -64,7 +64,7 @@ class Paths(Protocol):
         """The graph whose nodes are named."""
 
     def type_name(self, node: Node) -> str:
-        """Return the name of an object's type; for any other node, a word for what it is."""
+        """Return the name of an object's type; for any other node, a word for its kind."""
 
     def kind_name(self, kind: int) -> str:
         """Return the name of the type whose address is ``kind``."""
@@ -86,18 +86,21 @@ class Paths(Protocol):
 
 @dataclass(frozen=True)
 class Word:
-    """An edge of a graph of blocks; ``text``: the place of the word that points to the block."""
+    """An edge of a graph of blocks. ``text``: where the word lies that points to the block."""
 
     text: str
 
 
 class BlockPaths:
-    """Names for a graph of blocks: each block by its class or size, each edge by the place of the word that points to
-    the block."""
+    """Names for a graph of blocks.
+
+    A block is named by its class or size. An edge is named by the offset of the word that points to the block, or by
+    the variable that has this word.
+    """
 
     def __init__(self, references: BlockReferences) -> None:
         self.references = references
-        self._frames: dict[int, list[Frame]] = {}
+        self._frames: ThreadFrames | None = None
         self._variables: list[tuple[int, int, str]] | None = None
 
     def type_name(self, node: Node) -> str:
@@ -114,9 +117,9 @@ class BlockPaths:
     structure_name = kind_name
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
-        """Return the place of the first word in ``holder`` that points into ``target``.
+        """Return a text that says where the first word in ``holder`` lies that points into ``target``.
 
-        If the word points into the middle of ``target``, the text also says at which distance from the beginning of
+        If the word points into the middle of ``target``, the text also gives the distance from the beginning of
         ``target``.
         """
         place = self._place(holder, target)
@@ -176,7 +179,7 @@ class BlockPaths:
     def _with_register(self, root: BlockRoot, target: Node) -> str | None:
         """Return the name of a function that has a variable in a register; None if there is none.
 
-        The register is one of the root's thread and points to ``target``.
+        The register belongs to the root's thread and points to ``target``.
         """
         known = [] if root.thread is None else root.thread.registers
         registers = register_numbers(self.references.target.machine, known)
@@ -194,10 +197,10 @@ class BlockPaths:
             return 0
 
     def _function(self, frames: Sequence[Frame]) -> str:
-        """Name the function of the first frame that is not the C library's, or of the first frame if there is none.
+        """Return the function of the first frame that is not the C library's, or of the first frame if there is none.
 
-        If frames of the C library come before it, add "or below": functions of the C library keep arguments of their
-        callers in their own frames too.
+        If frames of the C library come before it, "or below" is added, because functions of the C library also keep
+        their callers' arguments in their own frames.
         """
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"
@@ -220,9 +223,9 @@ class BlockPaths:
         """Return the frames of the thread whose stack or registers the root represents."""
         if root.part not in (STACK, REGISTERS) or root.thread is None:
             return []
-        if root.thread.tid not in self._frames:
-            self._frames[root.thread.tid] = frames_of(self.references.target, root.thread)
-        return self._frames[root.thread.tid]
+        if self._frames is None:
+            self._frames = ThreadFrames(self.references.target)
+        return self._frames.of(root.thread)
 
     def path(self, numbers: Sequence[int]) -> Path:
         """Return the path of a chain of node numbers that begins at a root; a long path has only the steps at both
@@ -234,7 +237,7 @@ class BlockPaths:
         return Path([*self._steps(head), *self._steps(tail)], None, length)
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the root and the first block of the chain."""
+        """Return the root of the chain and its first block."""
         return numbers[:2]
 
     def _steps(self, numbers: Sequence[int]) -> list[Step]:
@@ -273,7 +276,7 @@ def group_name(paths: Paths, group: Group) -> str:
 
 
 def block_name(size: int) -> str:
-    """Return the name of a block of which only the size (header included) is known."""
+    """Return the name of a block of which only the size is known. ``size``: bytes, header included."""
     return f"{BLOCK} of {size:,} bytes"
 
 

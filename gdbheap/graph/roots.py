@@ -1,14 +1,17 @@
-"""Find the roots outside the heaps: static data of the loaded objects by symbol, data of threads, and other memory that
-a program mapped."""
+"""Find the roots outside the heaps.
+
+They are static data of the loaded objects by symbol, data of threads, and other memory that a program mapped.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, chain, islice
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Root
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.kernel_pointers import KernelPointers
@@ -56,7 +59,9 @@ GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"
 # On one side of the thread pointer lie at most MAX_TLS bytes of static thread-local data, on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
-# The most symbols that become roots, in all objects together; fewer if memory for SYMBOL_BYTES each is not available.
+# The most symbols that become roots, in all objects together.
+#
+# The number is lower if the memory for SYMBOL_BYTES each is not available.
 MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
 # The most runs of words that may be addresses, in all objects together. A section that would exceed this number becomes
 # one root.
@@ -71,8 +76,8 @@ class BlockRoot(Root):
     """A root of a graph of blocks.
 
     ``kind``: GLOBAL, THREAD or MEMORY. ``owner``: for a global the path of its loaded object, for a thread its number
-    and name. ``part``: for a global its symbol in quotes or its section; for a thread STACK, REGISTERS or DATA; for a
-    mapping its name. ``thread``: the thread whose memory or registers the root is, or None.
+    and name. ``part``: for a global, its symbol in quotes or its section; for a thread, STACK, REGISTERS or DATA; for a
+    mapping, its name. ``thread``: the thread whose memory or registers the root is, or None.
     """
 
     kind: str = MEMORY
@@ -83,7 +88,7 @@ class BlockRoot(Root):
 
 @dataclass(frozen=True)
 class Tables:
-    """Ranges in which vtables and code may lie, for ``_native.draw_blocks``."""
+    """The ranges in which vtables and code may lie, passed to ``_native.draw_blocks``."""
 
     data: Ranges
     code: Ranges
@@ -229,7 +234,9 @@ def kernel_roots(known: KernelPointers) -> list[Root]:
 
 @dataclass
 class _Budget:
-    """The number of symbols, and of runs of words without a symbol, that may still become roots."""
+    """The number of roots that may still be made: one for each symbol, and one for each run of words without a
+    symbol.
+    """
 
     symbols: int = field(default_factory=lambda: min(MAX_SYMBOLS, room_for_copy() // SYMBOL_BYTES))
     runs: int = MAX_RUNS
@@ -284,12 +291,16 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
 
 
 def _quoted(symbol: str) -> str:
-    """Return a symbol in quotes: unquoted, symbols like ``names`` and ``last`` would read as words of the sentence."""
+    """Return a symbol in quotes. Without quotes, symbols such as ``names`` and ``last`` would read as words of the
+    sentence.
+    """
     return f"'{readable(symbol)}'"
 
 
 def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
-    """Yield the roots in the data of files whose headers cannot be read, named by the distance from the file's base."""
+    """Yield the roots in the data of files whose headers cannot be read. Their names state the distance from the file's
+    base address.
+    """
     for file, ranges in target.unseen_data():
         yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds, budget)
 
@@ -313,8 +324,10 @@ def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
 
 
 def _renamed(root: BlockRoot, title: str) -> BlockRoot:
-    """Return a global of the program, named after the link through which the program was started (such as
-    redis-server), not after the program's file."""
+    """Return the root of a global, named after the link that started the program instead of the program's file.
+
+    An example is redis-server, which is a link in some distributions.
+    """
     return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 
@@ -325,9 +338,10 @@ def _plainness(name: str) -> tuple[int, int, str]:
 
 
 def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
-    """Return an object's writable data and its data that is read-only after relocation (RELRO).
+    """Return an object's writable data, and its data that becomes read-only after relocation (RELRO).
 
-    If the object is linked at a fixed address, words that the linker wrote are left out."""
+    If the object is linked at a fixed address, words that the linker wrote are left out.
+    """
     loads = [part for part in loaded.segments if part.type == PT_LOAD and part.flags & PF_W]
     placed = ((loaded.bias + load.address, loaded.bias + load.address + load.memory_size) for load in loads)
     mapped = joined(sorted([(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss))
@@ -378,5 +392,5 @@ def thread_data(target: Target, size: int) -> Ranges:
 
 
 def aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the ranges, each starting at its first whole word."""
+    """Return the ranges. Each starts at the first whole word in it."""
     return [(target.machine.word_up(start), end) for start, end in ranges]

@@ -1,4 +1,4 @@
-"""Do work that another user may make block in the kernel, and give it up in that case."""
+"""Do work in another thread, and abandon it if another user makes it block in the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def do_aside(work: Callable[[], None], progress: Callable[[], int]) -> bool:
     """Do ``work`` on its own thread; return whether it finished.
 
     The work is given up once the count that ``progress`` returns has not changed for a second, and in any case after
-    ten seconds. The thread may go on for a while; nothing waits for it.
+    ten seconds. The thread may continue for a while, but nothing waits for it.
     """
     thread = threading.Thread(target=work, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

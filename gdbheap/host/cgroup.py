@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC
 
-__all__ = ["Group", "Pressure", "find_group"]
+__all__ = ["ControlGroup", "Pressure", "find_group"]
 
 TEXT_LIMIT = 1 << 20
 CONTROLLER = "memory"
@@ -55,14 +55,14 @@ class Pressure:
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """A control group; sizes are bytes, None if the kernel does not report them.
 
-    ``path``: as in ``/proc/PID/cgroup``. ``current``: what the group and all groups below it use. ``max``: the smallest
-    limit of the group and of all groups above it; ``max_of``: the group with this limit. ``high``: the smallest limit
-    at which programs are slowed down. ``file``: page cache including ``shmem``, shared memory and tmpfs. ``kernel``
-    includes ``slab``. ``events``: counts by the kernel's names: ``max`` (the limit was hit), ``oom``, ``oom_kill``, and
-    in version 2 ``low`` and ``high``.
+    ``path``: the path as in ``/proc/PID/cgroup``. ``current``: the memory of the group and of all groups below it.
+    ``max``: the smallest limit of the group and of all groups above it; ``max_of``: the group with this limit.
+    ``high``: the smallest limit at which programs are slowed down. ``file``: page cache including ``shmem``, shared
+    memory and tmpfs. ``kernel`` includes ``slab``. ``events``: counts by the kernel's names: ``max`` (the limit was
+    hit), ``oom``, ``oom_kill``, and in version 2 ``low`` and ``high``.
     """
 
     path: str
@@ -82,7 +82,7 @@ class Group:
     pressure: Pressure | None
 
 
-def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> Group | None:
+def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> ControlGroup | None:
     """Return the group that counts a process's memory; None if there is none below the root, or it cannot be read.
 
     ``proc`` and ``mounted``: where procfs and the control groups are mounted.
@@ -96,8 +96,11 @@ def _has_books(folder: Path) -> bool:
     return first or (folder / "memory.current").is_file()
 
 
-def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
-    """Return the first folder's group, with the smallest limits of all ``folders``."""
+def _read(folders: list[Path], proc: Path, mounted: Path) -> ControlGroup | None:
+    """Return the group of the first of ``folders``, with the smallest limits that any of ``folders`` sets.
+
+    Return None if the kernel does not count the group's memory.
+    """
     folder = folders[0]
     is_second = (folder / "memory.current").is_file()
     current = _number(folder / ("memory.current" if is_second else "memory.usage_in_bytes"))
@@ -112,7 +115,7 @@ def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
         sizes["kernel"] = sizes["kernel"] if sizes["kernel"] is not None else _sum(fields)
     else:
         sizes["slab"], sizes["kernel"] = None, _number(folder / "memory.kmem.usage_in_bytes")
-    return Group(
+    return ControlGroup(
         _name(folder, mounted),
         2 if is_second else 1,
         current,
@@ -126,7 +129,7 @@ def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
 
 
 def _sum(fields: Mapping[str, int]) -> int | None:
-    """Return the kernel's own memory as the sum of its parts, for kernels before Linux 5.18."""
+    """Return the kernel's memory as the sum of its parts, for kernels before Linux 5.18; None if no part is known."""
     known = [fields[part] for part in KERNELS_PARTS if part in fields]
     return sum(known) if known else None
 
@@ -143,14 +146,14 @@ def _name(folder: Path, mounted: Path) -> str:
 
 
 def _least(folders: list[Path], name: str) -> tuple[int | None, Path | None]:
-    """Return the smallest limit in the files with this name, and the folder that sets it."""
+    """Return the smallest limit in the files with this name, and the folder that sets it; (None, None) if none does."""
     found = [(limit, folder) for folder in folders if (limit := _number(folder / name)) is not None]
     limit, folder = min(found, key=lambda pair: pair[0], default=(UNLIMITED, None))
     return (limit, folder) if limit < UNLIMITED else (None, None)
 
 
 def _first_events(folder: Path) -> dict[str, int]:
-    """Return the counts of version 1 under the names of version 2."""
+    """Return the event counts of a version 1 group under the names of version 2."""
     killed = _pairs(folder / "memory.oom_control").get("oom_kill")
     hit = _number(folder / "memory.failcnt")
     return {name: count for name, count in (("max", hit), ("oom_kill", killed)) if count is not None}
@@ -162,7 +165,10 @@ def _pressure(folder: Path, proc: Path, is_second: bool) -> Pressure | None:
 
 
 def _pressure_in(path: Path, of: str) -> Pressure | None:
-    """Parse lines "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234"; the total is in microseconds."""
+    """Return the pressure figures in a file of the kernel; None without them. ``of``: the scope, "group" or "machine".
+
+    A line has the form "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", with the total in microseconds.
+    """
     rows: dict[str, list[float]] = {}
     for line in _text(path).splitlines():
         kind, *words = line.split()

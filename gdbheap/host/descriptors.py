@@ -13,8 +13,8 @@ __all__ = ["links"]
 def links(folder: str, most: int | None = None) -> Iterator[tuple[str, str]]:
     """Yield the first ``most`` descriptors of a process: the name in its folder ``fd``, and the target of this link.
 
-    ``folder``: the process's folder in /proc. A link's target may have 4 KiB. Raises OSError if the folder may not be
-    listed.
+    ``folder``: the process's folder in /proc. A link's target has at most 4 KiB. Raises OSError if listing the folder
+    is not allowed.
     """
     with os.scandir(f"{folder}/fd") as entries:
         for entry in islice(entries, most):

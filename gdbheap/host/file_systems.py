@@ -1,6 +1,6 @@
 """File systems behind a process's mappings, and a safe way to open files by paths that a target names.
 
-The owner of a FUSE file system, or of an overlay above one, can make a read wait for ever.
+The owner of a FUSE file system, or of an overlay above one, can make a read wait without end.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
 
 
 class FileSystems:
-    """Finds out who answers reads of mappings, and opens files by a target's paths without waiting for ever.
+    """Finds out which user serves reads of mappings, and opens files by a target's paths without an endless wait.
 
-    A path is never followed into a mount for which another user's program answers, nor into process folders in /proc,
-    except the target's own ``folder`` and the root folders of processes that the user has ``named`` in a path
-    (``/proc/PID/root/…``).
+    A path is never followed into a mount for which another user's program answers. A path is not followed into process
+    folders in /proc either. Exceptions are the target's own ``folder``, and the root folders of processes that the user
+    has ``named`` in a path (``/proc/PID/root/…``).
     """
 
     def __init__(self, folder: ProcessFolder | None = None, named: Iterable[str | None] = ()) -> None:
-        # The folder is kept because its path is valid only while it is held.
+        # The folder is kept, because its path is valid only while it is held.
         self._folder = folder
         self._own = folder.path("").rstrip("/") if folder is not None else None
         self._roots = {match[1] for path in named if path is not None and (match := _ROOT.match(path))}
@@ -63,11 +63,13 @@ class FileSystems:
 
     @property
     def warnings(self) -> list[str]:
-        """A line about files that were left out because their file system did not answer; empty if there are none."""
+        """A warning about files that were left out because their file system did not answer; an empty list if there are
+        none.
+        """
         if not self._late:
             return []
         rest = f" and {len(self._late) - 1} more files" if len(self._late) > 1 else ""
-        return [f"no file system answers for {named(one_line(self._late[0]))}{rest}: the contents are missing"]
+        return [f"the file system of {named(one_line(self._late[0]))}{rest} does not respond: the contents are missing"]
 
     def hold(self, path: str) -> HeldFile:
         """Open with O_PATH the file at a path that comes from the target; the caller closes its descriptor.
@@ -111,9 +113,9 @@ class FileSystems:
         return regular_descriptor(path, hold=self.hold)
 
     def is_answered(self, device: str) -> bool | None:
-        """Return whether the kernel, root or our own user answers reads of a device ("08:01").
+        """Return whether the kernel, root or our own user serves reads of a device ("08:01").
 
-        False if another user does. None if the target's and our lists of mounts lack the device.
+        Return False if another user serves them. Return None if the target's and our lists of mounts lack the device.
         """
         if device == self._memory or device.partition(":")[0].strip("0"):
             # Kernel memory, or a disk.
@@ -132,7 +134,7 @@ class FileSystems:
         return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
-        """Find out once who answers for the target's mounts and for ours, and which of them belong to other users."""
+        """Find out once which users serve the mounts of the target and of gdbheap, and which are other users."""
         if self._mounts is None:
             own = own_mounts()
             mounts, users = list(parse_mounts(own)), find_answering(own)
@@ -151,12 +153,12 @@ class FileSystems:
 
 
 def is_trusted(user: int | None) -> bool:
-    """Return whether a user who answers is trusted: the kernel (None), root or our own user."""
+    """Return whether a user who serves a mount is trusted: the kernel (None), root or our own user."""
     return user in (None, 0, os.geteuid())
 
 
 def own_mounts() -> bytes:
-    """Return our own ``mountinfo``; empty if it cannot be read."""
+    """Return our own ``mountinfo``; an empty text if it cannot be read."""
     try:
         with open(f"{PROC}/self/mountinfo", "rb") as stream:
             return stream.read(MOST_BYTES)
@@ -190,9 +192,8 @@ def mounter_of(namespace: str) -> int | None:
 def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) -> dict[str, int | None]:
     """Return the devices in a ``mountinfo``, each with the user whose program answers, or None for the kernel.
 
-    ``own``: our own ``mountinfo``. ``mounter``: the user who may have mounted what is only in ``text``. For an overlay
-    the users of its layers answer. The paths of its layers are as its mounter saw them, and whoever mounts a FUSE file
-    system chooses its user option.
+    ``own``: our own ``mountinfo``. ``mounter``: the user who may have made the mounts that are only in ``text``. An
+    overlay is served by the users of its layers.
     """
     found: dict[str, int | None] = {}
     ours, theirs = ({mount.point.rstrip("/"): mount for mount in parse_mounts(part)} for part in (own, text))
@@ -225,8 +226,8 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return a user who is neither root nor our own user, if there is one; else any of ``users``; None if there are
-    none.
+    """Return a user other than root and our own user, if there is one; otherwise any of ``users``; None if ``users`` is
+    empty.
     """
     return max(users, key=lambda user: not is_trusted(user), default=None)
 

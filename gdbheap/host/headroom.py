@@ -1,4 +1,7 @@
-"""How much memory, disk, processes and threads are left, on this machine, in control groups and under limits."""
+"""Measure how much memory and disk space, and how many processes and threads, may still be used.
+
+Limits are those of this machine, of control groups and of the user.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def room_for_copy() -> int:
 
 
 class RoomLeft:
-    """Checks the memory left while a file is read: half of what was left at first must stay free."""
+    """Checks the free memory while a file is read. Half of the memory that was free at first must stay free."""
 
     def __init__(self) -> None:
         self._spared = room_for_copy()
@@ -84,9 +87,9 @@ def group_limit(process: int | str) -> int | None:
 
 
 def processes_left(process: int | str) -> int:
-    """Return how many more processes or threads the control groups of a process allow."""
+    """Return how many more processes or threads the control groups of a process allow; 0 if a limit is exceeded."""
     groups = [
-        limit - used
+        max(0, limit - used)
         for folder in group_folders(process, "pids")
         for limit, used in [_pair(folder, ("pids.max",), ("pids.current",))]
     ]
@@ -139,8 +142,7 @@ def _address_space_left() -> int:
 
 
 def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
-    """Yield the folders of a process's control group and of the groups above it, for version 2 and version 1, if
-    mounted.
+    """Yield the folders of a process's control group and of the groups above it, for each mounted version (2 and 1).
 
     Inside a container the names may be those of the machine, although only the container's own group is visible, at the
     root. ``proc`` and ``mounted``: where procfs and the control groups are mounted.
@@ -172,7 +174,7 @@ def _text(path: Path) -> str:
 
 
 def threads_of_user(uid: int) -> int:
-    """Return how many threads all visible processes of a user have, which is what RLIMIT_NPROC counts."""
+    """Return the number of threads in all visible processes of a user, which RLIMIT_NPROC limits."""
     total = 0
     for name in filter(str.isdigit, os.listdir(PROC)):
         fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.host.procfs import parse_start
 
 __all__ = ["BOOT_ID", "CONTAINER", "Identity", "identify"]
@@ -18,7 +18,7 @@ CONTAINER = re.compile(rb"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULT
 
 @dataclass(frozen=True)
 class Identity:
-    """What identifies a process. Each field is None if unknown.
+    """The facts that identify a process. Each field is None if unknown.
 
     ``host``: the machine's name; ``boot_id``: the id of its boot (random_boot_id(4)); ``start_time``: clock ticks from
     the boot to the start of the process (proc(5), stat); ``container``: the id of its container.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap._native import watched_by_epolls
+from gdbheap.dataclass import dataclass
 from gdbheap.host.descriptors import links
 from gdbheap.host.procfs import PROC
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["Mount", "at_and_above", "device_name", "parse_mounts"]
 
@@ -15,7 +16,8 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """One mount: its device (``st_dev``), mount point, file system type (``kind``), options and the kernel's number.
+    """One mount: its device (``st_dev``), mount point, file system type (``kind``), options, and its number in the
+    kernel.
 
     The options are those of the file system, separated by commas.
     """
@@ -28,7 +30,7 @@ class Mount:
 
 
 def parse_mounts(text: bytes) -> Iterator[Mount]:
-    """Yield the mounts in the order of the file. Lines of another form are skipped."""
+    """Yield the mounts in the order of the file. Lines that have another form are skipped."""
     for match in _LINE.finditer(text):
         point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[4])
         device = os.makedev(int(match[2]), int(match[3]))
@@ -42,7 +44,7 @@ def device_name(device: int) -> str:
 
 
 def at_and_above(point: str) -> Iterator[str]:
-    """Yield the path of a mount point and of each folder above it, without trailing slashes."""
+    """Yield the path of a mount point and the paths of all folders above it, without trailing slashes."""
     path = point.rstrip("/")
     while path:
         yield path

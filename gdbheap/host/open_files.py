@@ -24,7 +24,7 @@ def allow_many() -> None:
 
 
 def be_usual() -> None:
-    """Restore the soft limit that ``allow_many`` raised; called in a child right before it runs another program."""
+    """Restore the soft limit that ``allow_many`` raised. A child calls this right before it runs another program."""
     if _usual:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_usual[0], hard), hard))
@@ -35,13 +35,13 @@ def free() -> int:
     return max(0, _limit() - len(os.listdir("/proc/self/fd")))
 
 
-def leave_room(descriptor: int) -> None:
-    """Raise OSError (EMFILE) for a descriptor above the lowest third of the limit.
+def leave_room(descriptor: int, share: float = 1 / 3) -> None:
+    """Raise OSError (EMFILE) for a descriptor above the lowest ``share`` of the limit.
 
-    Stopping each held process takes as many descriptors again, and the work during a stop needs some too. The kernel
-    always hands out the lowest free number, so the number shows how many are open.
+    Stopping the held processes needs as many descriptors as holding them, and the work during a stop needs some more.
+    The kernel always assigns the lowest free number, so the number shows how many descriptors are open.
     """
-    if descriptor >= _limit() // 3:
+    if descriptor >= _limit() * share:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 

@@ -1,7 +1,7 @@
 """A process's folder in ``/proc``, held open, so that its files never belong to a later process with the same id.
 
-Files are read through the folder's descriptor. Once the process is gone, reads fail with ESRCH, even if another process
-has its id by then. Formats: proc(5).
+Files are read through the folder's descriptor. After the process has ended, reads fail with ESRCH, even if another
+process has got its id. Formats: proc(5).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import signal
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Union
 
 from gdbheap._native import Descriptor, open_patiently, read_at_patiently, read_link_patiently, read_patiently
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
 
 PROC = "/proc"
@@ -27,7 +27,8 @@ TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
 PF_KTHREAD = 0x00200000
 # Fields of stat, counted from the state, which is the first one after the name (proc(5)).
-STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, PAGES, START_CODE, START_STACK = 0, 1, 6, 7, 9, 19, 21, 23, 25
+STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, VIRTUAL, PAGES = 0, 1, 6, 7, 9, 19, 20, 21
+START_CODE, START_STACK, EXIT_CODE = 23, 25, 49
 ENDED = ("Z", "X", "x")
 # Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
 PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
@@ -54,8 +55,8 @@ class Rss:
     bytes, each page divided by the number of processes that map it (Pss_Anon); None if gdbheap made a copy, as the copy
     counts as a process. ``shared``: whether other processes may share some of the changed pages, as after fork().
     ``huge``: the resident bytes in transparent huge pages (AnonHugePages). ``lazy``: the anonymous bytes that
-    madvise(MADV_FREE) freed and that the kernel takes when it needs them (LazyFree). ``dirty``: the resident bytes on
-    pages that were written to. ``locked``: the resident bytes that mlock() keeps. ``shmem``: the resident bytes of
+    madvise(MADV_FREE) freed, which the kernel takes back when it needs them (LazyFree). ``dirty``: the resident bytes
+    on pages that were written to. ``locked``: the resident bytes that mlock() keeps. ``shmem``: the resident bytes of
     shared memory (RssShmem).
     """
 
@@ -74,11 +75,12 @@ class Rss:
 
 
 class ProcessFolder:
-    """``/proc/PID`` of the process that has the id now. Raises OSError (ENOENT if there is no such process).
+    """The folder ``/proc/PID`` of the process that has this id now. Raises OSError (ENOENT if there is no such
+    process).
 
     Once a process has ended and its parent has waited for it, the kernel reuses the id; from then on the folder is
-    empty. A caller that must use the id first opens a handle by it, and then checks ``is_there``: if it is true, the
-    handle is this process's.
+    empty. A caller that must use the id opens a handle by the id and then checks ``is_there``. If that is true, the
+    handle belongs to this process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -103,7 +105,7 @@ class ProcessFolder:
         return f"{PROC}/{self.place}/{name}"
 
     def is_there(self) -> bool:
-        """Return whether the id still belongs to this process: it runs, or its parent has not waited for its end."""
+        """Return whether the id still belongs to this process: it runs, or its parent has not yet waited for it."""
         try:
             os.stat("stat", dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
@@ -118,11 +120,11 @@ class ProcessFolder:
             return False
 
     def living(self) -> tuple[str, dict[str, str]] | None:
-        """Return the folder that shows the process's memory, as a path below the process's own folder, and the fields
-        of ``status`` there.
+        """Return the folder that shows the process's memory, and the fields of ``status`` there.
 
-        The folder is "" until the first thread has ended, then "task/TID/" of the first thread that has not (proc(5)).
-        None if all threads have ended. Reading ``status`` never blocks. Raises OSError.
+        The folder is a path below the process's own folder: "" until the first thread has ended, then "task/TID/" of
+        the first thread that has not (proc(5)). None if all threads have ended. Reading ``status`` never blocks. Raises
+        OSError.
         """
 
         def places() -> Iterator[str]:
@@ -138,7 +140,7 @@ class ProcessFolder:
         return None
 
     def pidfd(self) -> int:
-        """Return a new descriptor of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""
+        """Return a new pidfd of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""
         descriptor = os.pidfd_open(self.pid)
         if not self.is_there():
             os.close(descriptor)
@@ -181,7 +183,7 @@ class ProcessFolder:
     def memory(self) -> Descriptor:
         """Open, for writing, the memory of the program that the process runs now.
 
-        The descriptor never leads to a program that the process runs later. Raises OSError.
+        The descriptor never gives access to a program that the process runs later. Raises OSError.
         """
         return Descriptor(open_patiently(self.path("mem"), True))
 
@@ -192,7 +194,7 @@ class ProcessFolder:
     def check_memory(self) -> None:
         """Raise OSError if the process's memory may not be read.
 
-        The kernel requires the same permission as for stopping the process, but does not mind other tracers.
+        The kernel requires the same permission as for stopping the process, but allows other tracers.
         """
         Descriptor(open_patiently(self.path("mem"), False))
 
@@ -270,8 +272,9 @@ def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
 
 
 def parse_status(text: bytes) -> dict[str, str]:
-    """Parse ``Name: value`` lines. If several lines have the same name, the first one counts, so a process's name
-    cannot add a field.
+    """Parse ``Name: value`` lines.
+
+    The first line with a name counts, so that a process's name cannot replace a field.
     """
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
@@ -314,7 +317,7 @@ def parse_flags(stat: bytes) -> int:
 
 
 def parse_start(stat: bytes) -> int | None:
-    """Return from ``stat`` when the process started, in clock ticks since boot; None if it is missing."""
+    """Return the start time of the process from ``stat``, in clock ticks since boot; None if it is missing."""
     return _number(stat, START)
 
 

@@ -1,4 +1,6 @@
-"""The name by which a person knows a program: the interpreter's script, else the first word of the command line."""
+"""The usual name of a program: the name of the script that an interpreter runs, or else the first word of the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from gdbheap.host.file_systems import FileSystems
 __all__ = ["command_words", "program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
-# Options of interpreters that take the next word as a value, and options that name what runs instead of a script.
+# Options of interpreters that take the next word as a value, and options that replace the script.
 PYTHON = ("python", "pypy")
 OF_PYTHON = ("-X", "-W", "--check-hash-based-pycs")
 OF_OTHERS = ("-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
@@ -39,9 +41,9 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
 def command_words(arguments: Sequence[str], exe: str | None, executed: str = "") -> list[str]:
     """Return the words that start the program again.
 
-    Empty if the program overwrote its command line, or if it cannot be read. The first word is the program's file
-    ``exe``, or a link to this file by which the program was ``executed`` or called, as the link of a virtual
-    environment says more.
+    Return no words if the program overwrote its command line, or if the command line cannot be read. The first word is
+    the program's file ``exe``, or a link to this file by which the program was ``executed`` or called, such as the link
+    in a virtual environment.
     """
     first = arguments[0] if arguments else ""
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
@@ -54,7 +56,7 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
 
 
 def _titled(title: str, exe: str | None) -> str:
-    """Return the name in a title. If the title is a path with words after it, as redis-server writes it, return the
+    """Return the name in a title. If the title is a path followed by words, as redis-server writes it, return the
     file's name.
     """
     path, _, words = title.partition(" ")

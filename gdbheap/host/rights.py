@@ -1,4 +1,4 @@
-"""Check whether another process has all our rights, so that running its command line gives it no new ones."""
+"""Check whether another process has all rights of gdbheap, so that running its command line gives it no new rights."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ AT_SECURE = 23
 
 
 def has_our_rights(proc: str | None) -> bool:
-    """Return whether a process (its folder below /proc) has all our rights; False if any of them is unknown.
+    """Return whether a process has all rights of gdbheap; False if any of them is unknown.
 
-    Its real, effective and saved users must be ours, and it must have our groups, namespaces, root folder, label,
-    capabilities and filters. It must not have got rights from its file: the starter of a set-uid program chooses its
-    command line.
+    ``proc``: the process's folder below /proc. Its real, effective and saved users must be ours, and it must have our
+    groups, namespaces, root folder, label, capabilities and filters. It must not have got rights from its file, because
+    any user may choose the command line of a set-uid program.
     """
     try:
         return _is_allowed(f"{PROC}/self", f"{PROC}/{proc}")
@@ -59,7 +59,7 @@ def _link(path: str) -> str:
 
 
 def _label(place: str) -> bytes:
-    """Return the security module's label of a process; empty without such a module."""
+    """Return the label that the security module gives a process; b"" without such a module."""
     with suppress(OSError):
         return read_patiently(f"{place}/{LABEL}", TEXT_LIMIT)
     return b""

@@ -44,7 +44,9 @@ def _inodes(folder: str) -> set[str]:
 
 
 def _place(text: str, family: int) -> tuple[str, int]:
-    """Return the (address, port) of a text in net/tcp. The text has the address's words in the machine's byte order."""
+    """Return the (address, port) in a line of net/tcp. The line has the words of the address in the machine's byte
+    order.
+    """
     address, port = text.split(":")
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))

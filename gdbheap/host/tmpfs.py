@@ -1,7 +1,8 @@
-"""Files in the tmpfs mounts that a process sees: its container pays for their memory, whoever maps them.
+"""Files in the tmpfs mounts that a process sees. The process's container pays for their memory, whichever process maps
+them.
 
-The tree belongs to another user, and root may search it. So no link is followed, no other file system is entered, no
-file is opened, and the search is bounded.
+The files may belong to another user, and root may search them. So no link is followed, no other file system is entered,
+no file is opened, and the search is bounded.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from gdbheap._native import hold_known, walk_to_file
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.host.aside import do_aside
 from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
@@ -103,9 +104,10 @@ def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
 
 
 class _Search:
-    """A search of folders that are held open by descriptors: the files ``found``, and how many ``entries`` were seen.
+    """A search of folders that are held open by descriptors.
 
-    ``points``: mount points to skip; ``mapped``: files to skip.
+    ``found``: the files found so far. ``entries``: the number of entries seen. ``points``: mount points to skip.
+    ``mapped``: files to skip.
     """
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
@@ -116,8 +118,8 @@ class _Search:
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
         """Search all of the tmpfs ``mount``, whose mount point is below ``root``.
 
-        ``ground``: the numbers of the mounts that may be crossed on the way. The root folder of a process may lie
-        inside a mount that is not in the process's list of mounts.
+        ``ground``: the numbers of the mounts that may be crossed on the path. They are needed because the root folder
+        of a process may lie inside a mount that is not in the process's list of mounts.
         """
         with suppress(OSError):
             held = walk_to_file(root, mount.point, ground, True)

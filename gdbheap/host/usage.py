@@ -1,15 +1,15 @@
-"""The kernel's figures of a running process's memory: cheap ones each time, expensive ones on request.
+"""The kernel's figures of a running process's memory. Cheap figures are read each time, expensive ones on request.
 
-Reading ``status`` and ``stat`` takes a few microseconds for any size. The kernel counts their figures per CPU, so they
-are exact only to some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but for it the kernel
-walks all pages (proc(5)).
+Reading ``status`` and ``stat`` takes a few microseconds for a process of any size. The kernel counts their figures per
+CPU, so they are exact only to some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but the
+kernel must walk all pages for it (proc(5)).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import NoTarget
 from gdbheap.host import procfs
 from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
@@ -26,8 +26,8 @@ class Usage:
     """The memory of one process in bytes, None if unknown, and figures of its activity.
 
     ``rss``: the resident bytes, which consist of ``anonymous``, ``file`` and ``shared``. ``swap``: the swapped bytes;
-    ``brk``: the size of the memory from brk(). ``image``: identifies the program; it changes with each exec, as far as
-    /proc shows that; None during an exec. ``runs``: whether the process is not asleep.
+    ``brk``: the size of the memory from brk(). ``image``: an identity of the program that changes with each exec, as
+    far as /proc shows an exec; None during an exec. ``runs``: whether the process is not asleep.
     """
 
     rss: int | None
@@ -91,7 +91,9 @@ def _break_of(folder: ProcessFolder) -> int | None:
 
 
 def exact_of(folder: ProcessFolder) -> Exact | None:
-    """Return the sums for which the kernel walks all pages; None if it refuses, or before Linux 4.14."""
+    """Return the exact sums, for which the kernel walks all pages. Return None if the kernel refuses, or before Linux
+    4.14.
+    """
     try:
         fields = procfs.parse_status(folder.read("smaps_rollup"))
     except OSError:

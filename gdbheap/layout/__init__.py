@@ -1,2 +1,1 @@
-"""The layouts of other programs' structs, such as CPython's: where their fields are in a target, and how gdbheap
-knows."""
+"""The layouts of other programs' structs, such as CPython's: the offsets of the fields, with their sources."""

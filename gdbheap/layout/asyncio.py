@@ -1,15 +1,15 @@
-"""The offsets of the fields of C's asyncio tasks (``TaskObj``, Modules/_asynciomodule.c).
+"""The offsets of fields in asyncio tasks that are implemented in C (``TaskObj``, Modules/_asynciomodule.c).
 
-Up to 3.13 a table gives the offsets by release. Since 3.14 the module publishes them: ``_AsyncioDebug``, in an ELF
-section of its own (Py_AsyncioModuleDebugOffsets). The published words are believed only if they fit each other.
+Up to 3.13 a table gives the offsets by release. Since 3.14 the module publishes them in an ELF section
+(``_AsyncioDebug``, Py_AsyncioModuleDebugOffsets). The published words are used only if they are consistent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gdbheap._native import Space
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
 from gdbheap.targets.elf import LoadedObject
@@ -36,7 +36,7 @@ class TaskLayout:
 def task_layout(space: Space, release: Release, loaded: Iterable[LoadedObject]) -> TaskLayout | None:
     """Return the offsets of the fields of a release's tasks; None if they are unknown.
 
-    They come from the table, or from what the asyncio module among the objects of ``loaded`` publishes.
+    They come from the table, or from the offsets that the asyncio module in ``loaded`` publishes.
     """
     coro = release.get("task_coro")
     if coro is not None:
@@ -57,7 +57,7 @@ def _places(loaded: LoadedObject) -> Iterable[int]:
 
 
 def _published(space: Space, address: int) -> TaskLayout | None:
-    """Return the layout that the module publishes at ``address``, or None if it cannot be right.
+    """Return the layout that the module publishes at ``address``; None if the layout is impossible.
 
     Each field must be a word within a task, distinct from the others. In all releases the state lies four bytes before
     ``task_is_task``, and the awaited future in the word before the coroutine.

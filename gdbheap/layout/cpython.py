@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Any
 
 from gdbheap._native import Space
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.debug_offsets import DebugOffsets, version_text, windows
 from gdbheap.layout.facts import Facts
@@ -35,7 +36,7 @@ TP_BASES = 336
 TP_MRO = 344
 OB_TYPE = 8
 OB_SIZE = 16
-# sizeof(PyObject): ob_refcnt and ob_type.
+# The size of PyObject, which consists of ob_refcnt and ob_type.
 OBJECT_HEAD = 16
 MODULE_DICT = 16
 
@@ -63,7 +64,7 @@ HEADS_ARE_PLAIN = (3, 13)
 # PyObject of free-threaded builds, in all releases: the offsets of its two counts, and how many low bits of the second
 # count are flags.
 OB_REF_LOCAL, OB_REF_SHARED, SHARED_COUNT_SHIFT = 12, 16, 2
-# Bounds that sizeof(PyHeapTypeObject) keeps in all releases and builds, with room for more; sizeof(PyMemberDef).
+# Bounds for sizeof(PyHeapTypeObject) in all releases and builds, with a margin; then sizeof(PyMemberDef).
 CLASS_SIZES = (800, 1200)
 MEMBER_SIZE = 40
 
@@ -72,9 +73,9 @@ MEMBER_SIZE = 40
 class Release:
     """An interpreter's release and the layout of its objects.
 
-    ``text`` is like ``3.11.2`` (or ``3.11``). ``fields``: the table's entries for the release, mostly offsets and sizes
-    in bytes. ``added``: how many bytes an object's head is longer than ``ob_refcnt`` and ``ob_type`` alone. ``traced``:
-    the build has Py_TRACE_REFS, and the added bytes are two links before ``ob_refcnt``.
+    ``text``: the release as text, such as ``3.11.2`` or ``3.11``. ``fields``: the table's entries for the release,
+    mostly offsets and sizes in bytes. ``added``: how many bytes an object's head is longer than ``ob_refcnt`` and
+    ``ob_type`` alone. ``traced``: the build has Py_TRACE_REFS, and the added bytes are two links before ``ob_refcnt``.
     """
 
     text: str
@@ -108,11 +109,15 @@ class Release:
 
     @property
     def names(self) -> dict[str, str]:
-        """The types that this release calls by another name than later ones: {later name: this release's name}."""
+        """The names of types in this release, if later releases call them differently: {later name: this release's
+        name}.
+        """
         return dict(self.fields.get("names") or {})
 
     def at(self, offset: int) -> int:
-        """Return the offset of a field, given its offset in builds whose objects have the usual head."""
+        """Return the offset of a field in this build. ``offset``: the field's offset in builds with the usual object
+        head.
+        """
         return offset + self.added
 
     def __getitem__(self, name: str) -> int:
@@ -156,7 +161,7 @@ def field_names() -> frozenset[str]:
 
 
 def _need_known(name: str) -> None:
-    """Raise KeyError for a name that no release has: the mistake is then in gdbheap's code, not in the target."""
+    """Raise KeyError for a name that no release has. Such a name is a mistake in gdbheap's code, not in the target."""
     if name not in field_names():
         raise KeyError(f"no release in tables/cpython.json has a field called {name}")
 
@@ -166,7 +171,7 @@ class Build:
     """The facts about an interpreter's build that are known before its release.
 
     ``own``: the table of offsets that the interpreter publishes (None up to 3.12). ``added``: the number of bytes by
-    which the offsets of its types' fields exceed the usual offsets. ``tagged``: the tags of mimalloc's pages show a
+    which the offsets of its types' fields exceed the usual offsets. ``tagged``: whether tags of mimalloc's pages show a
     free-threaded build.
     """
 
@@ -179,7 +184,7 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
     """Return the release of the interpreter in ``module``, with the layout from the shipped table; add it to ``facts``.
 
     The version is ``Py_Version`` if that is exported, otherwise the version in the interpreter's own table, otherwise
-    the version in a file's name. Raises Unsupported if none of them is there, or if the shipped table lacks the
+    the version in a file's name. Raises Unsupported if all three are missing, or if the shipped table lacks the
     release.
     """
     text, source, confirmed = _find_version(target, module, build.own)
@@ -192,7 +197,7 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
     if build.own is not None and build.own.free_threaded:
         return _without_lock(text, major, minor, facts, "its flag in _Py_DebugOffsets")
     if build.tagged:
-        return _without_lock(text, major, minor, facts, "mimalloc keeps objects, and each page's tag tells which")
+        return _without_lock(text, major, minor, facts, "objects are in mimalloc's pages, whose tags say which objects")
     if build.added and (major, minor) >= HEADS_ARE_PLAIN:
         return _without_lock(text, major, minor, facts, LARGER_HEAD)
     if build.added:
@@ -202,15 +207,14 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
 
 
 def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None) -> tuple[str, str, str | None]:
-    """Return (version, its source, a second source that confirms it or None). Raises Unsupported if there is no
-    source."""
+    """Return the version, its source, and a second source that confirms it (or None). Raises Unsupported if no source
+    has a version.
+    """
     exported, named = exported_version(target, module), _named_version(target, module)
     published = own.release if own is not None else None
     told = version_text(exported) if exported is not None else published
     if told is None and named is None:
-        raise Unsupported(
-            "which Python this is cannot be told: Py_Version cannot be read, and no file is named pythonX.Y"
-        )
+        raise Unsupported("the version of Python is unknown: Py_Version cannot be read, and no file is named pythonX.Y")
     if told is None:
         return named or "", "the file's name", None
     source = "Py_Version" if exported is not None else "_Py_DebugOffsets"
@@ -220,7 +224,7 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
 
 
 def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
-    """Return the release with the interpreter's published offsets in place of those from the shipped table.
+    """Return the release with the interpreter's published offsets instead of those from the shipped table.
 
     Only fields that the shipped table has for this release are replaced. Also return the offsets that differ, as {name:
     (published, shipped)}.
@@ -242,7 +246,10 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """Yield (address, extra bytes of the head) of each place whose word for ``ob_type`` points to the place itself."""
+    """Yield (address, extra bytes of the head) of each place that may be an object that is its own type.
+
+    Its word for ``ob_type`` then points to the place itself.
+    """
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)
         for added in HEADS:

@@ -1,19 +1,19 @@
 """Read ``_Py_DebugOffsets``: the table in which an interpreter, 3.13 or later, publishes its own layout.
 
 The table is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then groups
-of words, one group for each struct. The minor version decides which words there are (``tables/debug_offsets.json``,
-from DWARF). The words come from the target, so they are believed only if they can be offsets. Fields that no release
-has moved must be at their usual offsets; this also proves that the groups are laid out as the shipped table says.
+of words, one group for each struct. The words depend on the minor version (``tables/debug_offsets.json``, from DWARF).
+They come from the target, so they are used only if they are possible offsets. Fields that no release has moved must
+have their usual offsets. This also proves the order of the groups.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gdbheap._native import Space
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
 from gdbheap.targets.elf import LoadedObject
@@ -37,7 +37,7 @@ Groups = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class DebugOffsets:
-    """The table of offsets that an interpreter publishes; ``address`` is where it begins.
+    """The table of offsets that an interpreter publishes; it begins at ``address``.
 
     ``version``: PY_VERSION_HEX. ``fields``: offsets and sizes in bytes, by their names in the shipped table
     (``tables/cpython.json``).
@@ -90,8 +90,8 @@ def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
 def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield (address, bytes) of an interpreter's data, in pieces that begin at whole words.
 
-    Each piece is followed by the first ``beyond`` bytes of the next. At most MAX_BYTES_SEARCHED are read, more than any
-    interpreter has.
+    Each piece is followed by the first ``beyond`` bytes of the next. At most MAX_BYTES_SEARCHED bytes are read; no
+    interpreter has more data.
     """
     left = MAX_BYTES_SEARCHED
     for start, end in module.writable_ranges():
@@ -100,7 +100,7 @@ def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tup
 
 
 def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
-    """Return the table of offsets at ``address``. Raises ValueError, with the reason, if it cannot be believed."""
+    """Return the table of offsets at ``address``. Raises ValueError with the reason if the table is implausible."""
     try:
         cookie, version, flag = TABLE_HEAD.unpack(space.read(address, TABLE_HEAD.size))
         layout = _layout(version)
@@ -144,7 +144,7 @@ def _check_sizes(words: Groups) -> None:
 
 
 def _check_fixed(words: Groups, added: int) -> None:
-    """Raise ValueError if a field is not where every release has it."""
+    """Raise ValueError if a field is not at the offset that it has in every release."""
     for group, fields in table("debug_offsets")["fixed"].items():
         for name, offset in fields.items():
             found = words.get(group, {}).get(name, offset + added)
@@ -174,8 +174,9 @@ def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
 
 
 def _sizes(words: Groups) -> dict[str, int]:
-    """Return the size of each struct that is a part of another. Raises ValueError if a part is larger than the
-    whole."""
+    """Return the sizes of structs that are parts of other structs. Raises ValueError if a part is larger than the
+    whole.
+    """
     found: dict[str, int] = {}
     for name, (group, field) in table("debug_offsets")["sizes"].items():
         size = words.get(group, {}).get(field)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.text import Sentence
 
 
@@ -27,7 +26,7 @@ class Facts:
     def add(self, fact: str, value: object, source: str, confirmed: str | None = None) -> None:
         """Add a fact; it replaces an earlier fact of the same name.
 
-        ``source`` is a sentence that gdbheap wrote. Names from the target must have been passed through ``named``.
+        ``source`` is a sentence that gdbheap wrote. Names from the target must be made printable with ``named`` first.
         """
         text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
         self._facts[fact] = Fact(fact, text, Sentence(source), confirmed)

@@ -1,5 +1,7 @@
-"""Read the shipped tables of struct layouts: JSON files that list each layout under the release that changed it, and
-name their sources."""
+"""Read the shipped tables of struct layouts.
+
+The tables are JSON files that list each layout under the release that introduced it, and name their sources.
+"""
 
 from __future__ import annotations
 

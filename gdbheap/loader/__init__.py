@@ -1,7 +1,8 @@
-"""The files that gdb runs: ``gdbheap``, for ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit names.
+"""The files that gdb runs: the script ``gdbheap`` for ``gdb -x gdbheap``, and ``start.py``, which a line in gdbinit
+names.
 
-``gdbheap install`` makes gdb search this folder for scripts. So it contains nothing else except the help of the
-commands.
+``gdbheap install`` makes gdb search this folder for scripts. So the folder contains no other files except the help of
+the commands.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The script that gdb runs at its start, because of the line that ``gdbheap install`` adds to gdbinit. It defines
-gdbheap's commands. The first one that is used loads gdbheap.
+gdbheap's commands. The first command that is used loads gdbheap.
 
 The script imports nothing of gdbheap: it makes the commands from ``help.txt``. The script ``gdbheap`` in the same
 folder does the loading. ``start.py`` prints nothing, except a warning about a file ``gdbheap`` in the current folder,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = os.path.dirname(os.path.realpath((lambda: None).__code__.co_filename))
 SCRIPT, HELP = os.path.join(FOLDER, "gdbheap"), os.path.join(FOLDER, "help.txt")
 HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
-# In help.txt: what each part begins with, and what stands for the prefix of a command.
+# The mark with which each part of help.txt begins, and the text in it for the prefix of a command.
 PART, PREFIX = "\f", "{prefix}"
 FUNCTION = "$"
 HELP_IN_SHORT = "he"
@@ -58,7 +58,7 @@ class Start:
             name, _, text = part.partition("\n")
             self._define(name, text.rstrip("\n"))
         if HEAP in self.prefixes and not _is_taken(HELP_IN_SHORT):
-            # Until now gdb took "he" for "help". With the command "heap", it would be ambiguous.
+            # Until now gdb has accepted "he" for "help". With the command "heap", it would be ambiguous.
             gdb.execute(f"alias -a {HELP_IN_SHORT} = help", to_string=True)
         if hasattr(gdb, "register_window_type"):
             try:
@@ -90,17 +90,20 @@ class Start:
         return self._table
 
     def register(self, register: Callable[[Start], Any]) -> None:
-        """Store the table of commands and functions that the loaded package makes. ``register``: returns the table."""
+        """Store the table of commands and functions that the loaded package makes.
+
+        ``register``: a function that returns the table.
+        """
         if self._table is None:
             self._see_others()
             self._table = register(self)
 
     def _see_others(self) -> None:
-        """Give up the command ``heap`` if another extension has defined it later, and print that."""
+        """Give up the command ``heap`` if another extension has defined it since, and print a line about this."""
         if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
             self.prefixes.remove(HEAP)
         if HEAP not in self.prefixes:
-            words = "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n"
+            words = "gdbheap: another extension has the command 'heap'; use 'gdbheap' with the same commands.\n"
             gdb.write(words, gdb.STDERR)
 
 
@@ -114,7 +117,7 @@ class Command(gdb.Command):
         super().__init__((prefix + " " + noun).strip(), kind, prefix=not noun)
 
     def invoke(self, line: str, from_tty: bool) -> None:
-        """Run the command. ``line``: what was typed after its name. Raises gdb.GdbError with one line."""
+        """Run the command. ``line``: the text that was typed after its name. Raises gdb.GdbError with one line."""
         self._start.load().commands[self._noun].invoke(self._prefix, line)
 
     def complete(self, text: str, word: str | None) -> list[str]:
@@ -145,7 +148,7 @@ def _is_taken(name: str) -> bool:
 def _look_here() -> None:
     """Print a one-line warning if the current folder has a file that ``gdb -x gdbheap`` would run.
 
-    A link is not followed: somebody may have made one to a file that blocks each access.
+    A link is not followed: it may point to a file that blocks each access.
     """
     try:
         status = os.lstat("gdbheap")

@@ -1,1 +1,1 @@
-"""The machines that programs are built for: their records, and the headers of ELF images."""
+"""The kinds of machines (CPU architectures) of programs, and the headers of ELF images."""

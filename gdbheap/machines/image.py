@@ -1,9 +1,9 @@
-"""Parse ELF headers, program headers and notes from bytes, wherever the bytes came from.
+"""Parse ELF headers, program headers and notes from bytes of a file or of memory.
 
 pyelftools follows section headers, names and offsets to the end of the file, and reads as many bytes of a note as the
-note claims to have. But memory has no section headers, a core may be cut anywhere and have 65,535 program headers or
-more, and a foreign file may state any size. So these structures are read here, in bulk and within bounds. Of an image
-that is not 64-bit and little-endian only the header is read. Layouts: elf(5).
+note claims to have. But an image in memory has no section headers, a core may be truncated and have 65,535 program
+headers or more, and an untrusted file may state any size. So this module reads these structures itself, in bulk and
+within bounds. For an image that is not 64-bit and little-endian, it reads only the header. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Header(NamedTuple):
 
     @property
     def machine_name(self) -> str:
-        """The machine's name in elf.h, in lower case: ``386``, ``aarch64``, ``x86_64``; a number if unknown."""
+        """The machine's name in elf.h in lower case, such as ``386``, ``aarch64`` or ``x86_64``; a number if it is
+        unknown.
+        """
         # Imported here, because nearly all of gdbheap imports this file, and few callers need the name.
         from elftools.elf.enums import ENUM_E_MACHINE
 
@@ -79,8 +81,9 @@ class Segment(NamedTuple):
 
     @property
     def perms(self) -> str:
-        """Permissions like ``rw-p``; always ``p``, because a program header does not distinguish shared from
-        private."""
+        """The permissions, such as ``rw-p``. The last letter is always ``p``, because a program header does not
+        distinguish shared from private.
+        """
         bits = ((PF_R, "r"), (PF_W, "w"), (PF_X, "x"))
         return "".join(letter if self.flags & bit else "-" for bit, letter in bits) + "p"
 
@@ -125,13 +128,13 @@ def parse_header(data: bytes) -> Header | None:
 
 
 def parse_segments(table: bytes) -> list[Segment]:
-    """Return the program headers in ``table``, without a last one that is cut short."""
+    """Return the program headers in ``table``. A truncated last header is left out."""
     whole = len(table) - len(table) % SEGMENT_SIZE
     return [Segment(*fields) for fields in _SEGMENT_64.iter_unpack(table[:whole])]
 
 
 def parse_sections(table: bytes) -> list[Section]:
-    """Return the section headers in ``table``, without a last one that is cut short."""
+    """Return the section headers in ``table``. A truncated last header is left out."""
     whole = len(table) - len(table) % SECTION_SIZE
     return [Section(*fields) for fields in _SECTION_64.iter_unpack(table[:whole])]
 
@@ -147,7 +150,7 @@ def extended_segment_count(section: bytes) -> int | None:
 
 
 def has_code(sections: bytes) -> bool:
-    """Return whether the section headers are those of a file that contains code; a separate debug file does not."""
+    """Return whether the section headers belong to a file that contains code. A separate debug file contains none."""
     return not any(one.type == SHT_NOBITS and one.flags & SHF_EXECINSTR for one in parse_sections(sections))
 
 

@@ -1,10 +1,8 @@
-"""The records of machines: everything that differs between machines, stated once.
+"""The records of machines: all facts that differ between CPU architectures, each stated once.
 
-A target has the record of its program's machine.
-
-All other modules take sizes, limits, places and names from here, and none of them asks which
-machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h, asm/ptrace.h and asm/unistd.h of the
-kernel; features/*.xml of gdb.
+A target has the record of its program's machine. All other modules take sizes, limits, places and names from the
+record, and none of them asks which machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h,
+asm/ptrace.h and asm/unistd.h of the kernel; features/*.xml of gdb.
 """
 
 from __future__ import annotations
@@ -12,9 +10,10 @@ from __future__ import annotations
 import platform
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_AARCH64, MACHINE_X86_64, Header
 
 # Page sizes of Linux on any machine, from i386 to ppc64 and aarch64. A target that claims another size is not believed.
@@ -31,8 +30,8 @@ class Notes:
     """The layout of a core's notes: offsets in bytes, registers by their index.
 
     ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset in it at which the registers begin,
-    and their number; the first ``general`` of these are general registers. ``thread_pointer``: None if another note has
-    it. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
+    and their number; the first ``general`` of these are general registers. ``thread_pointer``: the index of the thread
+    pointer; None if another note has it. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
     """
 
     prstatus: int
@@ -52,7 +51,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class SystemCalls:
-    """How to recognise that a thread waits in a system call, and which call it is.
+    """The facts that show whether a thread waits in a system call, and in which one.
 
     The code before the thread's program counter then ends with ``instruction``. ``load``: the beginning of the
     instruction before it, which ends with the call's number in four bytes, as in glibc's wrappers; None if the general
@@ -79,7 +78,8 @@ class SystemCalls:
     def number(self, code: bytes, registers: Sequence[int]) -> int | None:
         """Return the number of the system call that a thread with these general registers is in.
 
-        ``code``: the bytes before its program counter. None if they are no system call in the known form."""
+        ``code``: the bytes before its program counter. None if they do not end with a system call in the known form.
+        """
         if len(code) != self.size or not code.endswith(self.instruction):
             return None
         if self.load is None:
@@ -90,11 +90,11 @@ class SystemCalls:
 
 @dataclass(frozen=True)
 class ThreadStorage:
-    """Where a thread's own data is.
+    """The place of a thread's own data.
 
     ``data_below``: whether static thread-local data ends at the thread pointer, and the C library's ``struct pthread``
-    begins there (variant II of ELF's thread-local storage); if not, the data begins there and ``struct pthread`` ends
-    there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
+    begins there (variant II of ELF's thread-local storage); if not, the data begins at the thread pointer and ``struct
+    pthread`` ends there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
     """
 
     data_below: bool
@@ -111,7 +111,7 @@ class ThreadStorage:
 
 @dataclass(frozen=True)
 class Frames:
-    """A thread's registers in unwind tables.
+    """The numbers by which unwind tables know a thread's registers.
 
     ``dwarf``: the registers' indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF
     numbers of the registers that a function preserves for its caller.
@@ -125,9 +125,9 @@ class Frames:
 class GdbNames:
     """gdb's names of the architecture and of its registers.
 
-    ``saved``: the registers that a single step over ``nop`` changes, or that are changed for this step. ``restart``:
-    the register that is set to -1 so that the kernel restarts no system call. ``registers``: all registers of a thread,
-    in the order of ``Notes``.
+    ``saved``: the registers to restore after a single step over ``nop``: those that the step changes, and those that
+    gdbheap sets for it. ``restart``: the register that is set to -1 so that the kernel restarts no system call.
+    ``registers``: all registers of a thread, in the order of ``Notes``.
     """
 
     architecture: str
@@ -173,12 +173,12 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """The machine as refusals name it: ``64-bit x86_64``."""
+        """The machine's name in errors: ``64-bit x86_64``."""
         return f"{8 * self.word}-bit {self.name}"
 
     @cached_property
     def address_end(self) -> int:
-        """The first number that does not fit into a word."""
+        """The first number that is too large for a word."""
         return 1 << 8 * self.word
 
     def is_of(self, header: Header) -> bool:
@@ -190,8 +190,8 @@ class Machine:
     def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
         """Return the machine with pages of ``size`` bytes (AT_PAGESZ).
 
-        A target may claim any size. So the machine's usual pages stay unless Linux has pages of this size, and all
-        ``ranges`` of the program consist of whole pages of this size.
+        The target may state a wrong size. So the size is used only if Linux supports it and all ``ranges`` of the
+        program consist of whole pages of this size.
         """
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
@@ -200,11 +200,11 @@ class Machine:
         return found if fits else self
 
     def of_program(self, size: int | None, ranges: Sequence[tuple[int, int]]) -> Machine:
-        """Return the machine as it is for a program that has these ``ranges`` of memory and claims pages of ``size``
-        bytes.
+        """Return the machine for a program that has these ``ranges`` of memory and claims pages of ``size`` bytes.
 
         How many bits an address has may depend on the kernel. The stack shows this, because it lies at the end of all
-        addresses."""
+        addresses.
+        """
         found = self.with_page(size, ranges)
         if self.pointer_mask == self.address_end - 1:
             return found
@@ -245,7 +245,7 @@ class Machine:
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
 
     def codes_of(self, raw: bytes) -> list[int]:
-        """Return all whole words without the bits that are no part of an address, such as a signature."""
+        """Return all whole words, reduced to their address bits. Other bits may hold a signature."""
         return [word & self.pointer_mask for word in self.words_of(raw)]
 
     def is_error(self, result: int) -> bool:
@@ -259,7 +259,7 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def structure(fields: str, word: int, byte_order: str) -> struct.Struct:
-    """Return what ``Machine.structure`` returns, for a machine with words of ``word`` bytes."""
+    """Return the same struct as ``Machine.structure``, for a machine with words of ``word`` bytes."""
     unsigned, signed = {4: ("I", "i"), 8: ("Q", "q")}[word]
     order = "<" if byte_order == "little" else ">"
     return struct.Struct(order + fields.replace("P", unsigned).replace("N", signed))
@@ -342,9 +342,10 @@ MACHINES = (X86_64, AARCH64)
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
 # No object can be larger than this: PTRDIFF_MAX.
 LARGEST_SIZE = LARGEST_ADDRESS >> 1
-# The end of a program's addresses on any of the machines.
+# On any of the machines: the end of the addresses that a program gets, and of those that it can have.
 USER_END = max(machine.user_end for machine in MACHINES)
-# The supported machines, as refusals name them.
+KERNEL_START = max(machine.kernel_start for machine in MACHINES)
+# The names of the supported machines in errors.
 READ_TITLES = " and ".join(machine.title for machine in MACHINES)
 
 
@@ -358,7 +359,7 @@ def own_machine() -> Machine | None:
     return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
 
 
-# The machine that gdbheap runs on; where it is not supported nothing is read, so any record serves.
+# The machine on which gdbheap runs. If it is not supported, nothing is read, so any record serves.
 THIS_MACHINE = own_machine() or X86_64
 
 

@@ -1,1 +1,1 @@
-"""Compare many processes: what each of them has, what they share, and why pages are no longer shared."""
+"""Compare many processes: the memory of each, their shared memory, and the reasons why pages are not shared."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gdbheap._native import ProcessAccount
-from gdbheap.processes.programs import Sums, name_of, program_of, read, script_of, summed
+from gdbheap.dataclass import dataclass
+from gdbheap.processes.programs import ProcessSums, name_of, program_of, read, script_of, summed
 
 __all__ = [
     "HeapSums", "Program", "ProgramSums", "Table", "by_program", "name_of", "program_of", "read", "script_of",
@@ -19,7 +19,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HeapSums:
-    """Resident bytes of the heaps of a program's processes. ``looked``: the number of processes whose heap was read."""
+    """Resident bytes of the heaps of a program's processes. ``looked``: the number of processes whose heap was read
+    successfully.
+    """
 
     looked: int
     in_use: int
@@ -72,9 +74,9 @@ def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None =
     return Table([_program(one) for one in found.rows], total, found.refused)
 
 
-def _program(one: Sums) -> Program:
+def _program(one: ProcessSums) -> Program:
     return Program(*_sizes(one), one.name, one.script, one.count, one.pids)
 
 
-def _sizes(one: Sums) -> tuple[int, int, int, int]:
+def _sizes(one: ProcessSums) -> tuple[int, int, int, int]:
     return one.ram, one.private, one.shared, one.swapped

@@ -1,7 +1,7 @@
 """Read the memory figures of all processes while the rest of gdbheap is imported.
 
-The read and the imports take about as long, and the kernel's walk needs no Python. This module imports nothing that
-takes long.
+The read takes about as long as the imports, and needs no Python code meanwhile. This module imports nothing that takes
+long.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ _begun: list[_Reading] = []
 
 
 class _Reading:
-    """A read of all processes in a thread of its own. ``rows``: None if the read failed; the caller must then read
-    again.
-    """
+    """A read of all processes in its own thread. ``rows``: None if the read failed; the caller must then read again."""
 
     def __init__(self) -> None:
         self.rows: list[ProcessAccount] | None = None
@@ -40,7 +38,7 @@ class _Reading:
             self._done.release()
 
     def wait(self) -> list[ProcessAccount] | None:
-        """Wait until the read has ended, and return its rows."""
+        """Wait until the read has ended, and return its rows; None if it failed."""
         while not self._done.acquire(timeout=0.1):
             pass
         return self.rows
@@ -52,14 +50,16 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Wait for a read whose rows nobody took.
+    """Wait for a read whose rows were not taken.
 
-    An interpreter that ends while a thread is in native code is aborted (before 3.14 it ends such a thread where it
-    asks for the GIL, by unwinding frames that cannot be unwound).
+    Without this wait, the process is aborted if the interpreter ends while a thread is in native code. Before 3.14 the
+    interpreter ends such a thread by unwinding its stack, which fails for native frames.
     """
     take()
 
 
 def take() -> list[ProcessAccount] | None:
-    """Return the rows of the background read, once; None if none was started, or if it failed."""
+    """Return the rows that were read in the background; None if no read was started, if it failed, or if the rows were
+    taken before.
+    """
     return _begun.pop().wait() if _begun else None

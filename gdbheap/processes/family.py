@@ -1,10 +1,11 @@
-"""Several processes in one answer: what each of them has, what they share, and what they could share.
+"""Several processes in one answer: the memory of each process, their shared memory, and memory that they could share.
 
 The kernel's figures are read while all processes are stopped, so that they are from the same moment. Then the processes
-are read one by one, each together with the process whose pages it had at the fork: its parent, or else a sibling.
+are read one by one, each together with a relative whose pages it had at the fork: its parent or a sibling.
 
-If the two processes do not come from one exec, none is stopped for a comparison. Otherwise the other process is stopped
-only while pages are compared, and for all comparisons together no longer than a process may be stopped at a time."""
+If the two processes do not come from one exec, the relative is not stopped. Otherwise it is stopped only while pages
+are compared. All comparisons with it in total take no longer than a process may be stopped at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
 from gdbheap._native import ProcessAccount, Stop
 from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, reason_of
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, ledger
@@ -39,8 +41,8 @@ from gdbheap.processes.written_pages import (
 )
 from gdbheap.targets import stopping
 from gdbheap.targets.chosen_processes import held as held_of_many
-from gdbheap.targets.chosen_processes import running
 from gdbheap.targets.process import Preparation, program_of, stopped
+from gdbheap.targets.running_processes import running
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 
@@ -51,11 +53,11 @@ LONGEST_STOP = 1.0
 MIN_PERCENT = 1
 
 NOT_COMPARED = (
-    "it was not compared with process {}, which has stood still for that for {:.1f} s (--max-stop): give it longer"
+    "it was not compared with process {}, which the comparison had stopped for {:.1f} s: allow more time"
     " (--max-stop=SECONDS, 0 for no limit)"
 )
 # The note for a process whose memory belongs to another user or may not be read.
-NOT_READ = "its memory cannot be read: gdbheap doctor PID says why"
+NOT_READ = "its memory cannot be read: 'gdbheap doctor PID' shows why"
 
 Progress = Callable[[str, int, int], object]
 Verdict = Callable[[Ledger], str]
@@ -65,8 +67,9 @@ Verdict = Callable[[Ledger], str]
 class Member:
     """One process of the answer.
 
-    ``beside``: the process that it was compared with. ``verdict``, ``holders``: the verdict and the holders on its
-    first page; "" and empty if its heap was not read."""
+    ``beside``: the process with which it was compared. ``verdict``, ``holders``: the verdict and the holders on its
+    first page; "" and empty if its heap was not read.
+    """
 
     pid: int
     parent_pid: int
@@ -101,8 +104,9 @@ class Sums:
 class Advice:
     """What an action before the fork would save.
 
-    ``id``: "freeze" (call gc.freeze()), or "preload" (load before the fork what each worker loads for itself);
-    ``saves``, ``most_saved``, ``least_saved``: bytes."""
+    ``id``: "freeze" (call gc.freeze()), or "preload" (load data before the fork that each worker now loads for itself);
+    ``saves``, ``most_saved``, ``least_saved``: bytes.
+    """
 
     id: Literal["freeze", "preload"]
     saves: int
@@ -123,7 +127,7 @@ class Family:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """The processes that the answer is about, as a JSON document names them."""
+        """The processes of the answer, as a JSON document names them."""
         return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
@@ -133,18 +137,19 @@ class Family:
 
     @property
     def is_refused(self) -> bool:
-        """Whether there are processes, but the kernel lets gdbheap read the memory of none."""
+        """Whether there are processes, but the kernel does not let gdbheap read the memory of any of them."""
         return not self.total.processes and any(member.note == NOT_READ for member in self.rows)
 
 
 @dataclass
 class _Looks:
-    """What was found out about the ``held`` processes, collected one by one.
+    """The facts about the ``held`` processes, collected one by one.
 
-    ``beside``: for each process, the other process with which it is compared; ``stood``: for each other process, the
-    seconds for which it was stopped for comparisons; ``forking``: the other processes that are parents. ``types``:
-    types whose reference counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of
-    values, and the bytes of its objects by type; ``parents``: both of these for each parent."""
+    ``beside``: for each process, its relative, with which it is compared; ``stood``: for each relative, the seconds for
+    which it was stopped for comparisons; ``forking``: the relatives that are parents. ``types``: types whose reference
+    counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of values, and the bytes of its
+    objects by type; ``parents``: both of these for each parent.
+    """
 
     held: dict[int, ProcessFolder]
     limit: float | None
@@ -169,9 +174,10 @@ def family(
 ) -> Family:
     """Return the answer for these processes, each of which is stopped for at most ``limit`` seconds at a time.
 
-    ``quick``: read only the kernel's figures. ``verdict_of``: sums up a first page in a sentence; without it no holders
-    are searched. Raises NoTarget if none of the processes exists, GdbheapError if none can be read because one of them
-    could not be opened."""
+    ``quick``: read only the kernel's figures. ``verdict_of``: a function that returns the verdict of a first page as a
+    sentence; without it no holders are searched. Raises NoTarget if none of the processes exists, GdbheapError if none
+    can be read because one of them could not be opened.
+    """
     held, left_out = _held(processes)
     rows = _counted(held, limit)
     members = [_member(row, held[row.pid]) for row in rows]
@@ -182,7 +188,7 @@ def family(
         reason = next(iter(left_out.values()), None)
         if reason is not None:
             raise GdbheapError(reason)
-        raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
+        raise NoTarget("none of these processes exists: ps -e lists the running processes")
     looks = _Looks(held, limit, verdict_of, progress)
     if not quick:
         known = [member for member in members if member.pss is not None]
@@ -221,7 +227,7 @@ def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[Proces
         for folder in held.values():
             with suppress(OSError, TimeoutError):
                 standing.callback(Stop(folder, limit or LONGEST_STOP).release)
-        # The figures are read by process id: if the process is still there afterwards, the id was its own.
+        # The figures are read by process id. If the process still exists afterwards, the id was its own.
         return [row for row in accounts.read(list(held)) if held[row.pid].is_there()]
 
 
@@ -263,10 +269,11 @@ def _sums(members: Iterable[Member]) -> Sums:
 
 
 def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
-    """Return, for each process, the other process whose pages it may have had at the fork: its parent, or the sibling
-    with the smallest USS.
+    """Return, for each process, the other process whose pages it may have had at the fork.
 
-    Processes of another exec are left out, because comparing with them would show nothing."""
+    The other process is the parent, or the sibling with the smallest USS. Processes of another exec are left out,
+    because their pages were never shared.
+    """
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
     for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
@@ -282,7 +289,7 @@ def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dic
 
 
 def _looked(member: Member, looks: _Looks) -> Member:
-    """Return the member with what was read from its memory, or with a note that says why nothing was read."""
+    """Return the member with the facts from its memory, or with a note that says why its memory was not read."""
     try:
         other = _prepared(looks.held.get(looks.beside.get(member.pid, 0)))
         with stopped(looks.held[member.pid], looks.limit) as process:
@@ -353,19 +360,20 @@ def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> M
 
 
 def _freeze(compared: Sequence[Member]) -> Advice:
-    """Return what gc.freeze() before the fork would save: the collector then never touches objects made before it."""
+    """Return the bytes that gc.freeze() before the fork would save: the collector then never touches older objects."""
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
     return Advice(FREEZE, saves, len(rows), most_saved=most)
 
 
 def _preload(looks: _Looks) -> Advice:
-    """Return what loading before the fork would save: data that several workers have and their parent does not have.
+    """Return the bytes that loading before the fork would save: data that several workers have and their parent lacks.
 
     ``most_saved``: summed over types, the bytes of objects that all workers have in addition to the parent's.
     ``least_saved``: the bytes of equal pages of values, compared byte by byte (mutable objects may be equal by chance).
-    If ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more than the parent, and wrote the same
-    values to pages that they had from it."""
+    If ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more objects than the parent, and wrote the
+    same values to pages that they had from it.
+    """
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
@@ -380,7 +388,7 @@ def _preload(looks: _Looks) -> Advice:
 
 
 def _marks(heap: Heap) -> set[bytes]:
-    """Return the marks of the pages that contain nothing but values; empty if the process has no Python objects."""
+    """Return the marks of the pages that contain only values; empty if the process has no Python objects."""
     try:
         return value_marks(heap)
     except GdbheapError:

@@ -1,10 +1,10 @@
-"""The heap of one process in one row: how much is in use, free, and reclaimable."""
+"""The heap of one process in one row: used bytes, free bytes and reclaimable bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings import Finding
 from gdbheap.first_page.ledger import judged
 from gdbheap.first_page.summary import Summary, summary
@@ -23,8 +23,9 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeapUse:
-    """Resident bytes of a process's heap. ``finding``: the largest finding; of equally large ones, one that is not
-    doubtful.
+    """Resident bytes of a process's heap.
+
+    ``finding``: the largest finding; among equally large ones, a finding that is not doubtful.
     """
 
     in_use: int
@@ -41,7 +42,9 @@ def heap_use(heap: Heap) -> HeapUse | None:
 
 
 def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
-    """Return the figures of a heap from its summary and findings; None if the resident bytes are unknown."""
+    """Return the figures of a heap. ``told``: its summary. ``found``: its findings. None if the resident bytes are
+    unknown.
+    """
     if told.used_resident is None or told.free_resident is None:
         return None
     most = max(found, key=lambda finding: (finding.bytes, not finding.doubtful), default=None)

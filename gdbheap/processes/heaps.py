@@ -9,16 +9,19 @@ from gdbheap.errors import GdbheapError, reason_of
 from gdbheap.heap import Heap
 from gdbheap.processes.accounts import HeapSums, Program
 from gdbheap.processes.heap_use import HeapUse, heap_use
-from gdbheap.targets.chosen_processes import Running, running, started_at
+from gdbheap.targets.chosen_processes import started_at
 from gdbheap.targets.process import stopped
+from gdbheap.targets.running_processes import ProcessStat, running
 
 __all__ = ["with_heaps"]
 
 
 def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[str]) -> list[Program]:
-    """Return the programs with the sums over their processes' heaps, each stopped for at most ``limit`` seconds.
+    """Return the programs with the sums over their processes' heaps. Each process is stopped for at most ``limit``
+    seconds.
 
-    ``missed`` gets a line for each process whose memory may be read, but whose heap could not be read."""
+    ``missed`` gets a line for each process whose memory may be read, but whose heap could not be read.
+    """
     # Reading takes long, and process ids may be reused meanwhile, so remember when each process started.
     there = {pid: running(pid) for program in programs for pid in program.pids}
     return [
@@ -26,7 +29,7 @@ def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[st
     ]
 
 
-def _use(one: Running | None, limit: float | None, missed: list[str]) -> HeapUse | None:
+def _use(one: ProcessStat | None, limit: float | None, missed: list[str]) -> HeapUse | None:
     """Return the figures of a process's heap; None if the process cannot be read or has ended."""
     if one is None:
         return None

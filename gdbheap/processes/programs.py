@@ -1,7 +1,8 @@
-"""Find which program each process runs, and sum the processes of a program, as ps_mem does.
+"""Find which program each process runs, and sum the memory of each program's processes, as ps_mem does.
 
-This module imports nothing that takes long, no regular expressions and no dataclasses: imports are most of the run time
-of ``gdbheap ps``. ``accounts`` offers the same as records, for all other callers."""
+Imports take most of the run time of ``gdbheap ps``. So this module imports only small modules, no regular expressions
+and no dataclasses. The module ``accounts`` offers the same data as records, for all other callers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from gdbheap._native import ProcessAccount, ProcessMemory
 
-__all__ = ["Summed", "Sums", "is_python", "name_of", "program_of", "read", "script_of", "summed"]
+__all__ = ["Summed", "ProcessSums", "is_python", "name_of", "program_of", "read", "script_of", "summed"]
 
 CUT_OFF = 512
 DELETED = b" (deleted)"
@@ -30,7 +31,7 @@ WITH_VALUE, LAST = "WXcm", "cm"
 LONG_WITH_VALUE = "--check-hash-based-pycs"
 
 
-class Sums:
+class ProcessSums:
     """The sums over a program's processes, in bytes. Call ``add`` for each process, then ``end``."""
 
     heap = None
@@ -78,9 +79,9 @@ class Summed:
 
     left_out = ()
 
-    def __init__(self, found: Iterable[Sums], refused: int) -> None:
-        self.rows: list[Sums] = []
-        self.total = Sums()
+    def __init__(self, found: Iterable[ProcessSums], refused: int) -> None:
+        self.rows: list[ProcessSums] = []
+        self.total = ProcessSums()
         self.refused = refused
         for one in found:
             one.end()
@@ -104,16 +105,18 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
 
 
 def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
-    """Return the programs with their sums; if ``is_meant`` is given, only those for whose name or script it is true."""
+    """Return the programs with their sums; if ``is_meant`` is given, only programs for whose name or script it returns
+    true.
+    """
     rows = list(rows)
     programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
-    sums: dict[tuple[str, str | None], Sums] = {}
+    sums: dict[tuple[str, str | None], ProcessSums] = {}
     for row in rows:
         if row.memory is not None:
             key = name_of(row, programs), script_of(row, programs[row.pid])
             if is_meant is None or any(is_meant(word) for word in key if word):
                 if key not in sums:
-                    sums[key] = Sums(*key)
+                    sums[key] = ProcessSums(*key)
                 sums[key].add(row.pid, row.memory)
     return Summed(sums.values(), sum(row.memory is None for row in rows))
 
@@ -143,8 +146,9 @@ def program_of(row: ProcessAccount) -> str:
 def _is_there(path: bytes) -> bool:
     """Return whether a path that comes from a process exists.
 
-    False if the path is on a file system that another user may serve. ``FileSystems`` has the rule, but its import
-    takes long."""
+    False if the path is on a file system that another user may serve. ``FileSystems`` has the full rule, but importing
+    it takes long.
+    """
     try:
         held = walk_to_file("/", os.fsdecode(path), _answered(), False)
     except (OSError, ValueError):
@@ -154,7 +158,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts for which the kernel itself, or root, certainly answers."""
+    """Return the ids of the mounts that certainly the kernel itself or root serves."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:

@@ -1,18 +1,19 @@
-"""Classify pages that a process shared with its parent at the fork and has for itself now, by what wrote to them.
+"""Classify the pages that a process shared with its parent at the fork but now has alone, by the kind of write.
 
 The kernel copies a page for the first process that writes to it. Only one process then maps the copy (bit 56 of
-pagemap). If the page existed at the fork, it either differs from the parent's page by what was written since; or it is
-equal, because what was written was restored. On an equal page with Python objects, either reference counts were
-written, which go up while an object is used and down again; or the collector wrote to it, if it tracks objects on the
-page and has run over all of them since."""
+pagemap). If the page existed at the fork and differs from the parent's page, the difference was written since. If it is
+equal, the written bytes were restored. An equal page with Python objects has two possible causes. Reference counts on
+it went up while an object was used, and down again. Or the collector, which tracks objects on the page, has run since.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.collector import collector_at, count_frozen
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, or_none
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder, exclusive_pages
@@ -27,7 +28,7 @@ __all__ = ["Comparison", "TypeCounts", "Written", "exec_of", "is_fork", "page_ma
 MARK = 16
 # The types of immutable values, which the collector does not track, as their modules name them.
 VALUES = {"str", "unicode", "bytes", "int", "long", "float", "complex"}
-# If at least this many objects are frozen, the program has called gc.freeze(), and the collector left them alone.
+# If at least this many objects are frozen, the program has called gc.freeze(), and the collector skips them.
 MANY_FROZEN = 5000
 
 
@@ -63,7 +64,7 @@ class Written:
 
     @property
     def unshared(self) -> int:
-        """Bytes of pages that were shared once, or may have been."""
+        """Bytes of pages that the process once shared, or may have shared."""
         return self.restored + self.recounted + self.collector + self.counts_only + self.both + self.data
 
 
@@ -84,11 +85,11 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 
 
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
-    """Return what identifies the exec of a process and can be read without stopping it; None if the kernel shows
-    nothing.
+    """Return the facts that identify the exec of a process and can be read without stopping it.
 
-    It is the program and the auxiliary vector, which contains addresses chosen at random. Processes of different execs
-    hardly ever have the same values; ``is_fork`` decides."""
+    They are the program and the auxiliary vector, which contains addresses chosen at random. Processes of different
+    execs hardly ever have the same values; ``is_fork`` decides. None if the kernel shows nothing.
+    """
     try:
         vector = folder.read("auxv")
     except OSError:
@@ -107,9 +108,10 @@ def is_fork(one: Process, other: Process) -> bool:
 
 
 def _seed(process: Process) -> bytes | None:
-    """Return the 16 random bytes that the kernel gave a program at its start; None if they cannot be read.
+    """Return the 16 random bytes that the kernel gave the program at its start; None if they cannot be read.
 
-    Their address is AT_RANDOM (getauxval(3))."""
+    Their address is AT_RANDOM (getauxval(3)).
+    """
     try:
         return process.space.read(process.auxv.get(AT_RANDOM, 0), 16)
     except Fault:
@@ -128,8 +130,9 @@ def private_ranges(process: Process) -> Ranges:
 class Comparison:
     """A comparison of the pages of a process with the pages of another process.
 
-    Both processes must be stopped during ``read``, and the other process for nothing else: work that grows with this
-    process's objects is done before and after ``read``. Raises Unsupported."""
+    Both processes must be stopped during ``read``. The other process is stopped only then: work that grows with this
+    process's objects is done before and after ``read``. Raises Unsupported.
+    """
 
     def __init__(self, heap: Heap) -> None:
         process, self._heap = heap.target, heap
@@ -153,8 +156,7 @@ class Comparison:
         return True
 
     def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """Return the pages by what was written to them, and the types whose reference counts were written. Raises
-        OSError."""
+        """Return the pages by the kind of write, and the types whose reference counts were written. Raises OSError."""
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -183,7 +185,7 @@ def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: boo
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
-    """Return how many pages only this process maps, in memory that the other process does not have. Raises OSError."""
+    """Return how many pages only this process maps, counted in memory that the other process lacks. Raises OSError."""
     path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
@@ -208,7 +210,8 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
         collector += found.restored_tracked
     else:
         recounted += found.restored_tracked
-    # Pages that the collector never writes were written for other reasons. Assume the same share for the other pages.
+    # Pages that the collector never writes were written for other reasons. The same share is assumed for the other
+    # pages.
     quiet = found.quiet_own + found.quiet_shared
     freezing = collector * found.quiet_shared // quiet if quiet else collector
     new += found.only_here
@@ -225,9 +228,10 @@ def page_marks(process: Process, shared: bool = False) -> set[bytes]:
 
 
 def value_marks(heap: Heap) -> set[bytes]:
-    """Return the marks of pages that only this process maps and that contain only objects of VALUES.
+    """Return the marks of pages that only this process maps and that contain only objects of types in VALUES.
 
-    Empty without such objects. Raises GdbheapError."""
+    Return no marks if there are no such objects. Raises GdbheapError.
+    """
     process, objects = heap.target, heap.python.objects
     assert isinstance(process, Process)
     names = {row.address: objects.names.name(row.address) for row in heap.python.census.rows}

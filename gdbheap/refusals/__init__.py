@@ -1,1 +1,1 @@
-"""Explain why a process cannot be read, and what would help."""
+"""Explain why a process cannot be read, and what the user can do."""

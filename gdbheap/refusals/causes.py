@@ -1,4 +1,5 @@
-"""The reasons for which the kernel forbids one process to read another, each as one line made from facts.
+"""The reasons why the kernel forbids one process to read another, each as one line made from facts. A function returns
+None if its reason does not apply.
 
 The kernel says "Operation not permitted" for all of them. Its rules, in its order (``__ptrace_may_access`` of
 kernel/ptrace.c, yama_lsm.c, commoncap.c): no other tracer; the same user and group ids, or CAP_SYS_PTRACE; a dumpable
@@ -9,13 +10,14 @@ other security modules and seccomp. Nothing is read here: ``refusal`` gathers th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.text import named
 
 CAP_SYS_PTRACE = 1 << 19
-# How to start a container next to the program's container, with the needed capability; see docs/containers.md.
+# The command that starts a container next to the program's container, with the needed capability; see
+# docs/containers.md.
 KUBERNETES_DEBUG = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP"
 SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
@@ -65,14 +67,14 @@ def permission(facts: Facts) -> str:
 
 
 def itself(facts: Facts) -> str | None:
-    """Return the cause if the process is gdbheap itself: no process can stop itself."""
+    """Return the cause if the process is gdbheap itself. A process cannot stop itself."""
     if facts.pid != facts.own_pid:
         return None
     return f"{facts.process} is gdbheap itself: give the id of another process"
 
 
 def traced(facts: Facts) -> str | None:
-    """Return the cause if another process traces this one already: a process has one tracer at a time.
+    """Return the cause if another process already traces this one. A process can have only one tracer.
 
     Inside gdb the tracer is the process in which gdbheap runs, which is no obstacle.
     """
@@ -96,7 +98,9 @@ def other_user(facts: Facts) -> str | None:
 
 
 def not_dumpable(facts: Facts) -> str | None:
-    """Return the cause if the process is not dumpable: it is set-uid, its file is unreadable, or it asked for that."""
+    """Return the cause if the process is not dumpable. It is set-uid, its file is unreadable, or it changed this
+    setting itself.
+    """
     if facts.may_trace_all or facts.dumpable:
         return None
     why = "set-uid, unreadable program file, or prctl(PR_SET_DUMPABLE)"
@@ -131,8 +135,9 @@ def more_capable(facts: Facts) -> str | None:
 
 
 def namespace(facts: Facts) -> str | None:
-    """Return the cause if gdbheap is in a user namespace: its capabilities count only in this namespace and in the
-    namespaces below it.
+    """Return the cause if gdbheap is in a user namespace.
+
+    Its capabilities count only in this namespace and in the namespaces below it.
     """
     if not facts.user_namespace:
         return None

@@ -1,8 +1,8 @@
-"""Find out from ``/proc`` why a process cannot be read, and say it in one line with the next step.
+"""Find out from ``/proc`` why a process cannot be read, and name the cause and the next step in one line.
 
-``check`` runs before a process is stopped. It finds what shows without an attempt: no such process, a thread, a zombie,
-a kernel thread, another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that
-names its cause.
+``check`` runs before a process is stopped. It finds causes that are visible without an attempt: no such process, a
+thread, a zombie, a kernel thread, another architecture, another tracer. ``explain`` turns a refusal by the kernel into
+the error that names its cause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAITING = "one of its threads waits, perhaps for a file system that does not res
 
 
 def open_folder(process: Named) -> ProcessFolder:
-    """Return ``/proc/PID``; a folder that is open already is returned unchanged.
+    """Open the folder ``/proc/PID``. A folder that is already open is returned unchanged.
 
     Raises NoTarget if there is no such process, NotPermitted if it is hidden from us.
     """
@@ -54,7 +54,7 @@ def open_folder(process: Named) -> ProcessFolder:
 
 
 def check(folder: ProcessFolder) -> Machine:
-    """Return the machine that the process is for, with its usual page size. This does not disturb the process.
+    """Return the machine that the process is for, with its usual page size. The check does not disturb the process.
 
     Raises NoTarget, NotPermitted or Unsupported if nobody can read the process, or if it is traced already.
     """
@@ -76,7 +76,9 @@ def check(folder: ProcessFolder) -> Machine:
 
 
 def explain(process: Named, error: BaseException) -> GdbheapError:
-    """Return the error for a read that failed with ``error``: one line with the cause and the next step."""
+    """Return the error to report if reading a process failed with ``error``: one line with the cause and the
+    next step.
+    """
     try:
         folder = open_folder(process)
         check(folder)
@@ -109,7 +111,10 @@ def is_gdbheap(pid: int) -> bool:
 
 
 def gather(folder: ProcessFolder) -> Facts:
-    """Read from ``/proc`` the facts that decide; a fact that cannot be read counts as no obstacle."""
+    """Read from ``/proc`` the facts that decide whether a process can be read.
+
+    A fact that cannot be read counts as no obstacle.
+    """
     status = _status(folder)
     own = parse_status(_read_bytes(f"{PROC}/self/status"))
     tracer = _tracer(folder, status)
@@ -138,9 +143,10 @@ def gather(folder: ProcessFolder) -> Facts:
 
 
 def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """Return where gdbheap itself runs: in ``kubernetes``, in another ``container``, or ``""`` if in neither.
+    """Return the environment in which gdbheap itself runs: ``kubernetes``, another ``container``, or ``""`` outside of
+    containers.
 
-    The place is recognised by marks that container runtimes leave in the environment and in files below ``root``.
+    The environment is recognised by marks that container runtimes leave in variables and in files below ``root``.
     """
     marks = _read_bytes(f"{root}{PROC}/1/cgroup")
     if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
@@ -179,8 +185,8 @@ def _check_lock(folder: ProcessFolder) -> None:
 
 
 def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
-    """Return the machine that the program is for; a program whose file may not be read counts as one for
-    this machine.
+    """Return the machine that the program is for; if its file may not be read, the program counts as one for this
+    machine.
 
     Raises Unsupported for a machine that gdbheap does not know.
     """
@@ -195,14 +201,14 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
 
 
 def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
-    """Return the error for a process that existed when it was named, and cannot be read any more."""
+    """Return the error for a process that existed when it was named but can no longer be read."""
     if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
         return _absent(folder.pid, error)
     return another(folder)
 
 
 def another(folder: ProcessFolder) -> NoTarget:
-    """Return the error for a process id that belongs to another process by now."""
+    """Return the error for a process id that now belongs to another process."""
     return NoTarget(f"process {folder.pid} has ended; another process now has its id")
 
 
@@ -232,8 +238,9 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """Return the id that a process has here. ``pid``: its id in a PID namespace below this one. 0 if there is no such
-    process.
+    """Return the id that a process has here; 0 if there is no such process.
+
+    ``pid``: its id in a PID namespace below this one.
     """
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:

@@ -1,5 +1,5 @@
-"""Everything that a person or a program reads. Only this package formats numbers.
+"""All texts and documents that gdbheap writes, for people and for programs. Only this package formats numbers.
 
-``words/`` has a file for the text of each answer, ``text/`` has the parts of these texts, ``formats/`` JSON, profiles
-and pictures, ``page/`` the pages for a browser.
+The folder ``words/`` has a file for the text of each answer, ``text/`` the parts of these texts, ``formats/`` JSON,
+profiles and pictures, ``page/`` the pages for a browser.
 """

@@ -1,1 +1,1 @@
-"""Sample running processes over time: samples, series of them, curves."""
+"""Sample running processes over time: samples, series of samples, and curves."""

@@ -1,13 +1,14 @@
-"""The current figures of many processes, and how they have changed since the first sample."""
+"""The current figures of many processes, and the changes since the first sample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.sampling.sample import Sample
-from gdbheap.sampling.sampled_process import Watched
+from gdbheap.sampling.sampled_process import SampledProcess
 from gdbheap.sampling.sampler import Sampler
 from gdbheap.targets.process import program_of
 
@@ -16,8 +17,10 @@ __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
 @dataclass(frozen=True)
 class Standing:
-    """The figures of one process. A figure that could not be read this time is the last known one, so it can be older
-    than the others."""
+    """The figures of one process.
+
+    A figure that could not be read this time keeps its last known value.
+    """
 
     pid: int
     program: str
@@ -32,7 +35,7 @@ class Standing:
 
     @property
     def idle(self) -> int | None:
-        """Bytes that malloc has from the kernel but that the program does not use."""
+        """Bytes that malloc has from the kernel but that the program does not use; None if unknown."""
         return None if self.system is None or self.in_use is None else max(0, self.system - self.in_use)
 
 
@@ -55,6 +58,7 @@ class Table:
     total: StandingSum
     refused: int = 0
     left_out: list[str] = field(default_factory=list)
+    smaller: int = 0
 
     @property
     def targets(self) -> list[dict[str, Any]]:
@@ -87,7 +91,8 @@ class Standings:
         known = [[getattr(row, name) or 0 for row in rows] for name in ("rss", "growth", "swapped")]
         rss, growth, swap = (sum(column) for column in known)
         total = StandingSum(len(rows), rss, growth, swap)
-        return Table(round(self.sampler.moment.time, 6), rows, total, self.sampler.left_out, self.sampler.reasons)
+        sampler = self.sampler
+        return Table(round(sampler.moment.time, 6), rows, total, sampler.left_out, sampler.reasons, sampler.smaller)
 
     def _rows(self, samples: list[Sample]) -> Iterator[Standing]:
         for sample in samples:
@@ -109,12 +114,14 @@ class Standings:
         )  # fmt: skip
 
     def _name(self, pid: int) -> str:
-        """Return the program's name, from its executable or else from the kernel. After an exec it is the new name."""
+        """Return the program's name, from its executable or else from the kernel. After an exec it is the new program's
+        name.
+        """
         watched = self.sampler.watched.get(pid)
         if watched is not None:
             self._names[pid] = _program(watched)
         return self._names.get(pid, "")
 
 
-def _program(watched: Watched) -> str:
+def _program(watched: SampledProcess) -> str:
     return program_of(watched.folder)[:60] or watched.folder.thread_name(watched.pid)

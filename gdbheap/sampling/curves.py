@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Callable
 
+from gdbheap.dataclass import dataclass
 from gdbheap.sampling.sample import Event, Sample, Series
 
 __all__ = ["Curve", "Extent", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
@@ -23,15 +24,17 @@ FIGURES: dict[str, Callable[[Sample], int | None]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Bytes over time, at the moments at which they are known. ``times`` are seconds since 1970, ascending."""
+    """The values of a curve in bytes at the times at which they are known. ``times``: seconds since 1970, ascending."""
 
     name: str
     times: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
 
     def at(self, times: Iterable[float]) -> Iterator[float]:
-        """Yield the value at each of the given times, by linear interpolation. The times must ascend and lie within the
-        curve."""
+        """Yield the value at each of the given times, by linear interpolation.
+
+        The times must ascend and lie within the curve.
+        """
         place = 0
         for time in times:
             while place + 2 < len(self.times) and self.times[place + 1] <= time:
@@ -44,7 +47,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """The curves and events of one process in one file. ``curves``: the curves that have values, by name."""
+    """The curves and events of one process in one file. ``curves``: those curves that have values, by name."""
 
     file: str
     pid: int

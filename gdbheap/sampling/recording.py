@@ -1,4 +1,4 @@
-"""Record a series: rounds of samples at even times, and snapshots, until the recording is over."""
+"""Record a series: rounds of samples at regular times, and snapshots, until the recording is over."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import os
 import select
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from gdbheap import __version__
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.files import PRIVATE, check_writable
 from gdbheap.heap import Heap
 from gdbheap.host.identity import identify
+from gdbheap.sampling.rotation import Rotation, SeriesFiles
 from gdbheap.sampling.sample import Event, Sample, Series
 from gdbheap.sampling.sampler import Row, Sampler
-from gdbheap.sampling.series import STANDARD_OUTPUT, SeriesFile, form_of
+from gdbheap.sampling.series import STANDARD_OUTPUT, form_of
 from gdbheap.snapshots import file
 from gdbheap.snapshots.snapshot import take
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.process import stopped
 from gdbheap.targets.started_command import Started
 
-__all__ = ["Plan", "Recorded", "record"]
+__all__ = ["RecordingPlan", "Recorded", "record"]
 
 SLICE_SECONDS = 0.05
 Reason = Literal["ended", "duration", "interrupted", "closed"]
@@ -35,13 +37,14 @@ LEAST_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to record, into which file, how often and for how long.
+class RecordingPlan:
+    """The request for a recording: the data, the file, the interval and the duration.
 
     ``every``: seconds between samples; ``duration``: seconds, None to record until the processes end or until Ctrl-C;
     ``stop``: stop each process for each sample, for at most ``limit`` seconds; ``snapshot_every``: seconds between
     snapshots, None to take none. ``csv_safe``: write CSV that is safe to open in a spreadsheet; ``mode``: the
-    permissions of all files."""
+    permissions of all files.
+    """
 
     path: str
     every: float
@@ -51,12 +54,17 @@ class Plan:
     snapshot_every: float | None = None
     csv_safe: bool = False
     mode: int = PRIVATE
+    replace: bool = False
+    rotation: Rotation = Rotation()
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answer of ``gdbheap record``. ``reason``, why the recording ended: "ended" (no process was left), "duration",
-    "interrupted" or "closed" (nobody reads the pipe any more)."""
+    """The answer of ``gdbheap record``.
+
+    ``reason``, why the recording ended: "ended" (no process was left), "duration", "interrupted" or "closed" (the
+    reader has closed the pipe).
+    """
 
     file: str
     size: int
@@ -90,16 +98,16 @@ class _Tally:
             self.snapshots.append(str(row.path))
 
 
-def record(programs: Programs, plan: Plan) -> Recorded:
+def record(programs: Programs, plan: RecordingPlan) -> Recorded:
     """Record until the recording is over. Before the first row it raises UsageError, NoTarget, NotPermitted,
     Unsupported; afterwards only errors of writing the file."""
     return Recording(programs, plan).run()
 
 
 class Recording:
-    """One recording, which ``run`` makes."""
+    """One recording. The method ``run`` makes it."""
 
-    def __init__(self, programs: Programs, plan: Plan) -> None:
+    def __init__(self, programs: Programs, plan: RecordingPlan) -> None:
         self.plan, self.programs = plan, programs
         form_of(plan.path)
         if plan.path != STANDARD_OUTPUT:
@@ -114,13 +122,16 @@ class Recording:
         self.started: Started | None = None
 
     def run(self) -> Recorded:
-        """Record, and return the result. However the recording ends, its file is complete, and a command that it
-        started runs on to its end."""
+        """Record, and return the result. In every case, the file is complete at the end. A command that the recording
+        started is not stopped.
+        """
         if self.programs.command:
             self.started = self.programs.start()
-        out: SeriesFile | None = None
+        out, plan = None, self.plan
         try:
-            out = SeriesFile(self.plan.path, self._header(), self.plan.csv_safe, self.plan.mode)
+            out = SeriesFiles(
+                plan.path, self._header(), plan.rotation, self._firsts, plan.replace, plan.csv_safe, plan.mode
+            )
             reason = self._rounds(out)
             return self._recorded(out, reason)
         except GdbheapError:
@@ -135,7 +146,12 @@ class Recording:
         plan, here = self.plan, identify(lambda path: Path(path).read_bytes(), os.getpid())
         return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
-    def _rounds(self, out: SeriesFile) -> Reason:
+    def _firsts(self) -> list[Event]:
+        """Return the events that describe the present processes. They belong at the beginning of a file."""
+        described = [(pid, one.found.target) for pid, one in self.sampler.watched.items() if one.found is not None]
+        return [self.sampler.event("start", pid, target=target) for pid, target in described]
+
+    def _rounds(self, out: SeriesFiles) -> Reason:
         """Write all rows, and return why the recording ended."""
         try:
             try:
@@ -147,7 +163,7 @@ class Recording:
             reason = "closed"
         return reason
 
-    def _until_over(self, out: SeriesFile) -> Reason:
+    def _until_over(self, out: SeriesFiles) -> Reason:
         number, next_snapshot = 0, self.plan.snapshot_every
         while True:
             for row in self.sampler.take():
@@ -189,13 +205,13 @@ class Recording:
             return row
         return Event(row.time, row.offset, row.kind, row.pid, status=started.wait())
 
-    def _write(self, out: SeriesFile, row: Row) -> None:
+    def _write(self, out: SeriesFiles, row: Row) -> None:
         out.add(row)
         self.tally.add(row)
 
     # Snapshots.
 
-    def _snapshots(self, out: SeriesFile) -> None:
+    def _snapshots(self, out: SeriesFiles) -> None:
         for pid in list(self.sampler.watched):
             self._write(out, self._snapshot(pid))
 
@@ -216,7 +232,7 @@ class Recording:
 
     # The end.
 
-    def _recorded(self, out: SeriesFile, reason: Reason) -> Recorded:
+    def _recorded(self, out: SeriesFiles, reason: Reason) -> Recorded:
         status = None if self.started is None else self._part(self.started, reason)
         tally = self.tally
         whole = not self.sampler.failed and (reason != "interrupted" or self.plan.duration is None)
@@ -226,8 +242,11 @@ class Recording:
         )  # fmt: skip
 
     def _part(self, started: Started, reason: str) -> int | None:
-        """Return the started command's exit status. After an interrupt, which also reached the command, wait only a
-        moment: a command that does not end by then runs on, and the result is None."""
+        """Return the started command's exit status.
+
+        After an interrupt, which the command received too, wait only a moment. If the command has not ended by then, it
+        runs on, and the result is None.
+        """
         with suppress(KeyboardInterrupt):
             status = started.wait(PARTING_SECONDS if reason == "interrupted" else None)
             if status is not None:

@@ -5,8 +5,10 @@ means that a figure is not known, or was not read this time. Doubtful means that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["ArenaSample", "ClassSample", "Event", "MallocSample", "MmappedSample", "PoolsSample", "Sample", "Series"]
 
@@ -39,8 +41,9 @@ class MmappedSample:
 
 @dataclass(frozen=True)
 class MallocSample:
-    """The figures of glibc's malloc. ``doubtful``: the ring of arenas did not lead back to its start, so some arenas
-    may be missing."""
+    """The figures of glibc's malloc. ``doubtful``: whether the circular list of arenas did not end where it began, so
+    that arenas may be missing.
+    """
 
     arenas: list[ArenaSample]
     mmapped: MmappedSample | None = None
@@ -88,8 +91,9 @@ class PoolsSample:
     """The figures of Python's own allocator: its arenas (mimalloc: segments), their bytes, and its pools (mimalloc:
     pages).
 
-    ``pools`` counts pools with blocks, ``free_pools`` pools without. ``classes``: None if the pools were not read this
-    time; ``odd``: how many pools changed while they were read and are therefore not counted."""
+    ``pools`` counts pools with blocks, ``free_pools`` pools without. ``classes``: the pools' figures by
+    block size; None if the pools were not read for this sample. ``odd``: the number of pools that are not counted,
+    because they changed while they were read."""
 
     allocator: str
     arenas: int
@@ -140,10 +144,12 @@ class Sample:
 class Event:
     """An event of a series, by ``kind``.
 
-    "start": the process is sampled from now on (``target`` describes it); "exec": the process now runs another program;
-    "found": gdbheap found another allocator of the process; "end": the process ended, with its exit ``status`` if
-    gdbheap started it as a command; "snapshot": a snapshot was written to ``path``, for which the process was stopped
-    for ``seconds``; "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last event."""
+    "start": the first sample of the process follows (``target`` describes the process); "exec": the process now runs
+    another program; "found": gdbheap found another allocator of the process; "end": the process ended, with its exit
+    ``status`` if gdbheap started it as a command; "snapshot": a snapshot was written to ``path``, for which the process
+    was stopped for ``seconds``; "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last
+    event.
+    """
 
     time: float
     offset: float

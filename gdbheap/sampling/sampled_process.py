@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gdbheap import _native
@@ -18,6 +18,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.running import RunningMimalloc, SegmentsNow
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.running import RunningPymalloc
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import NoTarget, NotPermitted, reason_of
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import PM_PRESENT, TABLE_LIMIT, Named, pagemap
@@ -37,9 +38,10 @@ from gdbheap.targets.mappings import parse_maps
 from gdbheap.targets.process import Preparation, Process
 from gdbheap.targets.running_memory import RunningMemory
 
-__all__ = ["Moment", "Paced", "Watched"]
+__all__ = ["SampleTime", "Paced", "SampledProcess"]
 
-# The largest share of one processor's time: for most work, for a full read, and after full reads that found nothing.
+# The largest shares of one processor's time: for most work, for a full read, and for full reads after some that found
+# nothing.
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
@@ -48,15 +50,17 @@ NAP_SECONDS = 0.001
 RUN_SECONDS = 0.005
 
 
-class Moment(NamedTuple):
-    """The time of a sample, in seconds: since 1970 (``time``) and since the series began (``offset``)."""
+class SampleTime(NamedTuple):
+    """The time of a sample, as two numbers of seconds: since 1970 (``time``) and since the series began
+    (``offset``).
+    """
 
     time: float
     offset: float
 
 
 class Paced:
-    """Paces expensive work so that it takes at most ``share`` of one processor's time."""
+    """Limits expensive work so that it takes at most ``share`` of one processor's time."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -72,7 +76,9 @@ class Paced:
         self._share = max(self._share / 2, LEAST_SHARE)
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """Do the work now, even if it is not due. Return its result, and let its cost decide when it is due again."""
+        """Do the work now, even if it is not due, and return its result. The time that it took decides when it is due
+        again.
+        """
         before = time.process_time()
         try:
             return work()
@@ -81,9 +87,11 @@ class Paced:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where the allocators' data structures are. An allocator is None if the process lacks it or has not used it
-    yet."""
+class AllocatorPlaces:
+    """The places of the allocators' data structures.
+
+    An allocator is None if the process lacks it or has not used it yet.
+    """
 
     malloc: RunningMalloc | None
     python: RunningPymalloc | RunningMimalloc | None
@@ -97,26 +105,29 @@ class Found:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all allocators that the process can have are found."""
+        """Whether the places of all allocators that the process can have are known."""
         return self.malloc is not None and (self.python is not None or not self.target.get("python"))
 
-    def knows_more_than(self, other: Found) -> bool:
-        """Return whether this result has an allocator that ``other`` lacks."""
+    def knows_more_than(self, other: AllocatorPlaces) -> bool:
+        """Return whether this result includes malloc and ``other`` lacks it; if both or neither include malloc, whether
+        this result includes Python's own allocator and ``other`` lacks it.
+        """
         return [bool(self.malloc), bool(self.python)] > [bool(other.malloc), bool(other.python)]
 
 
-class Watched:
-    """A process that is sampled. Raises NoTarget, NotPermitted, Unsupported if it cannot be.
+class SampledProcess:
+    """A process that is sampled. Raises NoTarget, NotPermitted, Unsupported if it cannot be sampled.
 
     ``limit``: the most seconds for which it may be stopped, None for no limit. ``refused``: why its memory cannot be
-    read, so that only the kernel's figures are known; None if the memory can be read."""
+    read, so that only the kernel's figures are known; None if the memory can be read.
+    """
 
     def __init__(self, process: Named, limit: float | None = None) -> None:
         self.folder = refusal.open_folder(process)
         self.pid = self.folder.pid
         self.machine: Machine = refusal.check(self.folder)
         self.refused: str | None = None
-        self.found: Found | None = None
+        self.found: AllocatorPlaces | None = None
         self._limit = limit
         self._image: tuple[str, int, int] | None = None
         self._libraries: frozenset[bytes] = frozenset()
@@ -126,7 +137,7 @@ class Watched:
     # Full reads.
 
     def usage(self) -> Usage:
-        """Return the kernel's current figures of the process. Raises NoTarget if it has ended."""
+        """Return the kernel's current figures for the process. Raises NoTarget if it has ended."""
         try:
             return usage_of(self.folder)
         except (FileNotFoundError, ProcessLookupError):
@@ -144,7 +155,7 @@ class Watched:
             self._image, self.found, self.refused, self._looks = usage.image, None, None, Paced(LOOK_SHARE)
         if self.refused is not None or not self._may_know_more() or not self._looks.is_due:
             return None
-        found: Found = self._looks.do(self._look)
+        found: AllocatorPlaces = self._looks.do(self._look)
         known, self.found = self.found, found
         if known is not None and not found.knows_more_than(known):
             self._looks.slow_down()
@@ -164,7 +175,7 @@ class Watched:
         # pools appear only with its first objects.
         return True
 
-    def _look(self) -> Found:
+    def _look(self) -> AllocatorPlaces:
         self._libraries = libraries_of(self.folder)
         try:
             self._check_memory()
@@ -173,7 +184,7 @@ class Watched:
             raise
         except Exception as error:
             self.refused = reason_of(error)
-            return Found(None, None, self._described(), self._memory())
+            return AllocatorPlaces(None, None, self._described(), self._memory())
 
     def _check_memory(self) -> None:
         """Check that the process's memory can be read. Raises NotPermitted, NoTarget."""
@@ -182,12 +193,12 @@ class Watched:
         except OSError as error:
             raise refusal.explain(self.folder, error) from None
 
-    def _find(self) -> Found:
+    def _find(self) -> AllocatorPlaces:
         process = Process(self.folder)
         heap = Heap(process)
         malloc = heap.find_allocator(GlibcAllocator)
         self.machine = process.machine
-        return Found(
+        return AllocatorPlaces(
             None if malloc is None else RunningMalloc.of(malloc.malloc, self.machine),
             self._python_books(heap),
             {**process.describe(), **heap.versions},
@@ -211,8 +222,9 @@ class Watched:
         return found
 
     def _memory(self) -> RunningMemory:
-        """Return a reader of the process's memory that leaves out mappings whose pages the kernel might never
-        deliver."""
+        """Return a reader of the process's memory. It leaves out mappings whose pages the kernel might never
+        deliver.
+        """
         memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
         self._renew(memory)
         return memory
@@ -228,11 +240,11 @@ class Watched:
 
     # Samples.
 
-    def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
+    def sample(self, moment: SampleTime, usage: Usage, stop: bool = False) -> Sample:
         """Take a sample; with ``stop`` malloc's arenas are read while the process is stopped. Raises NoTarget if the
         process has ended, and the errors of stopping it."""
         if usage.image != self._image:
-            # The process now runs another program: the data structures that were found belonged to the old one.
+            # The process now runs another program, so the data structures that were found do not exist any more.
             self.found = None
         self._renew_memory()
         exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
@@ -254,16 +266,17 @@ class Watched:
         if books is None or found is None:
             return None
         if not self._lists.is_due:
-            return _malloc_sample(books, found.space, *books.arenas(found.space, False))
+            return _used(_malloc_sample(books, found.space, *books.arenas(found.space, False)))
         arenas, closed = self._lists.do(lambda: self._followed(books, found.space, usage))
-        return _malloc_sample(books, found.space, arenas, closed)
+        return _used(_malloc_sample(books, found.space, arenas, closed))
 
     def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
         """Return the arenas with the figures from their free lists, and whether the ring of arenas closed.
 
         A process with one thread takes no lock in malloc. While it waits for a processor, it may be in the middle of an
-        operation: then two reads of the lists are equal, and both wrong. So an arena counts as certain only if it is
-        still the same after the process has run."""
+        operation. Two reads of the lists are then equal, but both wrong. So an arena counts as certain only if it is
+        unchanged after the process has run.
+        """
         arenas, closed = books.arenas(space, True)
         after = self.usage()
         if before.threads > 1 or not (before.runs or after.runs):
@@ -280,8 +293,9 @@ class Watched:
         """Read the arenas while all threads are stopped. Return them with the seconds for which the process was
         stopped.
 
-        Try again, STOPS times in all, if a thread was inside malloc or a figure changed meanwhile. Raises the errors of
-        stopping the process."""
+        If a thread was inside malloc or a figure changed meanwhile, try again, up to STOPS times in total. Return
+        (None, None) if malloc's data structures are not known. Raises the errors of stopping the process.
+        """
         books, found = self._books, self.found
         if books is None or found is None:
             return None, None
@@ -292,9 +306,9 @@ class Watched:
             if not inside or attempt == STOPS - 1:
                 break
             time.sleep(NAP_SECONDS)
-        return sample, round(total, 6)
+        return _used(sample), round(total, 6)
 
-    def _stopped(self, books: RunningMalloc, found: Found) -> tuple[MallocSample, bool, float]:
+    def _stopped(self, books: RunningMalloc, found: AllocatorPlaces) -> tuple[MallocSample, bool, float]:
         with stopping.undisturbed():
             try:
                 stop = stopping.patiently(self.folder, lambda: _native.Stop(self.folder, self._limit))
@@ -345,7 +359,7 @@ class Watched:
         )  # fmt: skip
         if not may_read or now.doubtful:
             return found
-        with suppress(_native.Fault):
+        with suppress(_native.Fault, OSError):
             read = self._pools.do(lambda: books.classes(space, now))
             return replace(found, classes=_classes(read.classes), odd=read.odd)
         return found
@@ -358,6 +372,14 @@ def _classes(rows: Sequence[_native.SizeClass]) -> list[ClassSample]:
 def _doubtful(arena: ArenaNow) -> ArenaNow:
     """Return the arena marked as doubtful, without the figures from its free lists."""
     return arena._replace(in_use=None, trim=None, doubtful=True)
+
+
+def _used(sample: MallocSample) -> MallocSample | None:
+    """Return the sample; None if the program has never used glibc's malloc.
+
+    A program with jemalloc never does. The memory of its own malloc is then unknown, not 0.
+    """
+    return sample if sample.system or sample.is_doubtful else None
 
 
 def _malloc_sample(books: RunningMalloc, space: _native.Space, arenas: list[ArenaNow], closed: bool) -> MallocSample:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Union
 
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.host.usage import Usage
 from gdbheap.sampling.sample import Event, Sample
-from gdbheap.sampling.sampled_process import Moment, Paced, Watched
+from gdbheap.sampling.sampled_process import Paced, SampledProcess, SampleTime
 from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.stopping import when_untraced
 
 __all__ = ["Row", "Sampler"]
 
@@ -24,7 +26,8 @@ class Sampler:
 
     ``stop``: stop each process for each sample, for at most ``limit`` seconds. ``look_seconds``: for how many seconds a
     round may search new processes for allocators; processes that it does not reach are searched in the next round.
-    ``failed``: whether something could not be read."""
+    ``failed``: whether any process could not be read.
+    """
 
     def __init__(
         self, programs: Programs, stop: bool = False, limit: float | None = None, look_seconds: float = 1.0
@@ -36,7 +39,7 @@ class Sampler:
         self._meant: list[int] = []
         self._over: set[int] = set()
         self._refused: dict[int, str] = {}
-        self.watched: dict[int, Watched] = {}
+        self.watched: dict[int, SampledProcess] = {}
         self.failed = False
 
     @property
@@ -45,14 +48,19 @@ class Sampler:
         return len(self._refused)
 
     @property
+    def smaller(self) -> int:
+        """How many of the user's processes are not sampled, because they are not among the largest."""
+        return self._programs.smaller
+
+    @property
     def reasons(self) -> list[str]:
         """The first few distinct reasons why processes cannot be sampled."""
         return list(dict.fromkeys(self._refused.values()))[:REASONS]
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> SampleTime:
         """The current time."""
-        return Moment(time.time(), time.monotonic() - self._began)
+        return SampleTime(time.time(), time.monotonic() - self._began)
 
     @property
     def is_over(self) -> bool:
@@ -68,7 +76,8 @@ class Sampler:
         """Open the processes that were given by their ids. Raises NoTarget, NotPermitted, Unsupported if one cannot be
         sampled."""
         for pid in self._programs.pids:
-            self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
+            folder = self._programs.folder(pid)
+            self.watched[pid] = when_untraced(folder, partial(SampledProcess, folder, self._limit))
 
     def take(self) -> Iterator[Row]:
         """Yield the rows of one round: a sample of each process, and the events since the last round."""
@@ -86,7 +95,7 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _join(self) -> Iterator[Event]:
-        """Look for new processes to sample. Yield an event for each that cannot be sampled."""
+        """Search for new processes to sample. Yield an event for each process that cannot be sampled."""
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
             self._over.intersection_update(self._programs.pids)
@@ -103,7 +112,7 @@ class Sampler:
                 yield self._give_up(pid, error)
                 continue
             try:
-                self.watched[pid] = Watched(folder, self._limit)
+                self.watched[pid] = SampledProcess(folder, self._limit)
             except NoTarget as error:
                 # A process whose first thread has ended cannot be read, but still runs.
                 if folder.is_running():
@@ -113,9 +122,10 @@ class Sampler:
             except Exception as error:
                 yield self._give_up(pid, error)
 
-    def _rows(self, watched: Watched) -> Iterator[Row]:
-        """Yield the rows of one process, but only after it was sampled: a reader of the row "start" or "found" may end
-        the process at once. Raises NoTarget."""
+    def _rows(self, watched: SampledProcess) -> Iterator[Row]:
+        """Yield the rows of one process, but only after sampling it, because a reader of the row "start" or "found" may
+        end the process. Raises NoTarget.
+        """
         rows: list[Row] = []
         try:
             usage = watched.usage()
@@ -124,7 +134,7 @@ class Sampler:
         finally:
             yield from rows
 
-    def _news(self, watched: Watched, usage: Usage) -> Iterator[Event]:
+    def _news(self, watched: SampledProcess, usage: Usage) -> Iterator[Event]:
         kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
         if kind is not None and watched.found is not None:
             yield self.event(kind, watched.pid, target=watched.found.target)
@@ -132,7 +142,7 @@ class Sampler:
                 self.failed = True
                 yield self.event("failed", watched.pid, reason=watched.refused)
 
-    def _samples(self, watched: Watched, usage: Usage) -> Iterator[Row]:
+    def _samples(self, watched: SampledProcess, usage: Usage) -> Iterator[Row]:
         try:
             yield watched.sample(self.moment, usage, self._stop)
         except NoTarget:

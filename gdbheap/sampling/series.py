@@ -1,22 +1,26 @@
 """The file of a series: JSON lines, or CSV with a header. Each sample and each event is a row, written at once.
 
-Each row is one write. So if the recorder is killed, the file ends with a complete row or with a part of a row, which
-the reader drops. docs/recording.md describes both formats."""
+Each row is one write. So if the recorder is killed, only the last row can be incomplete, and the reader drops such a
+row. docs/recording.md describes both formats.
+"""
 
 from __future__ import annotations
 
 import csv
+import fcntl
+import gzip
 import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass
-from typing import Any, BinaryIO
+from dataclasses import is_dataclass, replace
+from typing import Any, BinaryIO, cast
 
 from gdbheap.answers.accounting.records import check_target, from_json, to_json
 from gdbheap.documents import bounded, finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
-from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
+from gdbheap.files import PRIVATE, HeldFolder, NewFile, not_written, open_regular, open_to_append, open_to_read
 from gdbheap.host.headroom import RoomLeft
 from gdbheap.sampling.sample import (
     ArenaSample,
@@ -34,7 +38,7 @@ __all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_serie
 
 CSV, JSONL = FORMS = ("csv", "jsonl")
 FORMAT = "gdbheap series"
-# Files with a larger schema number are refused.
+# A file with a larger schema number is refused.
 NUMBER = 1
 SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
@@ -43,7 +47,7 @@ MAX_LINE_BYTES = 8 << 20
 # After this many bytes of lines the memory that is left is checked again.
 AT_ONCE = 1 << 20
 NEWLINE = 10
-# More bytes than any address space has. A picture's numbers have 64 bits.
+# A limit for figures, above the bytes of any address space. A picture's numbers have 64 bits.
 MAX_FIGURE = 1 << 62
 PLAIN = (
     "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
@@ -53,6 +57,8 @@ SUMS = ("system", "in_use", "trim", "mmapped_bytes", "mmapped_count", "mmapped_p
 OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
 LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
 COLUMNS = ("time", "offset", "pid", "event", *PLAIN, *SUMS, *OF_POOLS, *LISTS, "detail")
+HEADING = ",".join(COLUMNS[:4])
+GZIP = b"\x1f\x8b"
 MARKS = ("arenas", "mmapped", "pools", "values")
 
 
@@ -69,40 +75,66 @@ def form_of(path: str) -> str:
 class SeriesFile:
     """A file to which rows are appended; others can read it meanwhile.
 
-    An older file is replaced when the header is written. Raises UsageError if the file cannot be written at all,
-    GdbheapError if writing fails later."""
+    An older recording is continued: it gets another header, and its last row is removed if it is incomplete. An older
+    file is replaced, when the header is written, if ``replace`` is true or the file is no recording. Only one gdbheap
+    writes a file at a time. ``began``: when the file's first row was written, in seconds since 1970; ``base``: the
+    seconds by which the offsets of the rows are reduced, because the file began later than the recording. ``folder``:
+    the folder of the file, if it is already held; ``descriptor`` reads and writes the file. Raises UsageError if the
+    file cannot be written at all, GdbheapError if writing fails later.
+    """
 
-    def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
+    def __init__(
+        self,
+        path: str,
+        series: Series,
+        csv_safe: bool = False,
+        mode: int = PRIVATE,
+        replace: bool = True,
+        folder: HeldFolder | None = None,
+    ) -> None:
         self.path, self.form, self._is_safe = path, form_of(path), csv_safe
         self.rows = 0
         self.size = 0
-        self._new = self._open(mode)
-        self._descriptor = self._new.descriptor
+        self.began, self.base = series.time, 0.0
+        self._new: NewFile | None = None
+        older = None if replace or path == STANDARD_OUTPUT else _older(path, self.form)
+        if older is None:
+            self._new = self._open(mode, folder)
+        self.descriptor = self._new.descriptor if self._new is not None else open_to_append(path)
         try:
-            self._begin(series)
+            self._begin(series, older)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, series: Series) -> None:
+    def _begin(self, series: Series, older: Series | None) -> None:
+        if self.path != STANDARD_OUTPUT:
+            _lock(self.descriptor, self.path)
         header = {"kind": SERIES, "format": FORMAT, "schema": NUMBER, **_about(series)}
+        if older is not None:
+            self.began = older.time
+            self.size = _cut(self.descriptor)
         if self.form == CSV:
-            self._write(_line(COLUMNS))
+            if older is None:
+                self._write(_line(COLUMNS))
             header = _row_of_series(header)
         self._put(header)
         try:
-            self._new.put()
+            if self._new is not None:
+                self._new.put()
         except OSError as error:
             raise not_written(self.path, error) from None
 
-    def _open(self, mode: int) -> NewFile:
+    def _open(self, mode: int, folder: HeldFolder | None) -> NewFile:
         try:
-            return NewFile("/dev/stdout" if self.path == STANDARD_OUTPUT else self.path, mode)
+            return NewFile("/dev/stdout" if self.path == STANDARD_OUTPUT else self.path, mode, folder)
         except (OSError, ValueError) as error:
             raise not_written(self.path, error) from None
 
     def add(self, row: Sample | Event) -> None:
         """Write a sample or an event as the next row."""
+        if self.base:
+            row = replace(row, offset=round(row.offset - self.base, 6))
         if isinstance(row, Sample):
             self._put({"kind": SAMPLE, **to_json(row)} if self.form == JSONL else _row_of_sample(row))
             self.rows += 1
@@ -124,12 +156,12 @@ class SeriesFile:
         done = 0
         try:
             while done < len(data):
-                done += os.write(self._descriptor, data[done:])
+                done += os.write(self.descriptor, data[done:])
         except BrokenPipeError:
             raise
         except OSError as error:
             with suppress(OSError):
-                _take_back(self._descriptor, done)
+                _take_back(self.descriptor, done)
             reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
             raise GdbheapError(
                 f"{one_line(self.path)} could not be completed ({reason}); its first {self.rows:,} samples can be read"
@@ -138,8 +170,44 @@ class SeriesFile:
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
+        number, self.descriptor = self.descriptor, -1
         with suppress(OSError):
-            self._new.close()
+            if self._new is not None:
+                self._new.close()
+            elif number >= 0:
+                os.close(number)
+
+
+def _older(path: str, form: str) -> Series | None:
+    """Return the header of a recording in this format that can be continued; None if the file is no such recording."""
+    try:
+        with open_regular(path) as stream:
+            plain = stream.read(1) == b"{"
+            stream.seek(0)
+            found = next(_documents(path, _Lines(path, stream)), None)
+            return _header(path, found) if plain == (form == JSONL) else None
+    except (OSError, ValueError, UsageError):
+        return None
+
+
+def _lock(descriptor: int, path: str) -> None:
+    """Lock a file until it is closed. Raises UsageError if another gdbheap writes it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{one_line(path)} is being written by another gdbheap record: give another file") from None
+    except OSError:
+        # A file system without locks.
+        return
+
+
+def _cut(descriptor: int) -> int:
+    """Remove an incomplete row at the end of a file, move to the end, and return the size."""
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    tail = os.pread(descriptor, MAX_LINE_BYTES, max(0, end - MAX_LINE_BYTES))
+    whole_size = end - len(tail) + tail.rfind(b"\n") + 1
+    os.ftruncate(descriptor, whole_size)
+    return os.lseek(descriptor, 0, os.SEEK_END)
 
 
 def _take_back(descriptor: int, size: int) -> None:
@@ -204,7 +272,7 @@ def _classes(rows: list[ClassSample]) -> str:
 
 
 def _doubts(sample: Sample) -> Iterator[str]:
-    """Yield the parts of a sample that are doubtful."""
+    """Yield the names of the parts of a sample that are doubtful."""
     malloc, pools = sample.malloc, sample.pools
     if malloc is not None and malloc.doubtful:
         yield MARKS[0]
@@ -283,7 +351,7 @@ def is_series(path: str) -> bool:
     """Return whether the file exists and begins like a series, in either format."""
     try:
         with open_regular(path) as stream:
-            first = next(_documents(path, _Lines(path, stream)), None)
+            first = next(_documents(path, _Lines(path, _unpacked(stream))), None)
     except (OSError, ValueError, UsageError):
         return False
     return first is not None and first[1].get("format") == FORMAT
@@ -294,8 +362,8 @@ def read(path: str) -> Series:
     gdbheap."""
     try:
         with open_to_read(path) as stream:
-            return _read(path, stream)
-    except (OSError, ValueError) as error:
+            return _read(path, _unpacked(stream))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{one_line(path)} cannot be read: {one_line(reason or error)}") from None
 
@@ -304,55 +372,62 @@ def _read(path: str, stream: BinaryIO) -> Series:
     lines = _Lines(path, stream)
     documents = _documents(path, lines)
     series = _header(path, next(documents, None))
+    shift = 0.0
     for number, document in documents:
         try:
-            _add(series, document)
+            if document.get("format") == FORMAT:
+                # A recording that was continued. The offsets of its rows begin anew.
+                shift = _header(path, (number, document)).time - series.time
+                continue
+            _add(series, document, shift)
         except UsageError as error:
             raise _damaged(path, number, error) from None
     return series if not lines.cut else Series(**{**vars(series), "cut": True})
 
 
-def _add(series: Series, document: dict[str, Any]) -> None:
-    """Add a document's sample or event to the series. Raises UsageError."""
+def _unpacked(stream: BinaryIO) -> BinaryIO:
+    """Return a stream of a recording, uncompressed if gzip has compressed it."""
+    buffered = cast(io.BufferedReader, stream)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered)) if buffered.peek(2)[:2] == GZIP else stream
+
+
+def _add(series: Series, document: dict[str, Any], shift: float) -> None:
+    """Add a document's sample or event to the series. ``shift``: the seconds to add to the row's offset. Raises
+    UsageError.
+    """
     row: Sample | Event
     if document.get("kind") == SAMPLE:
         sample = document.get(SAMPLE)
         row = sample if isinstance(sample, Sample) else from_json(Sample, document)
         _check_figures(row)
         _check_figures(_sums(row))
-        series.samples.append(row)
+        series.samples.append(row if not shift else replace(row, offset=row.offset + shift))
     else:
         row = from_json(Event, {**document, "kind": document.get("event")})
         check_target(row.target or {})
         _check_figures(row)
-        series.events.append(row)
+        series.events.append(row if not shift else replace(row, offset=row.offset + shift))
 
 
 def _sums(sample: Sample) -> tuple[object, ...]:
-    """Return the sums that are computed from a sample's figures."""
+    """Return the sums that are computed from the figures of a sample."""
     malloc, pools = sample.malloc, sample.pools
     return malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used
 
 
-def _check_figures(value: object) -> None:
+def _check_figures(value: Any) -> None:
     """Check all numbers of a record or of several. Numbers with a fraction are times in seconds and must be possible
     ones. Raises UsageError."""
-    for number in _numbers(value):
-        if isinstance(number, float) and not is_time(number):
-            raise UsageError(f"{number:g} seconds is neither a possible date nor a possible duration")
-        if abs(number) > MAX_FIGURE:
-            raise UsageError(f"{number} is larger than any figure of a process")
-
-
-def _numbers(value: object) -> Iterator[int | float]:
-    """Yield all numbers of a record or of several."""
-    if isinstance(value, (int, float)):
-        yield value
-    elif is_dataclass(value):
-        yield from _numbers(vars(value).values())
-    elif isinstance(value, Iterable) and not isinstance(value, str):
-        for one in value:
-            yield from _numbers(one)
+    kind = type(value)
+    if kind is int or kind is float:
+        if kind is float and not is_time(value):
+            raise UsageError(f"{value:g} seconds is neither a possible date nor a possible duration")
+        if abs(value) > MAX_FIGURE:
+            raise UsageError(f"{value} is larger than any figure of a process")
+    elif value is not None and kind is not str:
+        members = vars(value).values() if is_dataclass(kind) else value
+        for one in members if isinstance(members, Iterable) else ():
+            _check_figures(one)
 
 
 class _Lines:
@@ -384,6 +459,9 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
                 columns = next(csv.reader([line]))
                 if missing := [name for name in COLUMNS if name not in columns]:
                     raise UsageError(f"{one_line(path)} is not a gdbheap recording: it has no column {missing[0]}")
+                continue
+            if columns is not None and line.startswith(HEADING) and next(csv.reader([line])) == columns:
+                # Another recording was joined to this one.
                 continue
             yield number, _document(line, columns)
         except (ValueError, KeyError, TypeError, csv.Error) as error:

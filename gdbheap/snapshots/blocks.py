@@ -1,18 +1,19 @@
-"""List every block of a snapshot, and find the blocks that came and went between two snapshots.
+"""List every block of a snapshot, and find the blocks that appeared or disappeared between two snapshots.
 
-A snapshot stores blocks as columns (native/core/src/history/columns.rs), each column as an entry of its zip. The table
-gives the blocks' allocators and types. A block counts as still there if a block of the same size and type is at its
-address. It may be another block, because free lists hand out the same place again.
+A snapshot stores blocks as columns (native/core/src/history/columns.rs), and each column as an entry of its zip. A
+table has the allocators and types of the blocks. A block counts as the same if the other snapshot has a block of the
+same size and type at its address. In fact it may be another block, because allocators hand out a freed block again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.answers.holders import Holder
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
@@ -31,7 +32,7 @@ __all__ = [
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
 HOLDERS, OFFSETS = "holders", "offsets"
-# Bytes that a column has for each block. The columns that are not named here have eight bytes for each of a few blocks.
+# The bytes of each column for each block. A column without an entry has eight bytes for each of a few blocks.
 WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2, OFFSETS: 1}
 MAX_SAMPLES = 10
 MAX_HOLDERS = 5
@@ -42,10 +43,10 @@ UNREACHABLE = "unreachable"
 
 @dataclass(frozen=True)
 class BlockTable:
-    """What the numbers in the columns mean.
+    """The meanings of the numbers in the columns.
 
     ``allocators``: the allocators in the order of their blocks; ``counts``: how many blocks each has handed out.
-    ``types``, ``holders``: the entries to which the numbers in the columns ``kinds`` and ``holders`` refer, from 1 on.
+    ``types``, ``holders``: the names for the numbers in the columns ``kinds`` and ``holders``, which count from 1.
     ``holders`` is None if the graph of references was not built.
     """
 
@@ -57,7 +58,7 @@ class BlockTable:
 
 @dataclass(frozen=True)
 class HeldBlocks:
-    """How many new blocks one holder keeps alive.
+    """The number of new blocks that one holder keeps alive.
 
     ``type``: the holder's type; None if no single holder is known, "unreachable" for unreachable blocks.
     """
@@ -69,10 +70,10 @@ class HeldBlocks:
 
 @dataclass(frozen=True)
 class BlockChange:
-    """Blocks of one size and type, and how many of them came and went.
+    """Blocks of one size and type, and how many of them appeared and disappeared.
 
-    ``type``: the type of the living object in each block, None for blocks without an object. ``size`` includes what the
-    allocator needs. ``new_holders``: at most MAX_HOLDERS holders of the new blocks.
+    ``type``: the type of the living object in each block, None for blocks without an object. ``size``: the bytes of a
+    block, including the allocator's overhead. ``new_holders``: at most MAX_HOLDERS holders of the new blocks.
     """
 
     type: str | None
@@ -85,7 +86,7 @@ class BlockChange:
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
-    """Return all used blocks of all allocators, as columns and the table of what their numbers mean."""
+    """Return all used blocks of all allocators as columns, with a table that explains the numbers in the columns."""
     names, stores = _stores(heap)
     heaps, objects = _native.Heaps(heap.target.space, stores), heap.python.objects_or_none
     layout = objects.layout if objects is not None else None
@@ -94,9 +95,9 @@ def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
     return BlockTable(names, columns.counts, types), columns
 
 
-def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
+def _stores(heap: Heap) -> tuple[list[str], list[_native.BlockStore]]:
     """Return the names of allocators and, in the same order, their stores of blocks, Python's own allocator first."""
-    found: list[tuple[int, str, _native.Store]] = []
+    found: list[tuple[int, str, _native.BlockStore]] = []
     for allocator in heap.allocators:
         given = WalkedBlocks()
         allocator.give(given)
@@ -109,7 +110,7 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
     """Return the columns that were read from a file. ``columns``: in the order of COLUMNS, then HOLDERS and OFFSETS.
 
-    Raises ValueError if they do not fit each other or the table.
+    Raises ValueError if the columns contradict each other or the table.
     """
     return _native.BlockColumns(table.counts, columns, len(table.types))
 
@@ -117,9 +118,9 @@ def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColu
 def changed_blocks(
     before: tuple[BlockTable, _native.BlockColumns], after: tuple[BlockTable, _native.BlockColumns]
 ) -> list[BlockChange]:
-    """Return how blocks changed, by type and size, the most new bytes first.
+    """Return the changes of blocks, by type and size, the most new bytes first.
 
-    Raises UsageError if columns do not fit each other.
+    Raises UsageError if columns contradict each other.
     """
     names = [None, *dict.fromkeys([*before[0].types, *after[0].types])]
     numbers = {name: number for number, name in enumerate(names)}
@@ -136,7 +137,10 @@ def changed_blocks(
 
 
 def _held(counts: Sequence[tuple[int, int]], holders: Sequence[Holder] | None) -> list[HeldBlocks] | None:
-    """Return the holders of the most new blocks. Several numbers may mean one holder, as for a module and its dict."""
+    """Return the holders of the most new blocks; None if the holders are unknown.
+
+    One holder may have several numbers, such as a module and its dict.
+    """
     if holders is None:
         return None
     sums: dict[tuple[str | None, str | None], int] = {}

@@ -1,14 +1,15 @@
 """Compare snapshots: each number is its value in the last snapshot minus its value in the first.
 
 Between snapshots of one process, arenas, holes and objects are identified by their addresses. Between two processes,
-arenas are identified by their place in the ring and objects by their paths, and holes are not compared.
+arenas are identified by their position in malloc's circular list and objects by their paths, and holes are not
+compared.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from gdbheap.answers.arenas import Arena
@@ -16,6 +17,7 @@ from gdbheap.answers.holder_change import CHANGED, GONE, NEW, Change, HolderChan
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.pyobjects import TypeRow
 from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.settlement import HOLDER
 from gdbheap.first_page.ledger import Line
 from gdbheap.snapshots.blocks import BlockChange, changed_blocks
@@ -85,7 +87,7 @@ class SizeChange:
 class ArenaChange:
     """An arena of malloc, and how it changed.
 
-    ``index`` and ``address``: its values in the last snapshot if the arena is still there, else in the first.
+    ``index`` and ``address``: those of the last snapshot if it has the arena, otherwise those of the first.
     """
 
     index: int
@@ -115,7 +117,7 @@ class OwnerChange:
 
 @dataclass(frozen=True)
 class HoleChange:
-    """A hole that came or went between the snapshots.
+    """A hole that appeared or disappeared between the snapshots.
 
     A new hole is in the last snapshot and overlaps no hole of the first; a gone hole is in the first snapshot and
     overlaps no hole of the last. ``around``: the blocks before and after the hole, in words.
@@ -142,7 +144,8 @@ class FindingChange:
 class Trend:
     """A figure that only rose over three or more snapshots.
 
-    ``kind``: "rss", "line" (of the ledger, ``name`` is its id) or "type". ``rate``: the growth in bytes per second.
+    ``kind``: "rss", "line" (a line of the ledger, whose id is ``name``) or "type". ``rate``: the growth in bytes per
+    second.
     """
 
     kind: Rising
@@ -175,7 +178,7 @@ class Difference:
 
 
 def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
-    """Return what changed from the first of two or more snapshots to the last.
+    """Return the changes from the first of two or more snapshots to the last.
 
     ``limit``: bytes, used instead of the control group's limit.
     """
@@ -232,7 +235,7 @@ def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:
 
 
 def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
-    """Return every line that any snapshot has, in the order of the last snapshot.
+    """Return every line of the ledger that any snapshot has, in the order of the last snapshot.
 
     If a snapshot lacks a line, the line counts as 0 bytes there.
     """
@@ -275,7 +278,10 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
 
 
 def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
-    """Return (either, before, after, state) for everything that is in at least one of two snapshots."""
+    """Return (either, before, after, state) for each item that is in at least one of two snapshots.
+
+    ``before`` or ``after`` is None if that snapshot lacks the item.
+    """
     found = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
@@ -298,11 +304,11 @@ def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
 
 
 def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
-    """Return how the retained sizes of objects changed; between two processes, only of objects with a path.
+    """Return the changes of objects' retained sizes; between two processes, only of objects with a path.
 
-    A snapshot has only the largest objects. If an object has no row in one of them, it counts there as at most the
-    smallest row, so that no growth is overstated. An object ``inner`` to another object's row retains what that row
-    does; if it is inner in the last snapshot, it has no row of its own.
+    A snapshot has rows only for the largest objects. An object without a row counts as large as the smallest row, so
+    that no growth is overstated. An object ``inner`` to another object's row retains the same bytes as that row. If it
+    is inner in the last snapshot, it gets no row.
     """
     if any(look.owners is None for look in looks):
         return []
@@ -328,9 +334,8 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
 def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
     """Return the function that identifies an object across snapshots.
 
-    An object of one process may have another path in each snapshot, for example with keys in one and without contents
-    in another, so it is identified by its address then. An object with neither address nor path is identified by its
-    chain, if this is a name.
+    In snapshots of one process, an object is identified by its address, because its path may change. An object with
+    neither address nor path is identified by its chain, if the chain is a name.
     """
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)
@@ -347,7 +352,7 @@ def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashab
 def _bound(rows: Sequence[Kept]) -> int:
     """Return the most bytes that an object without a row may retain.
 
-    It is 0 if there are fewer than MAX_OWNERS rows, because then no object was left out.
+    The result is 0 if there are fewer than MAX_OWNERS rows, because then no object was left out.
     """
     return min(row.retained for row in rows) if len(rows) >= MAX_OWNERS else 0
 
@@ -362,7 +367,7 @@ def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
 
 
 def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
-    """Return those ``holes`` that overlap none of ``others``."""
+    """Return those of ``holes`` that do not overlap any of ``others``."""
     edges = sorted((other.address, other.address + other.size) for other in others)
     found, place = [], 0
     for hole in sorted(holes, key=lambda hole: hole.address):
@@ -379,7 +384,9 @@ def _hole(hole: Hole, state: Change) -> HoleChange:
 
 
 def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
-    """Return the blocks that came or went, by size and type; None unless both snapshots contain all blocks."""
+    """Return the blocks that appeared or disappeared, by size and type; None unless both snapshots contain all
+    blocks.
+    """
     tables = first.snapshot.blocks, last.snapshot.blocks
     if tables[0] is None or tables[1] is None or first.columns is None or last.columns is None:
         return None
@@ -390,7 +397,7 @@ def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
 def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
     """Return the findings that changed. The bytes of findings with the same id are added up.
 
-    Findings about holders are left out, because holders are compared by themselves.
+    Findings about holders are left out, because holders are compared separately.
     """
     sums: list[dict[str, int]] = []
     for look in (first, last):
@@ -407,7 +414,7 @@ def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
 
 
 def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
-    """Return the figures that never fell over all snapshots and rose in the end, the fastest first."""
+    """Return the figures that never fell over all snapshots and rose in total, the fastest growth first."""
     seconds = looks[-1].time - looks[0].time
     if len(looks) < 3 or seconds <= 0:
         return []

@@ -35,8 +35,8 @@ MAGIC = b"PK\x03\x04"
 MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
 # Deflate encodes 258 bytes with two codes of one bit each.
 DEFLATE_RATIO = 1032
-# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB. Before
-# this record is the record of zip64, for archives of more than 4 GiB.
+# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB. The
+# record of zip64, for archives of more than 4 GiB, comes before this record.
 MAX_DIRECTORY_BYTES = 64 << 10
 END_RECORD, MAX_END_BYTES = b"PK\x05\x06", 22 + (1 << 16)
 LARGE_END_RECORD, LARGE_END_BYTES = b"PK\x06\x07", 20
@@ -89,7 +89,8 @@ def is_snapshot(path: str) -> bool:
 class _Source(NamedTuple):
     """A file that is held open.
 
-    ``path``: its name in messages; ``opened``: a path that opens this file even if another file has its name by now.
+    ``path``: its name in messages; ``opened``: a path that opens this file even if its name now belongs to another
+    file.
     """
 
     path: str
@@ -159,8 +160,8 @@ def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
 def _check_directory(path: str, file: BinaryIO) -> None:
     """Raise UsageError if the zip's directory is larger than that of any snapshot.
 
-    Each entry becomes an object of some hundred bytes. The directory's size is in the record at the end (PKWARE's
-    APPNOTE, 4.3.16).
+    Each entry becomes an object of some hundred bytes. The directory's size is in the record at the end of the zip
+    (PKWARE's APPNOTE, 4.3.16).
     """
     size = file.seek(0, os.SEEK_END)
     start = max(0, size - MAX_END_BYTES)

@@ -1,4 +1,4 @@
-"""The finding of ``heap`` that says what has grown since an earlier snapshot."""
+"""The finding of ``heap`` about the growth since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_SHARE_OF_GROWTH = 0.5
 
 
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
-    """Return the finding; None if the growth is too small for one.
+    """Return the finding about growth; None if the growth is too small for a finding.
 
     ``path``: the file of the earlier snapshot, for a line to paste.
     """
@@ -50,7 +50,9 @@ def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> F
 
 
 def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
-    """Return how many more bytes in use are resident; ``unknown`` if one of the snapshots does not say."""
+    """Return by how many bytes the resident memory in use grew. Return ``unknown`` if one of the snapshots lacks the
+    figure.
+    """
     if earlier.used_resident is None or now.used_resident is None:
         return unknown
     return now.used_resident - earlier.used_resident
@@ -59,7 +61,7 @@ def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
 def _owner(found: Difference, more: int) -> OwnerChange | None:
     """Return the innermost object that retains most of the growth; None if no object does.
 
-    The innermost object is chosen because everything that reaches it retains as much.
+    The innermost object is chosen because each object above it on the path retains as much.
     """
     most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
     return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)

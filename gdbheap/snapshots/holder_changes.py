@@ -57,7 +57,7 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
 def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
     """Return the rows by the name under which they are compared.
 
-    Rows with the same name become one: the largest of them, with the bytes of all these rows.
+    Rows with the same name are merged into the largest of them, with the sum of their bytes.
     """
     found: dict[str, MainHolder] = {}
     for row in rows:
@@ -77,8 +77,8 @@ def _without_places(path: str) -> str:
 def _name(row: MainHolder, patterns: set[str]) -> str:
     """Return a holder's path without the parts that change between snapshots.
 
-    These are counts, which items come first, and the most frequent type. If another snapshot lists the variable only in
-    a group of similar variables (``patterns``), return the path of that group.
+    Such parts are counts, the first items, and the most frequent type. If another snapshot lists the variable only in a
+    group of similar variables (``patterns``), return the path of that group.
     """
     path = _without_places(row.path)
     plain = COUNT.sub("", path, count=1)
@@ -90,7 +90,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
-    """Return the table, in which each object has the path that it has in the last snapshot."""
+    """Return the table with each object under the path that it has in the last snapshot."""
     places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
     names: dict[tuple[int | None, str | None], str] = dict(places)
     found = {}
@@ -103,7 +103,7 @@ def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[
 def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, str]:
     """Return, for each path, the path under which it is compared.
 
-    A path that only one of the snapshots has counts as part of a path that both have, if it begins with that path.
+    A path in only one of the snapshots counts as part of a path in both, if it begins with that path.
     """
     both = first.keys() & last.keys()
     lengths = sorted({len(path) for path in both if path}, reverse=True)

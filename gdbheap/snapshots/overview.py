@@ -1,12 +1,12 @@
-"""All that a page shows about one moment of a process or a core: the answers of the commands, side by side.
+"""The data of a page about one moment of a process or a core: the answers of the commands, side by side.
 
-If an answer cannot be given, the reason takes its place.
+If an answer cannot be given, the reason replaces it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar, Union
 
 from gdbheap import _native
@@ -21,6 +21,7 @@ from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, TYPE, Kept, Retained, retained
 from gdbheap.answers.tasks import Tasks, tasks
 from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, ledger_and_holders
@@ -30,7 +31,7 @@ from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, b
 from gdbheap.snapshots.type_places import CELLS, Places, places_on
 from gdbheap.targets.target import Damage
 
-__all__ = ["Asked", "Overview", "overview", "overview_of_snapshot"]
+__all__ = ["Outcome", "Overview", "overview", "overview_of_snapshot"]
 
 A = TypeVar("A")
 Types = Union[PyObjects, BlockKinds]
@@ -45,8 +46,8 @@ NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps
 
 
 @dataclass(frozen=True)
-class Asked(Generic[A]):
-    """An answer; or None, and in ``why`` the reason for that, in one line."""
+class Outcome(Generic[A]):
+    """An answer or, if it is None, the reason for that in ``why``, in one line."""
 
     answer: A | None
     why: str = ""
@@ -56,29 +57,29 @@ class Asked(Generic[A]):
 class Overview:
     """The answers of all commands about one target at one moment.
 
-    ``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: the types in the
-    cells of ``map``, in the order of its groups. ``by_type``: what all objects of a type retain. ``kept``: the objects
-    that retain the most, with paths. ``threads``: the threads with the variables of their frames; ``lines``: the
-    threads without their variables. ``names``: the names of all threads. ``holders``: the holders of all memory in use,
-    None if they were not searched.
+    ``time``: seconds since 1970. ``target``: the description of the target, as in JSON. ``ledger``: the ledger with
+    details. ``places``: the types in the cells of ``map``, in the order of its groups. ``by_type``: the bytes that all
+    objects of a type retain. ``kept``: the objects that retain the most, with paths. ``threads``: the threads with the
+    variables of their frames; ``lines``: the threads without their variables. ``names``: the names of all threads.
+    ``holders``: the holders of all memory in use, None if they were not searched.
     """
 
     time: float
     target: dict[str, Any]
     ledger: Ledger
-    map: Asked[HeapMap]
-    places: Asked[Places]
-    arenas: Asked[Arenas]
-    holes: Asked[Holes]
-    pins: Asked[Pins]
-    types: Asked[Types]
-    by_type: Asked[Retained]
-    kept: Asked[Retained]
-    owners: Asked[Owners]
-    threads: Asked[Threads]
-    tasks: Asked[Tasks]
-    info: Asked[Info]
-    lines: Asked[list[ThreadLines]] = field(default_factory=lambda: Asked(None, NOT_KEPT))
+    map: Outcome[HeapMap]
+    places: Outcome[Places]
+    arenas: Outcome[Arenas]
+    holes: Outcome[Holes]
+    pins: Outcome[Pins]
+    types: Outcome[Types]
+    by_type: Outcome[Retained]
+    kept: Outcome[Retained]
+    owners: Outcome[Owners]
+    threads: Outcome[Threads]
+    tasks: Outcome[Tasks]
+    info: Outcome[Info]
+    lines: Outcome[list[ThreadLines]] = field(default_factory=lambda: Outcome(None, NOT_KEPT))
     names: list[ThreadName] = field(default_factory=list)
     warnings: list[str | Remark] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
@@ -87,10 +88,9 @@ class Overview:
 
 
 def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
-    """Return what all commands say about a target.
+    """Return the answers of all commands about a target.
 
-    ``with_owners``: whether to follow references, which takes longer than everything else in a large process; None:
-    only if that is quick.
+    ``with_owners``: whether to follow references, which is slow for a large process; None: only if that is quick.
     """
     target = heap.target
     described = {**target.describe(), **heap.versions}
@@ -123,17 +123,17 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
     )
 
 
-def _ask(question: Callable[[], A], why: str = "") -> Asked[A]:
-    """Return the answer to a question; if ``why`` has a reason, return only that."""
+def _ask(question: Callable[[], A], why: str = "") -> Outcome[A]:
+    """Return the answer to a question. If ``why`` contains a reason against asking, return only this reason."""
     if why:
-        return Asked(None, why)
+        return Outcome(None, why)
     try:
-        return Asked(question())
+        return Outcome(question())
     except GdbheapError as error:
-        return Asked(None, str(error))
+        return Outcome(None, str(error))
     except (_native.Fault, MemoryError) as error:
         where = f" at {error.args[0]:#x}" if isinstance(error, _native.Fault) else ""
-        return Asked(
+        return Outcome(
             None, f"memory that this needs cannot be read{where}" if where else "gdbheap has too little memory"
         )
 
@@ -145,7 +145,7 @@ def _types(heap: Heap) -> Types:
         return block_kinds(heap)
 
 
-def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
+def _places(heap: Heap, drawn: Outcome[HeapMap]) -> Places:
     if drawn.answer is None:
         raise Unsupported(drawn.why)
     return places_on(heap, drawn.answer)
@@ -154,7 +154,7 @@ def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
 def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
     """Return why references are not followed.
 
-    "" if they are followed, or if the answers themselves say why they cannot be.
+    Return "" if they are followed, or if the answers themselves say why they are not.
     """
     if wanted is False:
         return "references were not followed"
@@ -168,9 +168,9 @@ def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
 
 
 def overview_of_snapshot(kept: Snapshot) -> Overview:
-    """Return what a snapshot has of an overview; a reason takes the place of each answer that it lacks."""
-    missing: Asked[Any] = Asked(None, NOT_KEPT)
-    table: Asked[Any] = Asked(None, NO_TABLE)
+    """Return the answers of a snapshot as an overview; a reason replaces each answer that it lacks."""
+    missing: Outcome[Any] = Outcome(None, NOT_KEPT)
+    table: Outcome[Any] = Outcome(None, NO_TABLE)
     return Overview(
         kept.time, kept.target, kept.ledger, missing, missing, _or(kept.arenas), _or(kept.holes), missing,
         _or(kept.objects), missing, _held(kept), table, missing, missing, missing, missing, kept.threads, kept.warnings,
@@ -178,15 +178,15 @@ def overview_of_snapshot(kept: Snapshot) -> Overview:
     )  # fmt: skip
 
 
-def _held(kept: Snapshot) -> Asked[Retained]:
+def _held(kept: Snapshot) -> Outcome[Retained]:
     """Return the objects that retain the most, or why the snapshot lacks them."""
     if kept.owners is not None:
-        return Asked(Retained(_most(kept.owners)))
-    return Asked(None, NO_OBJECTS if kept.objects is None else NO_KEPT)
+        return Outcome(Retained(_most(kept.owners)))
+    return Outcome(None, NO_OBJECTS if kept.objects is None else NO_KEPT)
 
 
-def _or(answer: Any) -> Asked[Any]:
-    return Asked(answer, "" if answer is not None else NOT_KEPT)
+def _or(answer: Any) -> Outcome[Any]:
+    return Outcome(answer, "" if answer is not None else NOT_KEPT)
 
 
 def _most(rows: list[Kept]) -> list[Kept]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from gdbheap import __version__, _native
@@ -18,6 +18,7 @@ from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.mappings import MappingRow, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, Unsupported, or_none
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.findings.stored import of_file
@@ -60,12 +61,12 @@ class ThreadName:
 class Snapshot:
     """The answers about a process or a core at one moment.
 
-    ``time``: seconds since 1970; for a core, when its file was last written. ``target``: what identifies the process.
-    ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
+    ``time``: seconds since 1970; for a core, when its file was last written. ``target``: the facts that identify the
+    process. ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
     ``holes``: the largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their
     paths; None if the graph was not built. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they
-    were not searched, and in older files. ``mappings``: None in older files. An answer is None or empty if the target
-    does not have its subject.
+    were not searched, and in older files. ``mappings``: None in older files. An answer is None or empty if it does not
+    apply to the target.
     """
 
     time: float
@@ -89,9 +90,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot with its blocks, if they were listed: there are too many of them for a record.
+    """A snapshot, and its blocks if they were listed. The blocks are not in the record because they are too many.
 
-    ``is_kept``: whether it was read from a file.
+    ``is_kept``: whether the snapshot was read from a file.
     """
 
     snapshot: Snapshot
@@ -117,7 +118,7 @@ def as_written(read: Snapshot) -> Snapshot:
     """Return a snapshot that was read from a file, made safe to use.
 
     Lists that are compared row by row are cut to the number of rows that gdbheap writes. Commands are removed, because
-    somebody may have put them into the file for us to paste.
+    they may have been put into the file to make a user paste them.
     """
     holes = None if read.holes is None else replace(read.holes, rows=read.holes.rows[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
@@ -127,10 +128,9 @@ def as_written(read: Snapshot) -> Snapshot:
 
 
 def budget_of(with_owners: bool | None) -> float:
-    """Return how many seconds of CPU time may be spent on finding holders.
+    """Return the seconds of CPU time that may be spent on finding holders.
 
-    If ``with_owners`` is true, there is no limit; if it is false, it is 0; if it is None, it is what still counts as
-    quick.
+    There is no limit if ``with_owners`` is true. The result is 0 if it is false, and a short time if it is None.
     """
     if with_owners is None:
         return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
@@ -189,8 +189,8 @@ def time_of(heap: Heap) -> float:
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
     """Return the largest holders, for comparisons.
 
-    None if they were not searched, or if not all references were read: then each snapshot proves other holders, and two
-    snapshots cannot be compared.
+    Return None if they were not searched. Return None also if not all references were read, because each snapshot would
+    then prove other holders.
     """
     if held.every is None or held.not_examined or any(row.at_least for row in held.every):
         return None
@@ -212,6 +212,6 @@ def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None
     with suppress(GdbheapError):
-        # An incomplete graph proves other things in each snapshot, so two snapshots could not be compared.
+        # An incomplete graph proves other facts in each snapshot, so two snapshots could not be compared.
         return None if heap.python.references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
     return None

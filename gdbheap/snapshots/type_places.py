@@ -1,12 +1,12 @@
-"""Find out which types lie where: the bytes of used blocks by range of the address space."""
+"""Find the types of used blocks in ranges of the address space, with their bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.answers.heap_map import HeapMap
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.snapshots.blocks import list_blocks
@@ -40,7 +40,7 @@ class TypeShare:
 
 @dataclass(frozen=True)
 class Places:
-    """The shares of types in ranges, in the order of the ranges; within each range the largest share comes first."""
+    """The shares of types in ranges, in the order of the ranges. Within a range, the largest share comes first."""
 
     shares: list[TypeShare]
 
@@ -71,7 +71,7 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
 
 
 def places_on(heap: Heap, drawn: HeapMap) -> Places:
-    """Return the types in the cells of a map, in the order of its groups. Raises what ``places`` raises."""
+    """Return the types in the cells of a map, in the order of its groups. Raises the errors of ``places``."""
     return places(heap, [(cell.start, cell.end) for group in drawn.rows for cell in group.cells])
 
 

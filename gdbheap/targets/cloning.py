@@ -80,10 +80,10 @@ def _opened(folder: ProcessFolder) -> set[str] | None:
 
 
 def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
-    """Return why the exit of a copy might have to wait for another user's program; None if it cannot.
+    """Return the reason if the exit of a copy might have to wait for another user's program; otherwise None.
 
-    The kernel ends a copy only after it has written back the files that the copy maps. It may wait in the same way when
-    it closes a file, and the copy has the first 64 files open for a moment (close_range(2)).
+    The kernel ends a copy only after it has written back the files that the copy maps. Closing a file may wait in the
+    same way, and for a moment the copy has the first 64 files open (close_range(2)).
     """
     systems = FileSystems(folder)
     name = next((link for link in opened if link.startswith("/") and not systems.is_reached(link)), None)
@@ -91,7 +91,7 @@ def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
         name = _served_mapping(folder, systems)
     if name is None:
         return None
-    return f"another user's program may answer for {one_line(name)} (FUSE), and the copy could not end without it"
+    return f"another user's program may serve {one_line(name)} (FUSE), and the copy never ends if it does not answer"
 
 
 def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
@@ -103,7 +103,9 @@ def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
 
 
 def _is_kernels(path: str) -> bool:
-    """Return whether a file may be the kernel's (memory, a ring, an event) on a file system that is mounted nowhere."""
+    """Return whether a file may be one of the kernel's internal file systems, which are mounted nowhere: memory, a
+    ring, an event.
+    """
     return not path.startswith("/") or path.startswith((*MEMORY_FILES, HUGE_PAGES))
 
 
@@ -134,7 +136,7 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     wanted = sum(kib(status.get(name)) or 0 for name in ("VmData", "VmStk"))
     if promised is not None and promised < wanted:
         return (
-            f"vm.overcommit_memory is 2, and {promised >> 20} MiB may still be promised, but a copy needs"
+            f"vm.overcommit_memory is 2, which allows only {promised >> 20} MiB more, but a copy needs"
             f" {wanted >> 20} MiB"
         )
     return None
@@ -142,15 +144,15 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 @contextmanager
 def cloned(named: Named, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
-    """Yield the process as it was at one moment, read from a copy, which is ended after the ``with`` block.
+    """Yield the process as it was at one moment. It is read from a copy, which is ended after the ``with`` block.
 
     With ``copies``, gdbheap reads all of the copy into its own memory, if there is room, and ends the copy at once. The
     process itself is stopped only while the kernel copies its page tables and while its mappings and residency are
-    read; ``stopped_seconds`` says for how long. Raises what ``stopped`` raises, and Unsupported if no copy can be made.
+    read; ``stopped_seconds`` says for how long. Raises the errors of ``stopped``, and Unsupported if no copy can be
+    made.
     """
     folder = refusal.open_folder(named)
-    stopping.without_tracer(folder)
-    preparation = Preparation(folder)
+    preparation = stopping.when_untraced(folder, lambda: Preparation(folder))
     preparation.load_files()
     try:
         refuse(folder)

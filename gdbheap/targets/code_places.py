@@ -1,22 +1,23 @@
 """Places in a program's code where its threads can be caught: after system calls, and at the start of functions.
 
-The patches themselves are native (native/access/src/process/patch). Only x86-64 is supported.
+gdbheap catches threads by patching the code there. The patching is native code (native/access/src/process/patch). Only
+x86-64 is supported.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.machines import image
 from gdbheap.targets.target import Target
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
-__all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan"]
+__all__ = ["Condition", "CodePlace", "PatchPlan", "call_places", "function_places", "plan"]
 
 # SIGURG, SIGWINCH, SIGCHLD and SIGCONT, which do nothing by default (SIGCONT only while the process is not stopped).
 QUIET_SIGNALS = (23, 28, 17, 18)
@@ -42,11 +43,12 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePlace:
     """Code at ``address`` in a function, at which threads are caught.
 
-    ``function``: the bytes of the function, which begin at the address ``start``. ``what``: the function's name, or the
-    number of the system call that the code has just made; the instructions of that call begin at ``before``.
+    ``function``: the bytes of the function, which begins at the address ``start``. ``what``: the function's name, or
+    the number of the system call that the code has just made. ``before``: the address at which the instructions of that
+    call begin.
     """
 
     address: int
@@ -63,9 +65,9 @@ class _Text(NamedTuple):
 
 
 class _Cave(NamedTuple):
-    """Unused bytes at ``start``, after the code of an object.
+    """The range of unused bytes from ``start`` on, after the code of an object.
 
-    ``text``: the address of that code. ``stays``: whether the object is never unloaded.
+    ``text``: the address of the code. ``stays``: whether the object is never unloaded.
     """
 
     start: int
@@ -75,20 +77,20 @@ class _Cave(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class PatchPlan:
     """Patches for ``places``, in the same order.
 
     ``signal``: the number of the signal by which caught threads report; ``refused``: the places that cannot be patched,
     each with the reason.
     """
 
-    places: list[Place]
+    places: list[CodePlace]
     patches: list[_native.CodePatch]
     signal: int
-    refused: list[tuple[Place, str]]
+    refused: list[tuple[CodePlace, str]]
 
 
-def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
+def call_places(target: Target, numbers: Iterable[int]) -> list[CodePlace]:
     """Return the places where the target's code makes one of these system calls, ascending.
 
     System calls whose number is not a constant in the code are not found.
@@ -99,16 +101,16 @@ def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
     return [_call_place(target, site) for site in sites]
 
 
-def _call_place(target: Target, site: _native.CallSite) -> Place:
+def _call_place(target: Target, site: _native.CallSite) -> CodePlace:
     code = _function(target, site.start, site.end)
-    return Place(site.address, site.before, site.start, code, (), site.number)
+    return CodePlace(site.address, site.before, site.start, code, (), site.number)
 
 
-def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[Place]:
+def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[CodePlace]:
     """Return the beginnings of all exported functions with this name.
 
-    The dynamic linker's own function is left out, as nothing else calls it. If a function begins with a landing pad for
-    indirect calls (endbr64), the place is after it, so that the landing pad stays the first instruction.
+    The dynamic linker's own function is left out, because no other code calls it. If a function begins with a landing
+    pad for indirect calls (endbr64), the place is after it, so that the landing pad stays the first instruction.
     """
     found = []
     for loaded in target.objects:
@@ -118,11 +120,11 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
         start, size = extent
         code = _function(target, start, start + min(size or UNKNOWN_SIZE, LARGEST_FUNCTION))
         skipped = len(ENDBR64) if code.startswith(ENDBR64) else 0
-        found.append(Place(start + skipped, None, start, code, tuple(conditions), name))
+        found.append(CodePlace(start + skipped, None, start, code, tuple(conditions), name))
     return found
 
 
-def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
+def plan(target: Target, places: Sequence[CodePlace], caught: int) -> PatchPlan:
     """Return the patches for these places; those that cannot be patched are in ``refused``.
 
     ``caught``: the signals that the process handles, one bit each (SigCgt of ``status``). Raises Unsupported if the
@@ -135,29 +137,29 @@ def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
         )
     caves = list(_caves(target))
     try:
-        return Plan(list(places), _native.plan_patches(places, caves, signal), signal, [])
+        return PatchPlan(list(places), _native.plan_patches(places, caves, signal), signal, [])
     except ValueError:
         return _plan_each(places, caves, signal)
 
 
-def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan:
+def _plan_each(places: Sequence[CodePlace], caves: list[_Cave], signal: int) -> PatchPlan:
     """Return the plan for the places that can be patched; the others are in ``refused``."""
-    kept: list[Place] = []
-    refused: list[tuple[Place, str]] = []
+    kept: list[CodePlace] = []
+    refused: list[tuple[CodePlace, str]] = []
     for place in places:
         try:
             _native.plan_patches([*kept, place], caves, signal)
             kept.append(place)
         except ValueError as error:
             refused.append((place, str(error)))
-    return Plan(kept, _native.plan_patches(kept, caves, signal), signal, refused)
+    return PatchPlan(kept, _native.plan_patches(kept, caves, signal), signal, refused)
 
 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
     """Return the patches that a killed gdbheap left in the process.
 
-    The header of a patch is believed if the patched address is code of an object, and the object's file has the
-    original bytes there. If that object has no file, the header must lie in the same object.
+    A patch has a header. The header is accepted if the patched address is code of an object, and the object's file has
+    the original bytes there. If the object has no file, the header must lie in the same object.
     """
     found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
     return [left for left in found if _is_credible(target, left)]
@@ -197,9 +199,9 @@ def _caves(target: Target) -> Iterator[_Cave]:
 
 
 def _stays(target: Target, address: int) -> bool:
-    """Return whether dlclose() never unloads the object at an address.
+    """Return whether the object at an address is never unloaded by dlclose().
 
-    This is so for the program, its C library and the dynamic linker.
+    The program, its C library and the dynamic linker are never unloaded.
     """
     loaded = target.object_of(address)
     if loaded is None:
@@ -209,7 +211,9 @@ def _stays(target: Target, address: int) -> bool:
 
 
 def _function(target: Target, start: int, end: int) -> bytes:
-    """Return a function's bytes and the padding after it: a short function has fewer than the five bytes of a jump."""
+    """Return the bytes of a function and of the padding after it, because a short function has fewer than the five
+    bytes of a jump.
+    """
     return _read(target, start, end + -end % FUNCTION_ALIGNMENT)
 
 

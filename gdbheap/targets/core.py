@@ -1,12 +1,12 @@
 """A core as a target: written by the kernel or by gdb (``gcore``), complete or truncated.
 
-The program headers say which memory is present: the part of a segment beyond its bytes in the file (``p_filesz`` <
-``p_memsz``) was not dumped, and is absent, not zero. Code and read-only data that the core leaves out are read from
+The program headers say which memory is present. The part of a segment beyond its bytes in the file (``p_filesz`` <
+``p_memsz``) was not dumped. It is absent, not zero. Code and read-only data that the core leaves out are read from
 identical files on this machine (``core_files``). NT_FILE says which file was mapped where; without it, the dynamic
 linker's own list does (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves holes in the
 file for private pages that were not resident, so as long as the file is sparse, its holes show residency. Holes that
-gdb or a copy made do not show it. No core says which pages of files and of shared memory were resident. Nothing about
-the process is read from ``/proc``, as its id may belong to another process by now.
+gdb or a copying program made do not show it. No core says which pages of files and of shared memory were resident. No
+fact about the process is read from ``/proc``, because its id may belong to another process by now.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR
 SEGMENT_LIMIT = 1 << 20
 # The memory that gdbheap needs for each segment, in bytes.
 SEGMENT_BYTES = 2 << 10
-# Notes take several times their size in gdbheap's memory, so they may have only this part of the room.
+# The part of the room that notes may have: they take several times their size in gdbheap's memory.
 NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
@@ -55,7 +55,9 @@ ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared librar
 
 
 class SegmentRow(NamedTuple):
-    """A row for ``Space.for_core``: the bytes [start, end) are in the file with index ``file``, from ``offset`` on."""
+    """A row for ``Space.for_core``: the bytes of [start, end) are in the file with the index ``file``, from ``offset``
+    on.
+    """
 
     start: int
     end: int
@@ -63,10 +65,11 @@ class SegmentRow(NamedTuple):
     offset: int
 
 
-class Part(NamedTuple):
+class CoreSegment(NamedTuple):
     """A PT_LOAD segment whose header was checked: [start, end) in memory.
 
-    According to the header, ``stored`` bytes of it are in the file at ``offset``; ``available`` bytes are really there.
+    ``stored``: how many of its bytes are in the file at ``offset`` according to the header; ``available``: how many
+    really are.
     """
 
     start: int
@@ -87,9 +90,9 @@ class Core(Target):
 
     ``exe``: the path of the program that wrote the core; another program is not used. If ``exe`` lies in a copy of the
     process's root folder, libraries are searched there too. ``sysroot``: the path of such a copy. ``unpacked``: the
-    core's bytes, if the file ``path`` does not contain them itself. ``progress``: called while the core is unpacked.
-    ``fetch``: asks debuginfod for files; without it no server is asked. Raises NoTarget (not a core), Unsupported
-    (another architecture), NotPermitted, UsageError (no such ``exe``).
+    core's bytes if the file ``path`` is packed. ``progress``: called while the core is unpacked. ``fetch``: a function
+    that asks debuginfod for files; without it no server is asked. Raises NoTarget (not a core), Unsupported (another
+    architecture), NotPermitted, UsageError (no such ``exe``).
     """
 
     def __init__(
@@ -153,24 +156,28 @@ class Core(Target):
             raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
         return notes
 
-    def _check_parts(self, segments: list[Segment]) -> list[Part]:
+    def _check_parts(self, segments: list[Segment]) -> list[CoreSegment]:
         """Return the loaded segments, ascending and disjoint. Contradictory ones are dropped and listed as damage."""
-        parts: list[Part] = []
+        parts: list[CoreSegment] = []
         loads = (segment for segment in segments if segment.type == image.PT_LOAD and segment.memory_size)
         for segment in sorted(loads, key=lambda segment: segment.address):
             before = parts[-1].end if parts else 0
             end = segment.address + segment.memory_size
-            if end > self.machine.address_end or segment.address < before:
-                expected = f"{before:#x} <= start < end <= {self.machine.address_end:#x}"
+            # Above the addresses of programs, a core has one page of the kernel's own ([vsyscall]).
+            is_larger = segment.address >= self.machine.kernel_start and segment.memory_size > self.machine.page
+            if end >= self.machine.address_end or segment.address < before or is_larger:
+                limit = self.machine.kernel_start if is_larger else self.machine.address_end
+                expected = f"{before:#x} <= start < end < {limit:#x}"
                 self._damage(segment.address, "segment", expected, f"{end:#x}")
             else:
                 parts.append(self._part(segment, end))
         return self._apart(parts)
 
-    def _apart(self, parts: list[Part]) -> list[Part]:
-        """Return the segments, and cut off file bytes that also belong to the segment after them in the file.
+    def _apart(self, parts: list[CoreSegment]) -> list[CoreSegment]:
+        """Return the segments without overlaps in the file: each segment ends, at the latest, where the next one
+        begins.
 
-        A core's writer writes each byte once, so the segments together cannot have more bytes than the file.
+        The writer of a core writes each byte once, so the segments in total cannot have more bytes than the file.
         """
         places = sorted((part.offset, index) for index, part in enumerate(parts) if part.available)
         for (offset, index), (after, _index) in zip(places, places[1:]):
@@ -182,13 +189,13 @@ class Core(Target):
                 self.partial = True
         return parts
 
-    def _part(self, segment: Segment, end: int) -> Part:
+    def _part(self, segment: Segment, end: int) -> CoreSegment:
         stored = segment.file_size
         if stored > segment.memory_size:
             self._damage(segment.address, "segment", f"at most {segment.memory_size} bytes", f"{stored} in the file")
             stored = segment.memory_size
         available = max(0, min(stored, self._size - segment.offset))
-        return Part(segment.address, end, segment.offset, stored, available, segment.perms)
+        return CoreSegment(segment.address, end, segment.offset, stored, available, segment.perms)
 
     def _check_size(self) -> None:
         """Record damage if the file ends before its last segment."""
@@ -211,7 +218,7 @@ class Core(Target):
             self.damage.append(Damage(address, what, expected, found))
 
     def _place(self, places: Places) -> None:
-        """Set what follows from the segments and notes: mappings, memory, threads, program and loaded objects."""
+        """Set the data that the segments and notes determine: mappings, memory, threads, program and loaded objects."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
         self._choose_page()
         own = [
@@ -268,7 +275,9 @@ class Core(Target):
         self.unseen = files.unseen
 
     def _choose_page(self) -> None:
-        """Use AT_PAGESZ as the page size if every segment consists of whole pages of this size; else record damage."""
+        """Use AT_PAGESZ as the page size if every segment consists of whole pages of this size. Otherwise record
+        damage.
+        """
         usual, size = self.machine, self.auxv.get(AT_PAGESZ)
         self.machine = usual.of_program(size, [(part.start, part.end) for part in self._parts])
         claimed = usual.with_page(size)
@@ -277,7 +286,7 @@ class Core(Target):
             self._damage(0, "pages", expected, f"other segments: gdbheap assumes pages of {usual.page} bytes")
 
     def _add_files(self, rows: list[SegmentRow]) -> None:
-        """Add text and read-only data that the core leaves out, from identical files."""
+        """Add code and read-only data that the core leaves out, from identical files."""
         files, rows = HeldFiles(), list(rows)
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
@@ -314,12 +323,10 @@ class Core(Target):
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
         extents = self._extents() if is_kernels and aligned else []
-        # Without the segment at the end of the address space, which is the kernel's own page.
-        whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
-        private = [part for part in whole if _is_private(self.mappings.find(part.start))]
+        private = [part for part in self._parts if part.is_whole and _is_private(self.mappings.find(part.start))]
         runs = [run for part in private for run in present_runs(machine, part, extents)]
         if len(extents) < 2:
-            cause = "the core does not show which pages were resident: only a sparse core that the kernel wrote does"
+            cause = "the core does not show which pages were resident (only a sparse core written by the kernel does)"
             self.warnings.append(f"{cause}: sizes are virtual, and reclaimable memory is unknown")
             return
         present = sum(end - start for start, end, _ in runs)
@@ -348,7 +355,7 @@ def open_core(path: str) -> BinaryIO:
 
 
 def check_core(path: str) -> None:
-    """Raise what ``Core`` raises if the file is not a core. Of a packed file only the beginning is unpacked."""
+    """Raise the errors of ``Core`` if the file is not a core. If the file is packed, only its beginning is unpacked."""
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is not None:
             read_core_header(io.BytesIO(beginning(stream, image.HEADER_SIZE)), path)
@@ -357,7 +364,7 @@ def check_core(path: str) -> None:
 
 
 def check_whole(path: str) -> None:
-    """Raise NoTarget if an unpacked core ends before its last segment does."""
+    """Raise NoTarget if an unpacked core ends before the end of its last segment."""
     with open_core(path) as stream:
         _place, count, segments = read_segment_table(stream, path)
         size = os.fstat(stream.fileno()).st_size
@@ -367,7 +374,8 @@ def check_whole(path: str) -> None:
 
 
 def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segment]]:
-    """Return the offset of an unpacked core's program headers, how many it should have, and those present.
+    """Return the offset of an unpacked core's program headers, their number according to the core, and the headers that
+    are present.
 
     Raises NoTarget, Unsupported.
     """
@@ -435,7 +443,7 @@ def _segment_count(stream: BinaryIO, header: image.Header) -> int:
     """Return the number of program headers, even if it does not fit into 16 bits.
 
     The kernel stores such a large number in a section header at the end of the file, which a truncated core lacks. In
-    that case the offset of the notes shows the number, as they follow the program headers directly.
+    that case the offset of the notes shows the number, because the notes directly follow the program headers.
     """
     if header.phnum != image.PN_XNUM:
         return header.phnum
@@ -449,11 +457,13 @@ def _segment_count(stream: BinaryIO, header: image.Header) -> int:
     return header.phnum
 
 
-def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
+def join(
+    machine: Machine, parts: list[CoreSegment], files: list[MappedFile], vdso: int | None = None
+) -> Iterator[Mapping]:
     """Yield the mappings of a core: its segments, with paths from NT_FILE, then files that it leaves out completely.
 
-    Of these files (gdb omits read-only ones) only two things are known: they were readable, and the process had not
-    changed them. ``vdso``: the address of the kernel's own code, which is no file and is always dumped.
+    Two facts are known about the files that the core leaves out: they were readable, and the process had not changed
+    them. ``vdso``: the address of the kernel's own code, which is no file and is always dumped.
     """
     starts = [file.start for file in files]
     for part in parts:
@@ -466,7 +476,7 @@ def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int
     yield from _left_out_files(machine, parts, files)
 
 
-def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]) -> Iterator[Mapping]:
+def _left_out_files(machine: Machine, parts: list[CoreSegment], files: list[MappedFile]) -> Iterator[Mapping]:
     ends, end = [part.end for part in parts], 0
     for file in files:
         after = bisect_right(ends, file.start)
@@ -479,7 +489,7 @@ def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]
 def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
-    """Yield rows for ``Space.for_core``: memory that the core lacks and that the program cannot have changed."""
+    """Yield rows for ``Space.for_core`` about memory that the core lacks and that the program cannot have changed."""
     data = owner.data_ranges(machine)
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
@@ -493,7 +503,7 @@ def _is_private(mapping: Mapping | None) -> bool:
     return mapping is not None and mapping.private and mapping.path != "[vdso]"
 
 
-def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def present_runs(machine: Machine, part: CoreSegment, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Yield (start, end, PRESENT) for the pages of a segment that have data in the file."""
     shift, stop = part.start - part.offset, part.offset + part.available
     index = bisect_left(extents, (part.offset + 1,)) - 1

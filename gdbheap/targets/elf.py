@@ -1,8 +1,8 @@
 """The ELF objects of a target: their addresses, their build-ids in memory, and their files on this machine.
 
-The symbols and bytes of a file are used only if its build-id equals the one in the target's memory. The path alone may
-name another version, a file of another container, or a package upgraded since. All reads from the target are bounded.
-An ELF header is ignored if its segments do not fit the mappings around it.
+The symbols and bytes of a file are used only if its build-id equals the one in the target's memory. A path alone may
+name another version, a file of another container, or a package that was upgraded since. All reads from the target are
+bounded. An ELF header is ignored if its segments do not fit the mappings around it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from gdbheap._native import SymbolTable
+from gdbheap.dataclass import dataclass
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.machines import image
@@ -42,7 +43,8 @@ SECTION_BYTES = 256
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
-# The most mappings of one file that begin no object. Without a limit each would be compared with all that follow it.
+# The most mappings of one file that begin no object. Without a limit, each would be compared with all mappings after
+# it.
 MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 # A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
@@ -58,8 +60,8 @@ Row = tuple[int, int, str]
 class SymbolRoom:
     """The bytes of symbols and sections that may still be read from all files of a target.
 
-    The limit is a share of the memory that is left at the first read, and also of the memory that is left at each later
-    read. Tables that did not fit are counted, for a warning.
+    The limit is a share of the free memory, measured at the first read and again at later reads. Tables that did not
+    fit are counted, for a warning.
     """
 
     def __init__(self) -> None:
@@ -99,7 +101,7 @@ class SymbolRoom:
 class ElfFile:
     """An ELF file on this machine, opened once. Its symbols are read on first use.
 
-    ``systems``: opens its path safely, as the path comes from the target.
+    ``systems``: opens its path safely, because the path comes from the target.
     """
 
     def __init__(self, path: str, systems: FileSystems | None = None, room: SymbolRoom | None = None) -> None:
@@ -162,9 +164,9 @@ class ElfFile:
 
     @cached_property
     def sections(self) -> list[tuple[str, int, int]]:
-        """(name, linked address, size) of the mapped sections, without thread-local data.
+        """The (name, linked address, size) of the mapped sections, without thread-local data.
 
-        Empty if the table is damaged or truncated, or the file is gone.
+        There are none if the table is damaged or truncated, or if the file is gone.
         """
         try:
             with self.open() as stream:
@@ -176,13 +178,13 @@ class ElfFile:
     def dynamic(self) -> SymbolTable:
         """The symbols of ``.dynsym``, which a stripped file still has.
 
-        Empty if it is damaged, there is too little room, or the file is gone.
+        There are none if the table is damaged, if there is too little memory, or if the file is gone.
         """
         return self._symbols(DYNSYM)
 
     @cached_property
     def static(self) -> SymbolTable:
-        """The symbols of ``.symtab``; empty under the same conditions as ``dynamic``."""
+        """The symbols of ``.symtab``. There are none under the same conditions as for ``dynamic``."""
         return self._symbols(SYMTAB)
 
     def _symbols(self, name: str) -> SymbolTable:
@@ -197,7 +199,9 @@ class ElfFile:
             table.find("")
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """Return the linked address and the size of the symbol with that name; exported symbols come first."""
+        """Return the linked address and the size of the symbol with that name; None if there is none. Exported symbols
+        come first.
+        """
         return self.dynamic.find(name) or self.static.find(name)
 
 
@@ -233,7 +237,9 @@ class ElfFiles:
         return self._files[path]
 
     def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
-        """Return the first file of ``paths`` that has this build-id; None if there is none, or ``build_id`` is None."""
+        """Return the first file of ``paths`` that has this build-id. Return None if there is no such file, or if
+        ``build_id`` is None.
+        """
         if build_id is None:
             return None
         files = (self.get(path) for path in paths)
@@ -251,10 +257,11 @@ def _elf_file(path: str, systems: FileSystems, room: SymbolRoom) -> ElfFile | No
 class LoadedObject:
     """An ELF object in an address space.
 
-    ``path``: as the target saw it. ``base``: the address of its first mapping; ``bias``: what to add to its linked
-    addresses. ``build_id``: hex digits, from the target's memory. ``mappings``: its mappings of the file; ``bss``: the
-    anonymous memory after them, [start, end). ``elf``: the same file on this machine. ``agreed``: if memory lacks the
-    object's headers, and so its build-id, the number of words of its data that equal those of ``elf``; else 0.
+    ``path``: its path in the target. ``base``: the address of its first mapping; ``bias``: the number to add to its
+    linked addresses. ``build_id``: hex digits, from the target's memory. ``mappings``: its mappings of the file;
+    ``bss``: the anonymous memory after them, [start, end). ``elf``: the same file on this machine. ``agreed``: if
+    memory lacks the object's headers and build-id, the number of its data words that equal those of ``elf``; otherwise
+    0.
     """
 
     path: str
@@ -269,12 +276,14 @@ class LoadedObject:
 
     @property
     def file(self) -> str | None:
-        """The path of the same file on this machine; None if it was not found."""
+        """The path of the object's file on this machine; None if it was not found."""
         return self.elf.path if self.elf else None
 
     @property
     def is_dynamic_linker(self) -> bool:
-        """Whether the object is glibc's dynamic linker; musl's is also its C library, and does not count."""
+        """Whether the object is glibc's dynamic linker. musl's dynamic linker does not count, because it is also its C
+        library.
+        """
         return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
 
     @property
@@ -299,7 +308,9 @@ class LoadedObject:
         return joined(sorted((machine.page_down(start), end) for start, end in places))
 
     def writable_ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of its writable file mappings and of .bss, ascending; touching ones are joined."""
+        """Return (start, end) of the object's writable file mappings and of .bss, ascending; adjacent ones are
+        joined.
+        """
         ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
         return joined(sorted(ranges))
 
@@ -379,9 +390,9 @@ def find_objects(
 ) -> list[LoadedObject]:
     """Return the ELF objects among ``mappings``, ascending by base.
 
-    ``candidates`` returns, for an object's first mapping, the paths of files on this machine that may be the same file.
-    ``otherwise`` returns, for the index of a mapping without an ELF header in memory, the object that begins there, or
-    None.
+    ``candidates``: a function that returns, for an object's first mapping, the paths of files on this machine that may
+    be the same file. ``otherwise``: a function that returns, for the index of a mapping without an ELF header in
+    memory, the object that begins there, or None.
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
@@ -489,10 +500,9 @@ def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int
 
 
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
-    """Return the mappings of the file whose first mapping has the number ``index``, and the anonymous mappings between
-    and after these.
+    """Return the mappings of a file, and the anonymous mappings between and after them.
 
-    Only mappings below ``extent`` count.
+    ``index``: the number of the file's first mapping. Only mappings below ``extent`` count.
     """
     first = mappings[index]
     members, anonymous = [first], []
@@ -516,8 +526,8 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
 def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
     """Return whether the object's segments are mapped as the headers say.
 
-    An ELF file that is only read as data is not loaded. If there are writable segments, only these are compared, as
-    some programs move their own code to anonymous huge pages.
+    An ELF file that is only read as data is not loaded. With ``whole``, all segments are compared. Otherwise, if there
+    are writable segments, only these are compared, because some programs move their own code to anonymous huge pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
@@ -532,7 +542,7 @@ def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
-    """Return the parts of anonymous mappings that belong to segments: the parts beyond the segments' bytes in the file.
+    """Return the parts of anonymous mappings that belong to segments and lie beyond the segments' bytes in the file.
 
     The kernel merges neighbouring mappings, so the mapping that begins with .bss may continue with other memory.
     """
@@ -548,7 +558,7 @@ def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: lis
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
     """Return at most ``size`` bytes of a file at ``offset``; fewer at its end.
 
-    Nothing is read beyond the end, as seeking too far would fail.
+    Nothing is read beyond the end, because seeking too far would fail.
     """
     rest = stream.seek(0, os.SEEK_END) - offset
     if rest <= 0:
@@ -570,8 +580,8 @@ def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, in
 class Names:
     """The names in a string table, each decoded once.
 
-    Linkers let a name share the end of another. If the decoded names have more than NAMES_RATIO times as many bytes as
-    the table, no linker wrote it.
+    Linkers let a name share the end of another name, so the names may have more bytes than the table. But if they have
+    more than NAMES_RATIO times its bytes, no linker can have written the table, and ``at`` raises ValueError.
     """
 
     def __init__(self, table: bytes) -> None:
@@ -579,7 +589,9 @@ class Names:
         self._known: dict[int, str] = {}
 
     def at(self, offset: int) -> str:
-        """Return the name that begins at ``offset``. Raises ValueError if all names together have become too long."""
+        """Return the name that begins at ``offset``. Raises ValueError if the total length of all names has become too
+        large.
+        """
         name = self._known.get(offset)
         if name is None:
             name = self._known[offset] = name_at(self._table, offset)

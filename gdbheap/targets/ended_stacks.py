@@ -1,18 +1,18 @@
-"""Stacks of ended threads, which glibc keeps for new ones (nptl/allocatestack.c, ``_dl_stack_cache``).
+"""Stacks of ended threads, which glibc keeps for new threads (nptl/allocatestack.c, ``_dl_stack_cache``).
 
-No thread runs on such a stack, so its contents refer to nothing. Near its end it has its own ``struct pthread``, with
-three consecutive words: the address of the stack, its size and the size of its guard (``stackblock``,
-``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into it. The thread number in
-the struct is invalid: the kernel clears it, and pthread_join writes -1.
+No thread runs on such a stack, so its contents are not references. Near its end it has the ended thread's ``struct
+pthread``, with three consecutive words: the address of the stack, its size and the size of its guard (``stackblock``,
+``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into the stack. The thread
+number in the struct is invalid: the kernel clears it, and pthread_join writes -1.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.stack_mappings import DESCRIPTOR_BYTES, LARGEST_STACK, Stack
 from gdbheap.targets.target import Target
@@ -89,7 +89,9 @@ def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
 
 
 class _Alive:
-    """The running threads: their pointers, and the offset of the thread number in ``struct pthread``."""
+    """The running threads: their stack and thread pointers, and the offset of the thread number in ``struct
+    pthread``.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -110,7 +112,7 @@ class _Alive:
         return None
 
     def number(self, descriptor: int) -> int:
-        """Return the thread number in a ``struct pthread``; 0 if its thread ended, or its offset is unknown."""
+        """Return the thread number in a ``struct pthread``; 0 if the thread has ended or the offset is unknown."""
         if self._number_at is None:
             return 0
         read = self._target.space.read_available(descriptor + self._number_at, 4)
@@ -118,7 +120,7 @@ class _Alive:
 
 
 def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
-    """Return the range of the word that points to the table of thread-local data; None if the stack's thread runs.
+    """Return the range of the word that points to thread-local data; None if the stack's thread still runs.
 
     If no word shows where the ``struct pthread`` begins, all of the range that was read is returned.
     """

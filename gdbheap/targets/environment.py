@@ -1,9 +1,9 @@
 """The environment with which a program was started, as the kernel put it on the first thread's stack (execve(2)).
 
-Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, the pointers to the environment and a
-null, and the auxiliary vector. Above it lie the texts of the arguments, of the environment and, last, of the program's
-path (AT_EXECFN). So cores contain all of it too. The pointers change (glibc copies GLIBC_TUNABLES, setenv moves them
-all); the texts stay.
+Below the random bytes of AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, the pointers to the
+environment and a null, and the auxiliary vector. Above the random bytes lie the texts of the arguments, of the
+environment and, last, of the program's path (AT_EXECFN). Cores contain all of this. A program may change the pointers
+(glibc copies GLIBC_TUNABLES, setenv moves all pointers), but not the texts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MAX_TEXT = 2 << 20
 def initial_environment(target: Target) -> dict[str, str] | None:
     """Return the variables by name; None if they cannot be found or were overwritten.
 
-    Some programs write their title over them (setproctitle, PostgreSQL, nginx). Texts that cannot be read, or are not
-    ``NAME=VALUE``, are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each tunable then
-    is a variable of its own.
+    Some programs overwrite the variables with their title (setproctitle, PostgreSQL, nginx). Texts that cannot be read,
+    or are not ``NAME=VALUE``, are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each
+    tunable then is a variable of its own.
     """
     stack, place = target.main_stack, _last_argument(target)
     if stack is None or place is None:
@@ -44,7 +44,7 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 
 
 def started_as(target: Target) -> str:
-    """Return the file name by which the program was started, which may be a link's; "" if unknown.
+    """Return the file name by which the program was started, which may be the name of a link; "" if unknown.
 
     It is the file name in AT_EXECFN, provided that the first argument begins with this name too. For a script,
     AT_EXECFN is not the interpreter, and a shell may pass any first argument.
@@ -69,7 +69,7 @@ def executed_file(target: Target) -> str:
 def _first_argument(target: Target) -> int:
     """Return the address of the first argument's text; 0 if it is not found.
 
-    It is found through argc, because this number of pointers to arguments and a null follow argc.
+    It is found through argc, which is followed by this number of pointers to arguments and a null.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:

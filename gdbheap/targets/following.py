@@ -13,9 +13,18 @@ from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, 
 from gdbheap.host.procfs import Named, ProcessFolder
 from gdbheap.machines.machine import THIS_MACHINE, Machine
 from gdbheap.refusals import refusal
-from gdbheap.targets.code_places import Condition, Place, Plan, call_places, function_places, left_patches, plan
+from gdbheap.targets.code_places import (
+    CodePlace,
+    Condition,
+    PatchPlan,
+    call_places,
+    function_places,
+    left_patches,
+    plan,
+)
 from gdbheap.targets.hits import MAX_STAND, Following
-from gdbheap.targets.running import Running
+from gdbheap.targets.running import RunningProcess
+from gdbheap.targets.stopping import when_untraced
 from gdbheap.targets.tracepoints import traced
 
 __all__ = ["Live", "LocalProcess", "Program"]
@@ -26,8 +35,8 @@ NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 class Live(Protocol):
     """A process that runs on, or a program that is started, whose calls can be followed.
 
-    ``warnings``: texts about it, complete once it is no longer followed. ``unread``: texts about files that were not
-    read, so that names are missing.
+    ``warnings``: warnings about the process, complete once it is no longer followed. ``unread``: warnings about files
+    that were not read, so that names are missing.
     """
 
     machine: Machine
@@ -39,8 +48,8 @@ class Live(Protocol):
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
         """Return a context manager that reports these system calls while its block runs.
 
-        ``waits``: a caught thread stays stopped until the next one is requested. ``seccomp``: go ahead even if a
-        seccomp filter checks the process's system calls. Raises GdbheapError.
+        ``waits``: whether a thread that makes such a call stays stopped until the caller fetches the next report.
+        ``seccomp``: whether to continue if a seccomp filter checks the process's system calls. Raises GdbheapError.
         """
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
@@ -58,8 +67,8 @@ class LocalProcess:
         self.unread: list[str] = []
         self.folder = refusal.open_folder(process)
         self.pid = self.folder.pid
-        self.machine = refusal.check(self.folder)
-        self._running: Running | None = None
+        self.machine = when_untraced(self.folder, lambda: refusal.check(self.folder))
+        self._running: RunningProcess | None = None
         self._memory: _native.Descriptor | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -67,17 +76,17 @@ class LocalProcess:
         return self.running.describe()
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningProcess:
         """The process's objects and memory, read while it runs."""
         self._hold()
-        self._running = self._running or Running(self.folder, self.machine)
+        self._running = self._running or RunningProcess(self.folder, self.machine)
         return self._running
 
     def _hold(self) -> int:
         """Return the descriptor through which the process's code is written.
 
-        It is opened before anything is read. After exec(), reads may come from another program, but this descriptor
-        never leads to that program's memory.
+        It is opened before any read. After exec(), reads may come from another program, but this descriptor never gives
+        access to that program's memory.
         """
         try:
             self._memory = self._memory or self.folder.memory()
@@ -113,7 +122,7 @@ class LocalProcess:
 
     @contextmanager
     def _followed(
-        self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
+        self, places: Sequence[CodePlace], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
         follower = _native.Follower.of_process(self.folder, self._hold(), planned.patches, planned.signal, waits, limit)
@@ -130,8 +139,10 @@ class LocalProcess:
                 )
 
 
-def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
-    """Return the patches for these places of a process. Raises NotPermitted, Unsupported."""
+def planned_for(running: RunningProcess, places: Sequence[CodePlace], seccomp: bool) -> PatchPlan:
+    """Return the patches for these places of a process. ``seccomp``: also for a process with a seccomp filter. Raises
+    NotPermitted, Unsupported.
+    """
     pid = running.pid
     if not running.machine.has_calls:
         raise Unsupported(
@@ -188,7 +199,9 @@ class Program:
 
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
-        """Start the program, and report its system calls within the block. If it has not ended by then, it runs on."""
+        """Start the program, and report its system calls within the block. If it has not ended at the end of the block,
+        it runs on.
+        """
         words = [os.fsencode(word) for word in self.words]
         follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
         try:
@@ -203,7 +216,7 @@ class Program:
                 )
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """Raise UsageError: tracepoints need a process that runs already."""
+        """Raise UsageError, because tracepoints need a process that runs already."""
         raise UsageError(
             "--perf needs a process that runs already: give its id, or leave out --perf to start a command"
         )

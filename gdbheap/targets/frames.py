@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import ElfFile, LoadedObject
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
-from gdbheap.targets.unwind_tables import modules_of, room_for_tables
+from gdbheap.targets.unwind_tables import Module, modules_of, room_for_tables
 
-__all__ = ["Frame", "frame_of_register", "frame_of_variable", "frames_of", "function_at", "register_numbers"]
+__all__ = [
+    "EFFORT",
+    "Frame",
+    "ThreadFrames",
+    "frame_of_register",
+    "frame_of_variable",
+    "function_at",
+    "register_numbers",
+]
+
+# The bytes of entries in unwind tables that all frames of all threads may use together. A frame counts as a KiB more:
+# 250,000 frames fit.
+EFFORT = 256 << 20
 
 # The functions of files that were read before.
 _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
@@ -35,35 +49,53 @@ class Frame:
     saved: dict[int, int] = field(default_factory=dict)
 
 
-def frames_of(target: Target, thread: Thread) -> list[Frame]:
-    """Return the frames of a thread, innermost first, as far as unwind tables allow.
+class ThreadFrames:
+    """The frames of a target's threads. Each thread is read once, and the work for all threads has one limit."""
 
-    Empty if its registers are unknown.
-    """
-    known = dict(enumerate(thread.registers)) | {target.machine.notes.sp: thread.sp, target.machine.notes.pc: thread.pc}
-    dwarf = target.machine.frames.dwarf
-    if not all(number in known for number in dwarf):
-        return []
-    registers = [known[number] for number in dwarf]
-    modules = modules_of(target, target.space)
-    (found,) = _native.unwind_stacks(target.space, modules, room_for_tables(), [registers])
-    names: dict[int, Functions] = {}
-    pairs = zip(found.counters, found.pointers, found.pointers[1:])
-    frames = []
-    for place, (counter, start, end) in enumerate(pairs):
-        # A return address points past the call.
-        at = counter - bool(place)
-        saved = {where: register for number, register, where in found.saved if number == place}
-        frames.append(Frame(start, end, function_at(target, at, names), at, saved))
-    return frames
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._modules: list[Module] | None = None
+        self._names: dict[int, Functions] = {}
+        self._known: dict[int, list[Frame]] = {}
+        self._effort = EFFORT
+
+    def of(self, thread: Thread) -> list[Frame]:
+        """Return the frames of a thread, innermost first, as far as unwind tables and the limit allow.
+
+        Empty if its registers are unknown.
+        """
+        if thread.tid not in self._known:
+            self._known[thread.tid] = self._read(thread)
+        return self._known[thread.tid]
+
+    def _read(self, thread: Thread) -> list[Frame]:
+        target, notes = self._target, self._target.machine.notes
+        known = dict(enumerate(thread.registers)) | {notes.sp: thread.sp, notes.pc: thread.pc}
+        dwarf = target.machine.frames.dwarf
+        if not all(number in known for number in dwarf):
+            return []
+        if self._modules is None:
+            self._modules = modules_of(target, target.space)
+        registers = [known[number] for number in dwarf]
+        (found,) = _native.unwind_stacks(target.space, self._modules, room_for_tables(), self._effort, [registers])
+        self._effort = max(0, self._effort - found.taken)
+        saved: dict[int, dict[int, int]] = defaultdict(dict)
+        for place, register, where in found.saved:
+            saved[place][where] = register
+        frames = []
+        for place, (counter, start, end) in enumerate(zip(found.counters, found.pointers, found.pointers[1:])):
+            # A return address points past the call.
+            at = counter - bool(place)
+            frames.append(Frame(start, end, function_at(target, at, self._names), at, saved.get(place, {})))
+        return frames
 
 
 def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int], int]) -> Frame | None:
     """Return the frame whose function owns the variable at the address ``place``.
 
-    This is the frame that contains the address. But if the word there is a saved register, the variable belongs to the
-    caller that set this register. None if no frame contains the address, or that caller is unknown. ``word`` reads the
-    stack.
+    Usually it is the frame that contains the address. If the word there is a saved register, it is the frame of the
+    caller that set this register. Return None if no frame contains the address, or if that caller is unknown. ``word``:
+    a function that reads a word of the stack.
     """
     numbers = [number for number, frame in enumerate(frames) if frame.start <= place < frame.end]
     if not numbers:
@@ -75,7 +107,8 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
 def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
     """Return the innermost of ``frames`` whose function put ``value`` into a callee-saved register.
 
-    Such a function saved another value of this register before, for its callers. None if there is no such frame.
+    Such a function has first saved the old value of the register for its callers. Return None if there is no such
+    frame.
     """
     for frame in frames:
         places = [place for place, number in frame.saved.items() if number == register]

@@ -64,7 +64,7 @@ def readable(symbol: str) -> str:
 
 
 def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-    """Return (symbols, names) of each symbol table. A packed table inside a packed table is not read."""
+    """Return (symbols, names) of each symbol table. With ``is_unpacked``, a packed table in the file is not read."""
     found: list[tuple[bytes, bytes]] = []
     with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
         sections = SectionTable(stream)
@@ -76,6 +76,6 @@ def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> li
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
-    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size. Raises what lzma raises."""
+    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size. Raises the errors of lzma."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     return decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))

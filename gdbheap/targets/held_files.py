@@ -31,5 +31,5 @@ class HeldFiles:
 
     @property
     def paths(self) -> list[str]:
-        """Paths that lead to the files while they are held."""
+        """Paths that name the files while they are held open."""
         return [f"/proc/self/fd/{file.number}" for file in self._held]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from gdbheap.targets.code_places import Place
+from gdbheap.targets.code_places import CodePlace
 
 __all__ = ["MAX_STAND", "Follower", "Following", "Hit"]
 
@@ -21,7 +21,7 @@ class Hit(Protocol):
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The id of the thread's process."""
 
     @property
     def tid(self) -> int:
@@ -33,18 +33,19 @@ class Hit(Protocol):
 
     @property
     def registers(self) -> Sequence[int]:
-        """The thread's registers at the place, in the kernel's order (as in ``machine.notes``)."""
+        """The thread's registers when it was caught, in the kernel's order (as in ``machine.notes``)."""
 
     @property
     def stack(self) -> bytes | None:
-        """The bytes at the thread's stack pointer; None if the thread is still stopped at the place, or if no stacks
-        were requested.
+        """The bytes at the thread's stack pointer; None if the thread is still stopped, or if no stacks were
+        requested.
         """
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is unknown if ``Follower.maps`` includes this call's effect: the call ran while the mappings were
-        read.
+        """Whether it is unknown if ``Follower.maps`` includes this call's effect.
+
+        That is unknown if the call ran while the mappings were read.
         """
 
 
@@ -62,9 +63,9 @@ class Follower(Protocol):
 
     @property
     def finish(self) -> str:
-        """Why no more threads will be caught: "gone" (the process ended), "exec" (it runs another program) or "asked".
+        """Why no more threads will be caught: "gone" (the process ended), "exec" (a new program) or "asked".
 
-        "" while threads may still be caught.
+        The value is "" while threads may still be caught.
         """
 
     @property
@@ -73,7 +74,7 @@ class Follower(Protocol):
 
     @property
     def hits(self) -> int:
-        """How many threads were caught."""
+        """The number of threads that were caught."""
 
     @property
     def lost(self) -> int:
@@ -81,11 +82,11 @@ class Follower(Protocol):
 
     @property
     def stood(self) -> float:
-        """For how many seconds threads were stopped, in total."""
+        """The total of seconds for which threads were stopped."""
 
     @property
     def held(self) -> float:
-        """For how many seconds the whole process was stopped, at the start and at the end."""
+        """The seconds for which the whole process was stopped, at the start and at the end."""
 
     @property
     def maps(self) -> tuple[bytes, bytes]:
@@ -100,15 +101,15 @@ class Following(NamedTuple):
     """A process whose threads are being caught.
 
     ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be
-    watched, each with the reason. ``stay``: None, or a function that leaves the process stopped afterwards, with the
-    last caught thread at its place. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
-    events are noticed. ``wait``: None, or for a started program a function that waits at most the given number of
-    seconds until the program and all processes that it started have ended, and returns whether they have.
+    watched, each with the reason. ``stay``: a function that leaves the process stopped afterwards, with the last caught
+    thread at its place, or None. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
+    events are noticed. ``wait``: None unless gdbheap started the program. It is a function that waits, for at most the
+    given seconds, until the program and all processes that it started have ended, and returns whether they have.
     """
 
     follower: Follower
     what: Sequence[int | str]
-    refused: Sequence[tuple[Place, str]]
+    refused: Sequence[tuple[CodePlace, str]]
     stay: Callable[[], None] | None = None
     longest_wait: float = 0.2
     wait: Callable[[float], bool] | None = None
@@ -116,8 +117,8 @@ class Following(NamedTuple):
     def seen(self, duration: float | None, is_over: Callable[[], bool]) -> Iterator[Hit]:
         """Yield the caught threads as they come.
 
-        Ends after ``duration`` seconds (None: no limit), when no more threads will come, or once ``is_over`` returns
-        True.
+        The iteration ends after ``duration`` seconds (None: no limit), when no more threads will come, or once
+        ``is_over`` returns True.
         """
         end = None if duration is None else time.monotonic() + duration
         while not is_over():
@@ -131,7 +132,8 @@ class Following(NamedTuple):
                 return
 
     def end(self, is_told: Callable[[], bool]) -> None:
-        """Release the process. A started program is waited for until ``is_told`` returns True, and then a moment more.
+        """Release the process. A started program is first waited for until it has ended, or until ``is_told`` returns
+        True and then a moment more.
 
         Raises KeyboardInterrupt.
         """

@@ -15,10 +15,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
+from gdbheap.machines.machine import KERNEL_START
 from gdbheap.targets.ranges import Ranges, joined
 
 KIB = 1024
@@ -26,7 +27,7 @@ HUGE_PAGES = "/anon_hugepage (deleted)"
 # Files that are only memory, by the kernel's names.
 MEMORY_FILES = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/", "/[aio]")
 # "[vvar" also matches [vvar_vclock], which exists since Linux 6.13.
-KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
+KERNELS = ("[vdso]", "[vvar", "[uprobes]")
 
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
@@ -42,9 +43,9 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 class Mapping:
     """One mapping. ``start``, ``end`` and ``offset`` (in the file) are bytes; ``perms`` is like ``rw-p``.
 
-    ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``, ``/x
-    (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``; None if ``smaps`` was not read (the target's pages show
-    residency too). A mapping of a core has neither ``device`` nor ``inode`` (``00:00`` and 0).
+    ``path`` is ``""`` for unnamed anonymous memory, otherwise the kernel's text, such as ``[heap]``, ``/usr/lib/x.so``
+    or ``/x (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``; None if ``smaps`` was not read (the target's
+    pages show residency too). A mapping of a core has neither ``device`` nor ``inode`` (``00:00`` and 0).
     """
 
     start: int
@@ -79,7 +80,7 @@ class Mapping:
 
     @property
     def is_kernels(self) -> bool:
-        """Whether the kernel created the mapping for itself, and not a program or library."""
+        """Whether the mapping belongs to the kernel itself, and not to a program or library."""
         return self.path.startswith(KERNELS)
 
     @property
@@ -106,7 +107,7 @@ class Mapping:
 
     @property
     def untouched(self) -> bool:
-        """Whether the mapping is anonymous and has no page according to ``smaps``; False if ``smaps`` was not read."""
+        """Whether the mapping is anonymous and has no pages according to ``smaps``. False if ``smaps`` was not read."""
         return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property
@@ -119,10 +120,14 @@ class Mapping:
 
 
 class Mappings:
-    """The mappings of an address space, by address and disjoint, as the kernel keeps them."""
+    """The mappings of an address space, by address and disjoint, as the kernel keeps them.
+
+    Mappings above the addresses of programs are left out: such as [vsyscall], which belongs to no process.
+    """
 
     def __init__(self, mappings: Iterable[Mapping] = ()) -> None:
-        self._mappings = sorted(mappings, key=lambda mapping: mapping.start)
+        own = (mapping for mapping in mappings if mapping.start < KERNEL_START)
+        self._mappings = sorted(own, key=lambda mapping: mapping.start)
         self._starts = [mapping.start for mapping in self._mappings]
 
     def __iter__(self) -> Iterator[Mapping]:
@@ -151,8 +156,8 @@ class Mappings:
         return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of all mappings, with touching ones joined. In a fragmented address space these are far
-        fewer.
+        """Return the ranges (start, end) of all mappings, with adjacent mappings joined. In a fragmented address space
+        these are far fewer than the mappings.
         """
         return joined([(mapping.start, mapping.end) for mapping in self._mappings])
 
@@ -216,7 +221,9 @@ def _sizes(line: re.Pattern[bytes], text: bytes) -> list[tuple[int, int, int]]:
 
 
 def parse_flagged(text: bytes, flag: bytes) -> Ranges:
-    """Return the ranges of ``/proc/PID/smaps`` with a two-letter flag (``VmFlags`` in proc(5)), ascending."""
+    """Return the ranges of mappings in ``/proc/PID/smaps`` that have a two-letter flag (``VmFlags`` in proc(5)),
+    ascending.
+    """
     found: Ranges = []
     place = (0, 0)
     for match in _FLAGS_LINE.finditer(text):

@@ -1,7 +1,8 @@
-"""A program's copy of itself as a target: memory from a descriptor that the copy opened, the rest from ``/proc``.
+"""The copy that a program made of itself, as a target.
 
-The program runs on. Memory, mappings and private pages are the copy's, from the moment of the fork. fork leaves out
-pages of files and of shared memory, so the residency of these pages is read from the program itself.
+Its memory is read through a descriptor that the copy opened, everything else from ``/proc``. The program itself runs
+on. Memory, mappings and private pages are read from the copy, as they were at the fork. The copy lacks pages of files
+and of shared memory, so the residency of these pages is read from the program.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class OwnCopy(Process):
                 self.space.capture(ranges, Room(size), [], "")
 
     def _merged(self) -> Pages:
-        """Return the copy's pages of private memory, together with the program's pages of files and shared memory."""
+        """Return the copy's pages of private memory, merged with the program's pages of files and shared memory."""
         mine = [mapping for mapping in self.mappings if mapping.private and mapping.anonymous]
         others = [mapping for mapping in self.mappings if not (mapping.private and mapping.anonymous)]
         own = self._find_pages(self._folder.path("pagemap"), self._ranges([*mine, *others]))
@@ -108,9 +109,8 @@ class OwnCopy(Process):
         return Pages.from_runs(self.machine, sorted(runs))
 
     def _ranges(self, mappings: Iterable[Mapping]) -> Ranges:
-        """Return the ranges of the mappings, ascending, without the kernel's own mappings."""
-        end = self.machine.kernel_start
-        return sorted((mapping.start, mapping.end) for mapping in mappings if mapping.end < end)
+        """Return the ranges of the mappings, ascending."""
+        return sorted((mapping.start, mapping.end) for mapping in mappings)
 
     def _sums(self) -> Rss:
         """Return the resident and swapped bytes, counted from the pages."""
@@ -121,7 +121,8 @@ class OwnCopy(Process):
         return Rss(resident, swapped, SOURCE, anonymous=known.anonymous, huge=known.huge, lazy=known.lazy)
 
     def _wiped(self) -> Ranges:
-        """Return the ranges that are empty in the copy at the program's request (MADV_WIPEONFORK), and warn of them.
+        """Return the ranges that are empty in the copy because the program asked for that (MADV_WIPEONFORK), and warn
+        of them.
 
         The warning also counts memory that was not copied at all (MADV_DONTFORK).
         """

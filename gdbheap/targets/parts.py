@@ -9,7 +9,7 @@ from gdbheap import _native
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.targets.target import Target
 
-__all__ = ["Part", "Parts", "part"]
+__all__ = ["LazyPart", "Parts", "part"]
 
 T = TypeVar("T")
 TRUNCATED = "the core is truncated, and the data needed here may be cut off"
@@ -38,7 +38,7 @@ class Parts:
             raise self._failed(name, self._cut_short(error)) from error
 
     def has(self, attribute: str) -> bool:
-        """Return whether the part that is this attribute has been read."""
+        """Return whether the part with this attribute name has been read."""
         return attribute in vars(self)
 
     def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
@@ -50,14 +50,19 @@ class Parts:
         return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
-        """Return the error; if a core is truncated, with a note that the cut-off part may have contained the data."""
+        """Return the error.
+
+        If a core is truncated, the error gets a note that the cut-off part may have contained the data.
+        """
         if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
             return error
         return type(error)(f"{TRUNCATED}: {error}")
 
 
-class Part(Generic[T]):
-    """A descriptor for a part of an object. Once the part is read, it is the object's attribute instead."""
+class LazyPart(Generic[T]):
+    """A descriptor for a part of an object. Once the part is read, an attribute of the object replaces the
+    descriptor.
+    """
 
     def __init__(self, name: str, make: Callable[[Any], T]) -> None:
         self._name, self._make, self.__doc__ = name, make, make.__doc__
@@ -66,10 +71,10 @@ class Part(Generic[T]):
         self._attribute = attribute
 
     @overload
-    def __get__(self, parts: None, owner: type) -> Part[T]: ...
+    def __get__(self, parts: None, owner: type) -> LazyPart[T]: ...
     @overload
     def __get__(self, parts: Parts, owner: type) -> T: ...
-    def __get__(self, parts: Parts | None, owner: type) -> Part[T] | T:
+    def __get__(self, parts: Parts | None, owner: type) -> LazyPart[T] | T:
         if parts is None:
             return self
         found = parts.read(self._name, lambda: self._make(parts))
@@ -77,6 +82,6 @@ class Part(Generic[T]):
         return found
 
 
-def part(name: str) -> Callable[[Callable[[Any], T]], Part[T]]:
+def part(name: str) -> Callable[[Callable[[Any], T]], LazyPart[T]]:
     """Return a decorator that makes a method a part, which error messages call ``name``."""
-    return lambda make: Part(name, make)
+    return lambda make: LazyPart(name, make)

@@ -1,8 +1,8 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell: it
-prepares, stops every thread, lets its block read, and releases the threads however the block ends. Absent pages are
-never read from the process, because the kernel would allocate them.
+``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell. It
+prepares, stops every thread, and runs its block, which reads the process. At the end of the block it releases the
+threads in every case. Absent pages are never read from the process, because the kernel would allocate them.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ NO_FILE = (1 << 31) - 1
 # A process has one or two such files. A process that maps more may only want to make gdbheap read them.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
-UNREADABLE = ("[vvar", "[vsyscall]")
+UNREADABLE = "[vvar"
 
 
 class Registers(NamedTuple):
-    """A stopped thread's registers, read by something other than the native code."""
+    """The registers of a stopped thread that code other than the native code has read."""
 
     tid: int
     thread_pointer: int
@@ -78,7 +78,7 @@ class Registers(NamedTuple):
 
 
 class MappingRow(NamedTuple):
-    """How ``Space.for_process`` reads the bytes [start, end).
+    """The rule by which ``Space.for_process`` reads the bytes [start, end).
 
     ``kind``: one of the constants PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from
     ``offset`` on (-1: no file).
@@ -100,8 +100,8 @@ def _rollup(folder: ProcessFolder) -> Rss | None:
 class Preparation:
     """Data of a process that can be read while it still runs: build-ids and symbols of its files, names of its threads.
 
-    ``sums``: its resident memory, if ``add_up`` was called; used later if the pages found then still add up to it.
-    Raises NoTarget, NotPermitted or Unsupported for a process that can never be read.
+    ``sums``: its resident memory, if ``add_up`` was called; the sums are used if the pages found later still add up to
+    them. Raises NoTarget, NotPermitted or Unsupported for a process that can never be read.
     """
 
     def __init__(self, process: Named) -> None:
@@ -153,12 +153,12 @@ class Preparation:
 class Process(Target):
     """A live process, as it is now. Its data is consistent only if it is stopped while it is read.
 
-    ``threads``: the threads' registers, from whatever stopped the process. ``memory_refused``: the reason for which no
-    memory is read; mappings and residency are read anyway. ``holder``: gdbheap's stop or copy of the process; once a
+    ``threads``: the threads' registers, from whatever stopped the process. ``memory_refused``: the reason why no memory
+    is read; mappings and residency are read in any case. ``holder``: gdbheap's stop or copy of the process; after a
     stop has ended, nothing more is read. ``memory_of``: the copy whose memory is read instead; the copy shares all
-    pages, so it is unknown which other processes share them. ``books_read``: called after ``/proc`` was read and before
-    anything else; the ranges that it returns count as absent. ``room``: where to copy the private memory if it fits, so
-    that the process is released early. Raises NoTarget, NotPermitted, OSError.
+    pages, so it is unknown which other processes share them. ``books_read``: called right after ``/proc`` was read; the
+    ranges that it returns count as absent. ``room``: the place for a copy of the private memory, if it fits; the
+    process is then released early. Raises NoTarget, NotPermitted, OSError.
     """
 
     # A descriptor of the process's memory, if one is open already.
@@ -236,7 +236,7 @@ class Process(Target):
 
     @property
     def cut_short(self) -> str | None:
-        """Why data is missing, if the process was released before all that the answer needs was read; else None."""
+        """Why data is missing, if the process was released before all data for the answer was read; otherwise None."""
         holder = self._holder
         if holder is not None and self.is_copied and self.space.is_shared_lost:
             return "the process ended before its shared memory was read: references through shared memory are missing"
@@ -244,15 +244,14 @@ class Process(Target):
             return None
         if isinstance(holder, Frozen):
             return (
-                "the copy was killed while it was read (perhaps memory ran out): all that had not been read by then is"
-                " missing, and damage is not listed, because missing data looks like damage"
+                "the copy was killed while it was read (perhaps memory ran out): the answer lacks what had"
+                " not been read by then, and lists no damage"
             )
         if not holder.expired:
             return None
         return (
-            f"the process was released after {holder.seconds or 0:.1f} s (--max-stop): all that had not been read by "
-            "then"
-            " is missing, and damage is not listed, because missing data looks like damage"
+            f"the process was released after {holder.seconds or 0:.1f} s (--max-stop): the answer lacks what had not "
+            "been read by then, and lists no damage"
         )
 
     @property
@@ -276,7 +275,7 @@ class Process(Target):
 
     @property
     def folder(self) -> ProcessFolder:
-        """The process's folder in ``/proc``, held open since the process was named."""
+        """The process's folder in ``/proc``, held open since the user named the process."""
         return self._folder
 
     @property
@@ -285,11 +284,11 @@ class Process(Target):
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """Return the process as it is now, after a call into it; its threads are where they were before the call."""
+        """Return the process as it is now, after a call into it. Its threads are at the same instructions as before."""
         return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the memory was copied and the process released; None if unknown.
+        """Return the change of RSS since the memory was copied and the process released; None if unknown.
 
         None also if RSS is too large to be summed quickly.
         """
@@ -350,7 +349,7 @@ class Process(Target):
 
     def _read_pages(self) -> None:
         path = self._folder.path("pagemap")
-        ranges = [(start, end) for start, end in self.mappings.ranges() if end < self.machine.kernel_start]
+        ranges = self.mappings.ranges()
         try:
             self.pages = self._find_pages(path, ranges)
         except TimeoutError:
@@ -365,7 +364,7 @@ class Process(Target):
         counts = [self.pages.count(start, end) for start, end in ranges]
         resident, swapped = sum(count.resident for count in counts), sum(count.swapped for count in counts)
         if self._ready.sums is not None and (resident, swapped) != (self.rss.bytes, self.rss.swap):
-            # The process changed its memory meanwhile.
+            # The process changed its memory during the read.
             self.rss = self._read_rss()
         if resident != self.rss.bytes:
             self._compare_pages(self.pages)
@@ -383,8 +382,9 @@ class Process(Target):
         return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
 
     def _touched(self, ranges: Ranges) -> Ranges:
-        """Return ``ranges``; if they are large, without untouched reserves, because a terabyte has 2 GiB of pagemap
-        entries.
+        """Return ``ranges``. If they are large, leave out reserved address space that was never touched.
+
+        A terabyte of address space has 2 GiB of pagemap entries.
         """
         if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
@@ -397,7 +397,7 @@ class Process(Target):
         differences = [
             pages.count(mapping.start, mapping.end).resident - mapping.rss
             for mapping in self.mappings
-            if mapping.rss is not None and mapping.end < self.machine.kernel_start
+            if mapping.rss is not None
         ]
         differing = [difference for difference in differences if difference]
         if differing:
@@ -450,9 +450,11 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of private and of shared pages from ``pagemap``, for at most MAX_SHARING bytes of a range.
+        """Return the bytes of pages that only this process maps, and of pages that others map too, as ``pagemap``
+        tells.
 
-        None for a copy, because it shares all its pages.
+        Only the first MAX_SHARING bytes of the range are counted. None for a copy, because it shares all its pages, and
+        if ``pagemap`` cannot be read.
         """
         if self._has_copy:
             return None
@@ -477,7 +479,7 @@ def thread_of(found: Registers | ThreadState, name: str) -> Thread:
 
 
 class MappedFiles(HeldFiles):
-    """The files behind mappings, each opened once."""
+    """The files behind mappings. Each file is opened once."""
 
     def __init__(self, folder: ProcessFolder, systems: FileSystems) -> None:
         super().__init__()
@@ -521,7 +523,7 @@ def is_device(mapping: Mapping) -> bool:
 
 
 def executable(folder: ProcessFolder) -> str | None:
-    """Return the program's path as the process sees it; None if the kernel does not say."""
+    """Return the program's path as the process sees it; None if the kernel does not show it."""
     try:
         return folder.link("exe")
     except OSError:
@@ -529,7 +531,7 @@ def executable(folder: ProcessFolder) -> str | None:
 
 
 def command_line(folder: ProcessFolder) -> list[str]:
-    """Return the beginning of the process's arguments as they are now; empty if the kernel does not say."""
+    """Return the beginning of the process's current arguments; empty if the kernel does not show them."""
     try:
         words = folder.read("cmdline", ARGUMENTS_BYTES).rstrip(b"\0").decode("utf-8", "replace")
     except OSError:
@@ -538,15 +540,15 @@ def command_line(folder: ProcessFolder) -> list[str]:
 
 
 def program_of(folder: ProcessFolder) -> str:
-    """Return the name that a person uses for the program of a process; "" if the kernel does not say."""
+    """Return the usual name of the program of a process; "" if the kernel does not show it."""
     return program_name(command_line(folder), executable(folder))
 
 
 def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
-    """Return paths at which ``systems`` may find the ELF file behind a mapping, the one that stays valid longest first.
+    """Return paths at which ``systems`` may find the ELF file of a mapping, the path that stays valid longest first.
 
-    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping. Empty if another user's
-    program answers for the file (FUSE), because reading may never end.
+    Paths below ``/proc`` end with the process. A deleted file can still be read through its mapping. Empty if another
+    user's program serves the file (FUSE), because reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return []
@@ -582,7 +584,7 @@ def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
 def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
     """Open exactly the file behind a mapping.
 
-    None if it is not a regular file, cannot be opened, or if another user's program answers for it (FUSE), so that
+    None if it is not a regular file, cannot be opened, or if another user's program serves it (FUSE), so that
     reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
@@ -635,10 +637,9 @@ def stopped(
     without memory and runs on. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
-    stopping.without_tracer(folder)
     is_prepared = preparation is not None
     if preparation is None:
-        preparation = Preparation(folder)
+        preparation = stopping.when_untraced(folder, lambda: Preparation(folder))
         preparation.load_files()
     space = room_for(folder) if copies else None
     if not is_prepared:
@@ -647,9 +648,9 @@ def stopped(
         if process.stopped_seconds is None:
             if copies and process.refusal is None:
                 process.warnings.append(
-                    "the process was stopped until the answer was complete: its private memory is larger than the room"
-                    f" for a copy, {headroom.room_for_copy():,} bytes, half of the free memory (--clone stops it only"
-                    " briefly)"
+                    "the private memory of the process is larger than the room for a copy"
+                    f" ({headroom.room_for_copy():,} bytes, half of the free memory): the process was stopped until the"
+                    " answer was complete (--clone stops it only briefly)"
                 )
             yield process
     if process.is_copied:
@@ -659,8 +660,10 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """If the process was released before all its memory was copied, replace an error in the block by one that
-    says so."""
+    """Replace an error in the block if the process was released before all its memory was copied.
+
+    The new error says so.
+    """
     try:
         yield
     except GdbheapError as error:
@@ -672,7 +675,12 @@ def _explained(process: Process) -> Iterator[None]:
 
 @contextmanager
 def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """Yield the stopped process. It is released before Ctrl-Z works again and this thread's priority is restored."""
+    """Yield the stopped process. At the end it is released first; then Ctrl-Z works again and this thread's priority is
+    restored.
+
+    ``limit``: the most seconds for which the process is stopped, or None. ``space``: room for a copy of its memory, or
+    None.
+    """
     stop: Stop | None = None
     process: Process | None = None
     folder = preparation.folder
@@ -698,7 +706,7 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Return room for a process's private memory with a reserve for growth, or as much room as gdbheap may use.
+    """Return room for a process's private memory with a reserve for growth, or else as much room as gdbheap may use.
 
     None if this is too little, or if the process has ended.
     """
@@ -716,7 +724,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
-    """Return why the process could not be stopped. Raise that error if not even its mappings can be read."""
+    """Return why the process could not be stopped. Raise that error if its mappings cannot be read either."""
     reason = refusal.explain(preparation.folder, error)
     try:
         if (
@@ -741,7 +749,7 @@ def _read(
 
 
 def _let_go(stop: Stop | None, process: Process | None) -> None:
-    """Release the threads before anything else, because everything else may fail."""
+    """Release the threads before all other work, because any other work may fail."""
     if stop is None:
         return
     try:

@@ -20,8 +20,8 @@ class OwnedRange(NamedTuple):
 
 
 class WordTest(NamedTuple):
-    """A test of the word ``offset`` bytes after a place: the word's bits in ``mask`` are a number that must lie between
-    ``low`` and ``high``.
+    """A test of the word that lies ``offset`` bytes after an address: the number in the word's ``mask`` bits must lie
+    between ``low`` and ``high``.
     """
 
     offset: int
@@ -50,7 +50,7 @@ def within(ranges: Ranges, start: int, end: int) -> Ranges:
 def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield (address, bytes) for [start, end) in pieces of ``size`` bytes, each with ``beyond`` bytes of the next one.
 
-    Pieces begin at multiples of a word. Memory that is zero by definition is skipped.
+    Pieces begin at multiples of a word. Memory that is certainly zero is skipped.
     """
     at = start
     while (backed := space.next_backed(at)) is not None and backed < end:

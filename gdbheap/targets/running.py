@@ -1,8 +1,8 @@
-"""A process that runs on while it is read; only one of its threads is stopped at that moment.
+"""A process that is read while it runs; only one of its threads is stopped at that moment.
 
-The stack of the stopped thread, and what its frames point to, do not change meanwhile. All else may change between two
-reads, so it must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address space: after exec()
-nothing more can be read.
+The stack of the stopped thread, and the objects to which its frames point, do not change meanwhile. All other memory
+may change between two reads, so it must be checked. The memory is read through ``/proc/PID/mem``, which stays with this
+address space: after exec() nothing more can be read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PERIOD = 1.0
 _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
-class Running(Target):
+class RunningProcess(Target):
     """A process that runs on, as it is at each moment.
 
     ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
     changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed
-    about pages. It leaves out only mappings of files for which another user's program answers (FUSE) and perhaps never
-    does; when these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files, whose pages
-    are present. Raises NoTarget, NotPermitted.
+    about pages. It leaves out only mappings of files that another user's program serves (FUSE), because that program
+    may never answer. When these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files,
+    whose pages are present. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -71,7 +71,7 @@ class Running(Target):
         except OSError:
             return False
         code = _CODE.findall(text)
-        # The maps file of an ended process is empty. Then keep what is known.
+        # The maps file of an ended process is empty. The known objects are then kept.
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
         self.space = self._memory.space
@@ -118,7 +118,7 @@ class Running(Target):
     def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
         """Return the stack of a thread with these registers (in DWARF's order, the program counter last).
 
-        The thread is stopped there; or it has run on, and ``stack`` has the bytes that were at its stack pointer.
+        The thread is still stopped. If it has run on, ``stack`` has the earlier bytes at its stack pointer.
         """
         if time.monotonic() - self._looked > PERIOD:
             self.look_again()
@@ -128,7 +128,10 @@ class Running(Target):
         return found
 
     def _is_new(self, counter: int) -> bool:
-        """Return whether the code at ``counter`` may be in an object that is new; if not, remember its mapping."""
+        """Return whether the code at ``counter``, a program counter, may belong to a newly loaded object.
+
+        If the code is in no file, its mapping is remembered, so that the question is answered faster the next time.
+        """
         if any(counter in mapping for mapping in self._strange):
             return False
         try:
@@ -140,7 +143,9 @@ class Running(Target):
         return mapping is not None and mapping.path.startswith("/")
 
     def code_object(self, address: int) -> LoadedObject | None:
-        """Return the object whose code is at ``address`` as of the last read of the mappings; None if there is none."""
+        """Return the object that contained the code at ``address`` when the mappings were last read; None if there was
+        none.
+        """
         index = bisect_right(self._bases, address) - 1
         if index < 0 or not self.objects[index].contains(address):
             return None
@@ -148,8 +153,8 @@ class Running(Target):
 
 
 def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
-    """Return the rows without overlaps; of two overlapping rows the first one stays. A damaged header's tables may
-    overlap another's.
+    """Return the rows without overlaps. If two rows overlap, the first one stays. They may overlap if a header is
+    damaged.
     """
     kept: list[MappingRow] = []
     for row in sorted(rows):

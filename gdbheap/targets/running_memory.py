@@ -22,10 +22,10 @@ _OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 def find_unanswered(
     folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
 ) -> Iterator[Mapping]:
-    """Yield the mappings of files for which another user's program answers (FUSE), but perhaps never does.
+    """Yield the mappings of files that another user's program serves (FUSE), because that program may never answer.
 
-    This is so if the file system belongs to another user, or is unknown and the file may not be opened.
-    ``answered_too``: devices for which the kernel answers, in addition to the known ones.
+    The file system then belongs to another user, or it is unknown and the file may not be opened. ``answered_too``:
+    further devices that the kernel itself serves.
     """
     systems = FileSystems(folder)
     known: dict[tuple[str, int, str], bool] = {}
@@ -42,18 +42,20 @@ class RunningMemory:
     """The memory of a running process.
 
     ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed about pages.
-    ``unanswered``: the mappings that it leaves out, of files for which another user's program may never answer.
+    ``unanswered``: the mappings that ``space`` leaves out, because another user's program serves their files and may
+    never answer.
     """
 
     def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
-        """Read no mappings yet. ``end``: the end of the addresses that are read."""
+        """Create the object without reading mappings. ``end``: the end of the addresses that are read."""
         self._folder, self._machine, self._end = folder, machine, end
         self._of_files: list[bytes] = []
         self.unanswered: Ranges = []
         self.space = self._all_but([])
 
     def renew(self, maps: bytes) -> bool:
-        """Update for the present mappings; return whether ``space`` was replaced.
+        """Find again which mappings must not be read. Return whether ``self.space`` was replaced, because they
+        changed.
 
         ``maps``: the text of ``/proc/PID/maps``.
         """
@@ -73,5 +75,5 @@ class RunningMemory:
             MappingRow(start, end, FROM_PROCESS, -1, 0)
             for start, end in subtract([(LOWEST_ADDRESS, self._end)], left_out)
         ]
-        # "Shared" makes it read by /proc/PID/mem, which copies no pages and un-shares none that a fork shares.
+        # "Shared" selects /proc/PID/mem, which copies no pages and un-shares no page that a fork shares.
         return Space.for_process(self._machine, self._folder, rows, None, [], True, None)

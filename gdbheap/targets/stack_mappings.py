@@ -1,20 +1,20 @@
-"""Find which memory is a thread's stack.
+"""Find the memory of each thread's stack.
 
-A stack needs bounds. The first thread's stack is the kernel's ``[stack]``. For other threads the C library keeps a
-record: a thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size and guard size
-in three consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
-``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by its guard page: a small
-mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have merged a stack's mapping
-with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its own memory. So a stack
-pointer into a mapping says nothing about the rest of this mapping.
+The bounds of a stack must be known. The first thread's stack is the kernel's ``[stack]``. For other threads the C
+library keeps a record: a thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size
+and guard size in three consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's
+pthread_impl.h: ``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by its
+guard page: a small mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have
+merged a stack's mapping with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its
+own memory. So a stack pointer into a mapping says nothing about the rest of this mapping.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, containing, holds, joined, within
 from gdbheap.targets.target import Target, Thread
@@ -32,8 +32,8 @@ LIVE_WITHOUT_BOUNDS = 256 << 10
 class Stack:
     """The stack of the thread ``tid``: [start, end), including its guard pages.
 
-    ``provided``: whether the C library's record has no guard, or there is no record, so that the stack may lie in a
-    block that the program allocated (pthread_attr_setstack).
+    ``provided``: whether the program may have allocated the stack as a block (pthread_attr_setstack). That is possible
+    if the C library's record has no guard, or if there is no record.
     """
 
     tid: int
@@ -60,8 +60,8 @@ def find_stacks(target: Target) -> list[Stack]:
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """Return the parts of the stacks that may be in use.
 
-    The part of a stack reaches from the lowest stack pointer in it, less the red zone, to the end of the stack. A stack
-    without a stack pointer counts as a whole, because its thread runs on another stack (a coroutine's, a signal's).
+    The used part of a stack reaches from the lowest stack pointer in it, less the red zone, to the end of the stack. A
+    stack without a stack pointer counts in full, because its thread runs on another stack, such as a coroutine's.
     """
     pointers = sorted(thread.sp for thread in target.threads)
     found = []
@@ -92,7 +92,7 @@ def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
 def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
     """Return a thread's stack by the record of its C library, glibc or musl; None without a record.
 
-    ``others``: shared or file memory; a record that names such memory is not believed.
+    ``others``: shared or file memory; a record that names such memory is ignored.
     """
     words = _descriptor(target, thread)
     for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):

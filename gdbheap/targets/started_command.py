@@ -1,4 +1,6 @@
-"""A command that gdbheap starts and reads: it runs by itself, in gdbheap's folder and with its standard streams."""
+"""A command that gdbheap starts and whose exit status it reads. The command runs by itself, in gdbheap's folder and
+with its standard streams.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ KILLED = 128
 class Started:
     """A process that gdbheap started, and whose exit status it reads. Raises UsageError if there is no such command.
 
-    It is never killed: it continues when gdbheap ends.
+    The process is never killed; it continues when gdbheap ends.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -31,7 +33,9 @@ class Started:
         self.pid = self._process.pid
 
     def status(self) -> int | None:
-        """Return the exit status, as shells do (128 plus the signal that ended the process); None while it runs."""
+        """Return the exit status in the form of shells (128 plus the signal that ended the process); None while it
+        runs.
+        """
         code = self._process.poll()
         return None if code is None else _status(code)
 

@@ -1,4 +1,4 @@
-"""Stop a process without disturbing others: other tracers, our own priority, pending signals."""
+"""Stop a process with care for other tracers, gdbheap's own priority, and pending signals."""
 
 from __future__ import annotations
 
@@ -11,40 +11,55 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from gdbheap.errors import GdbheapError
+from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals import refusal
 
-__all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "without_tracer"]
+__all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "when_untraced"]
 
 Taken = TypeVar("Taken")
 
-# How many seconds to wait for another tracer, and for another gdbheap, which lets go soon even on a loaded machine.
+# The seconds to wait for another tracer, and for another gdbheap, which lets go soon even on a loaded machine.
 OTHERS_SECONDS, OURS_SECONDS = 2.0, 10.0
 REASONABLE_SECONDS = 10.0
 HIGHEST_PRIORITY = -20
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
-def without_tracer(folder: ProcessFolder) -> None:
-    """Wait a moment while another tracer has the process: another gdbheap will be done soon, a debugger will not."""
-    began = time.monotonic()
-    while (tracer := refusal.other_tracer(folder)) and time.monotonic() < began + _patience(tracer):
-        _nap()
+def when_untraced(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
+    """Return the result of the function ``take``, which refuses a process that another tracer has. Raises the errors of
+    ``take``.
+
+    It is called as soon as no tracer has the process, or after a moment if one keeps it: another gdbheap will soon
+    release it, a debugger will not. It is called again if a tracer came in between.
+    """
+    began, was_traced = time.monotonic(), True
+    while True:
+        while (tracer := refusal.other_tracer(folder)) and time.monotonic() < began + _patience(tracer):
+            _nap()
+        try:
+            return take()
+        except NotPermitted:
+            tracer = refusal.other_tracer(folder)
+            # A tracer that was in the way may have detached by now: one more try shows whether it was the cause.
+            if not (tracer or was_traced) or time.monotonic() > began + _patience(tracer):
+                raise
+            was_traced = bool(tracer)
 
 
 def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
-    """Return the result of ``take``, which seizes the process. Raises what ``take`` raises (OSError, TimeoutError).
+    """Return the result of the function ``take``, which attaches to the process. Raises the errors of ``take``
+    (OSError, TimeoutError).
 
-    If two tracers begin at the same moment, each may have seized some of the process's threads. Both then release these
-    threads, and this tracer tries again.
+    If two tracers begin at the same moment, each may have attached to some of the process's threads. Both then release
+    these threads, and this tracer tries again.
     """
     began, patience = time.monotonic(), OTHERS_SECONDS
     while True:
         try:
             return take()
         except PermissionError:
-            # A tracer that has detached by now is no longer visible; what it prevented is allowed now.
+            # A tracer that has detached by now is no longer visible. The action that it prevented is allowed now.
             tracer = refusal.other_tracer(folder)
             contended = tracer or _is_allowed(folder)
             patience = max(patience, _patience(tracer))
@@ -70,15 +85,17 @@ def _nap() -> None:
 
 
 def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
-    """Return the error for a process that was released before there was an answer."""
+    """Return the error for a process that was released before the answer was complete."""
     return GdbheapError(
         f"process {folder} was released after {seconds:.1f} s (--max-stop) before this could be answered:"
-        " give it longer (--max-stop=SECONDS, 0 for no limit), or read a copy of it (--clone)"
+        " allow more time (--max-stop=SECONDS, 0 for no limit), or read a copy of it (--clone)"
     )
 
 
 def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
-    """Return the error for threads that did not stop in time: within the limit, or within a reasonable time."""
+    """Return the error for threads that did not stop in time: within the limit or, without a limit, within a reasonable
+    time.
+    """
     if limit is not None and limit < REASONABLE_SECONDS:
         return let_go_early(folder, limit)
     return refusal.explain(folder, error)
@@ -86,7 +103,8 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Within a block, hold back Ctrl-Z, collect no existing objects as garbage, and give this thread top priority.
+    """Inside the block, delay Ctrl-Z, keep the garbage collector from traversing existing objects, and give this thread
+    top priority.
 
     Threads that it starts have the priority too. The priority is given only if the system allows it.
     """

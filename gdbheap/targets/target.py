@@ -1,15 +1,16 @@
-"""What every kind of target offers: one address space at one moment."""
+"""The interface of every kind of target: one address space at one moment."""
 
 from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gdbheap import _native
 from gdbheap._native import Pages, Space
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.host.identity import Identity
 from gdbheap.host.procfs import Rss
@@ -21,7 +22,7 @@ from gdbheap.targets.unseen_files import UnseenFile
 from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
-# How ``Damage.found`` ends if memory is missing.
+# The ends of ``Damage.found`` if memory is missing.
 ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
 AT_ENTRY = 9
@@ -56,7 +57,7 @@ class Meanwhile:
 
 @dataclass(frozen=True)
 class Damage:
-    """A contradiction in the target's data: where, what was expected and what was found."""
+    """A contradiction in the target's data: its address, the expected data, and the data that was found."""
 
     address: int
     what: str
@@ -71,12 +72,12 @@ class Damage:
 
     @classmethod
     def of(cls, found: _native.Damage, transient: bool = False) -> Damage:
-        """Return the record for damage that the native half found."""
+        """Return the record for damage that the native code found. ``transient``: a thread may be changing the data."""
         return cls(found.address, found.what, found.expected, found.found, transient)
 
 
 class _Bases:
-    """The bases of objects, for a binary search that does not build a list of all of them."""
+    """The bases of objects, in a form for binary search that needs no list of all of them."""
 
     def __init__(self, objects: Sequence[LoadedObject]) -> None:
         self._objects = objects
@@ -93,13 +94,13 @@ class Target:
     """One address space at one moment. A process and a core fill in its fields.
 
     ``pages``: None if residency is unknown. ``space`` raises ``Fault`` for unreadable memory. ``refusal``: why no
-    memory at all can be read (mappings and residency are still valid), else None. ``locked``: the ranges locked into
+    memory at all can be read, or None; mappings and residency are valid in any case. ``locked``: the ranges locked into
     memory (mlock), as far as known. ``partial``: whether an answer may lack data that was cut off (a truncated core,
     refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries whose
     ELF headers were found neither in memory nor on this machine, so that nothing in their data can be found.
     ``modified``: when a core's file was last written, in seconds since 1970; None if unknown. ``words``: the target's
     name on a shell's command line, if it is neither the process id nor the core's path. ``proc``: for a process on this
-    machine its folder below /proc, as a path that never means another process. ``arguments``: the beginning of the
+    machine, its folder below /proc, as a path that never names another process. ``arguments``: the beginning of the
     command line, as the program left it. ``remote``: whether memory comes through gdb from another machine, slowly.
     ``offered_in_gdb``: for a target that gdb holds, the commands that can be typed in gdb; None if the target was named
     in a shell.
@@ -134,14 +135,15 @@ class Target:
     identity: Identity = Identity()
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the target was released; None if it was not released, or if summing takes
-        long.
+        """Return the change of RSS since the target was released.
+
+        None if it was not released, or if summing takes long.
         """
         return None
 
     @property
     def cut_short(self) -> str | None:
-        """Why the answer may lack existing data; None if it lacks none."""
+        """The reason why the answer may lack existing data; None if it lacks none."""
         return None
 
     @property
@@ -152,7 +154,7 @@ class Target:
 
     @property
     def finishing(self) -> list[str]:
-        """The options with which a command would read what the current one had no time to read."""
+        """The options with which a command would have the time to read the data that is missing now."""
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
@@ -170,7 +172,10 @@ class Target:
 
     @property
     def main_stack(self) -> Mapping | None:
-        """The stack of the first thread: the kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2))."""
+        """The stack of the first thread; None if it is unknown.
+
+        The kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2)).
+        """
         return self.mappings.find(self.auxv.get(AT_RANDOM, 0))
 
     @property
@@ -181,22 +186,21 @@ class Target:
 
     @property
     def huge_mapped(self) -> list[tuple[int, int, int]]:
-        """(start, end, bytes in transparent huge pages) of the mappings that have such pages, as far as known."""
+        """The (start, end, bytes in transparent huge pages) of the mappings that have such pages, as far as known."""
         return []
 
     @property
     def lazily_freed(self) -> list[tuple[int, int, int]]:
-        """(start, end, bytes) of the mappings with pages that MADV_FREE freed; empty if unknown."""
+        """The (start, end, bytes) of the mappings with pages that MADV_FREE freed; empty if unknown."""
         return []
 
     @property
     def written(self) -> list[tuple[int, int, int]] | None:
-        """(start, end, bytes in anonymous pages) of the mappings that have such pages; None if unknown."""
+        """The (start, end, bytes in anonymous pages) of the mappings that have such pages; None if unknown."""
         return None
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of whole resident pages in [start, end) that only this process maps, and of the pages that
-        it shares.
+        """Return the bytes of whole resident pages in [start, end): those that only this process maps, and shared ones.
 
         Pages are shared after fork(), for example. None if unknown.
         """
@@ -216,7 +220,7 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """The bytes of missing ranges that a truncated core should have; they may contain pointers."""
+        """The number of missing bytes that a truncated core should contain. They may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
     def object_of(self, address: int) -> LoadedObject | None:

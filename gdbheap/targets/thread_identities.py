@@ -13,9 +13,10 @@ __all__ = ["ThreadIdentities"]
 class ThreadIdentities:
     """The threads of a target by ``pthread_self()``, which programs, such as Python, use as a thread's number.
 
-    Where the struct begins at the thread pointer, the number equals the thread pointer. Elsewhere the struct ends
-    there. Its size, which depends on the C library, then follows from the first number that is asked for: the thread's
-    id is in the struct."""
+    On machines where the struct begins at the thread pointer, the number equals the thread pointer. On other machines
+    the struct ends at the thread pointer. Its size depends on the C library, and is determined from the first number
+    that is searched for, because the struct contains the thread's id.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target

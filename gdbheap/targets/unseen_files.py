@@ -1,11 +1,11 @@
-"""Files of a target without their ELF headers, in memory or on this machine: nothing in their data can be found."""
+"""Files of a target whose ELF headers are neither in memory nor on this machine. Their data cannot be interpreted."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.text import named
 
@@ -18,8 +18,8 @@ NAME_LIMIT = 60
 class UnseenFile:
     """A program or library mapped at ``base``, by its ``path`` in the target.
 
-    ``other``: a file on this machine that was compared with it. ``refuted``: whether ``other`` is certainly another
-    version; if not, too little of the memory is present to decide.
+    ``other``: a file on this machine that was compared with the mapped one. ``refuted``: whether ``other`` is certainly
+    another version; if not, too little of the memory is present to decide.
     """
 
     path: str
@@ -34,7 +34,9 @@ class UnseenFile:
 
 
 def about(unseen: Sequence[UnseenFile]) -> str:
-    """Return which files' ELF headers are missing, why, and what to do: the text that follows the word "because"."""
+    """Return the names of files whose ELF headers are missing, with the reason and advice. The text follows the word
+    "because".
+    """
     many = len(unseen) > 1
     files = f"{len(unseen)} files" if many else "a file"
     names = ", ".join(dict.fromkeys(file.name for file in unseen[:NAMED])) + ", …" * (len(unseen) > NAMED)
@@ -42,7 +44,7 @@ def about(unseen: Sequence[UnseenFile]) -> str:
 
 
 def _here(unseen: Sequence[UnseenFile]) -> str:
-    """Return in words what the search on this machine found."""
+    """Return in words the result of the search on this machine."""
     refuted = [file.other for file in unseen if file.other is not None and file.refuted]
     doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
     if refuted:

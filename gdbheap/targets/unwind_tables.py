@@ -34,9 +34,7 @@ def room_for_tables() -> int:
 
 
 def modules_of(target: Target, space: Space) -> list[Module]:
-    """Return the loaded objects that have unwind tables, and the vDSO if it has some too. ``space``: for reading the
-    vDSO.
-    """
+    """Return the loaded objects that have unwind tables, and the vDSO if it has some too. ``space``: reads the vDSO."""
     objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in target.objects]
     base = target.auxv.get(AT_SYSINFO_EHDR, 0)
     vdso = target.mappings.find(base)

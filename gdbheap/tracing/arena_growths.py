@@ -1,11 +1,11 @@
-"""Find in a replay which calls made glibc's arenas grow, and by how much the largest hole was too small for them."""
+"""Find the calls in a replay that made glibc's arenas grow, and the size of the largest hole at each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.stacks import StackFrame
@@ -23,10 +23,11 @@ HUGE_TUNABLE = "glibc.malloc.hugetlb"
 class Growth:
     """A call that made an arena of glibc grow.
 
-    Sizes are in bytes. ``asked``: the request; ``chunk``: the chunk that the request needs; ``bytes``: by how much the
-    arena grew; ``arena``: the arena's number, 0 for the main one; ``largest``: the arena's largest free chunk before
-    the call; ``short_by``: by how much that chunk was too small; both are None if unknown; ``has_looked``: whether the
-    free chunks were read; ``is_new``: whether the call created the arena."""
+    Sizes are in bytes. ``asked``: the request; ``chunk``: the chunk that the request needs; ``bytes``: the growth of
+    the arena; ``arena``: the arena's number, 0 for the main one; ``largest``: the arena's largest free chunk before the
+    call; ``short_by``: the bytes by which that chunk was too small; both are None if unknown; ``has_looked``: whether
+    the free chunks were read; ``is_new``: whether the call created the arena.
+    """
 
     call: int
     asked: int
@@ -77,7 +78,8 @@ def _all(job: Job, setting: Setting) -> list[Grown]:
 def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, int | None]:
     """Return the largest free chunk that the arena had before each of ``calls``, by call; None if it had no free chunk.
 
-    Each of these calls made an arena grow. Calls at which the heap could not be read are missing."""
+    Each of these calls made an arena grow. Calls at which the heap could not be read are not in the result.
+    """
     found: dict[int, int | None] = {}
     with Replayer(job.plan, setting, False, [call - 1 for call in calls], with_growths=True) as replayer:
         largest: dict[int, int] | None = None
@@ -105,8 +107,11 @@ def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
 
 
 def _need(grown: Grown) -> int:
-    """Return the size of the free chunk that malloc looks for. For an aligned request this chunk is larger, because
-    malloc cuts off what lies before and after the aligned part (malloc/malloc.c, _int_memalign)."""
+    """Return the size of the free chunk that malloc looks for.
+
+    For an aligned request this chunk is larger, because malloc cuts off the parts before and after the aligned part
+    (malloc/malloc.c, _int_memalign).
+    """
     from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK
     from gdbheap.answers.fit import chunk_of
 
@@ -127,7 +132,7 @@ def _growth(
 def _largest(pid: int) -> dict[int, int] | None:
     """Return the largest free chunk of each arena, by the arena's address (0 for the main one); None if the heap cannot
     be read. Arenas without a free chunk are missing."""
-    # Imported here, because this imports nearly all of gdbheap.
+    # This import is here because it imports nearly all of gdbheap.
     from gdbheap.allocators.glibc.allocator import GlibcAllocator
     from gdbheap.answers.fit import largest_free
     from gdbheap.heap import Heap

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.host.headroom import room_for_copy
-from gdbheap.stacks import Made
+from gdbheap.stacks import AllocatingCall
 from gdbheap.tracing.call_stacks import Namer
 from gdbheap.tracing.log import BY_TIME, ProcessCalls, read_log
 from gdbheap.tracing.recorder_files import RecorderFile, parts_path
 
 __all__ = ["maker", "makers"]
 
-# Stands for the end of the log: no log has this many calls.
+# Stands for the end of the log, which has fewer calls than this.
 LAST = 10**18
 # The log is read again if stages moved into it from the recorder's file meanwhile.
 TRIES = 10
 
 
-def maker(path: str, pid: int | None, address: int) -> Made | None:
+def maker(path: str, pid: int | None, address: int) -> AllocatingCall | None:
     """Return the call that allocated the block which contains ``address``; None if no recorded call with a stack did.
     Raises the errors of ``makers``."""
     return makers(path, pid, [address]).get(address)
 
 
-def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
+def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, AllocatingCall]:
     """Return the recorded calls that allocated the blocks which contain ``addresses``, by address.
 
     The blocks are those in use at the end of the log or, if the process is still being recorded, now. Calls without a
@@ -39,7 +39,7 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Ma
     mean, room = process.who.stacks, room_for_copy()
     found = _native.live_stacks(process.opened, process.frames, room, mean, [LAST], rest, list(addresses))
     namer = Namer(found)
-    return {one.wanted: Made(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
+    return {one.wanted: AllocatingCall(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
 
 
 def _process(path: str, pid: int | None) -> ProcessCalls:
@@ -59,7 +59,7 @@ def _process(path: str, pid: int | None) -> ProcessCalls:
 
 
 def _rest(path: str, process: ProcessCalls) -> list[bytes]:
-    """Return the stages that are still in the recorder's file and not yet in the log."""
+    """Return the stages of a process that are still in the recorder's file and not yet in the log."""
     try:
         file = RecorderFile(parts_path(path, process.who), taken=len(process.frames))
     except OSError:

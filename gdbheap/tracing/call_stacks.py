@@ -1,16 +1,17 @@
-"""Find which stacks allocated the memory that a recorded program had in use after a given call."""
+"""Find the stacks that allocated the memory that a recorded program had in use after a given call."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Union
 
 from gdbheap import _native
 from gdbheap.contents.python.running.line_tables import line_of
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
@@ -32,8 +33,9 @@ Moment = Union[int, str]
 class AllocatingStack:
     """A stack and the blocks that it allocated.
 
-    ``bytes``, ``blocks``: the figures of its blocks in use; ``allocated_…``: the figures of all blocks that it has
-    allocated so far. In a difference of two moments, each figure is the later one minus the earlier one."""
+    ``bytes`` and ``blocks`` count its blocks in use. The fields ``allocated_…`` count all blocks that it has allocated
+    so far. In a difference of two moments, each figure is the later one minus the earlier one.
+    """
 
     frames: list[StackFrame]
     bytes: int
@@ -44,8 +46,11 @@ class AllocatingStack:
 
 @dataclass(frozen=True)
 class Site:
-    """The sums of all stacks that have the same frame as their site: the innermost Python frame or, without one, the
-    innermost C frame. ``frame`` is None for stacks without frames."""
+    """The sums of all stacks with the same site.
+
+    The site of a stack is its innermost Python frame or, without one, its innermost C frame. ``frame`` is None for
+    stacks without frames.
+    """
 
     frame: StackFrame | None
     bytes: int
@@ -131,7 +136,7 @@ Figures = tuple[float, float, float, float]
 
 
 def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
-    """Return the figures of each stack, with its number: the figures in ``shares`` minus the figures in ``before``."""
+    """Return the numbers of stacks with their figures: those in ``shares`` minus those in ``before``."""
     found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
     for sign, rows in ((1, shares), (-1, before)):
         for row in rows:
@@ -161,8 +166,11 @@ def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
 
 
 def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Return the frame that interests the program's author: the innermost Python frame (the frames below it belong to
-    the interpreter), or else the innermost frame; None if there are no frames."""
+    """Return the frame at which a stack counts for its site; None if there are no frames.
+
+    It is the innermost Python frame, because the frames below it belong to the interpreter; without one it is the
+    innermost frame.
+    """
     python = [frame for frame in frames if frame.kind == PYTHON]
     found = python or list(frames)
     return found[-1] if found else None

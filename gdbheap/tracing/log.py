@@ -1,5 +1,6 @@
-"""The log of recorded calls: a file of frames, which can be read up to the place where it was cut off
-(docs/calls.md)."""
+"""The log of recorded calls: a file of frames. A truncated log can be read up to its last complete frame
+(docs/calls.md).
+"""
 
 from __future__ import annotations
 
@@ -7,24 +8,26 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 from gdbheap._native import Descriptor
 from gdbheap.answers.accounting.records import from_json
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_append, open_to_read
 from gdbheap.host.headroom import RoomLeft
 
 __all__ = [
+    "BEYOND",
     "BY_LOCK",
     "BY_TIME",
     "CallLog",
     "Frames",
     "LogWriter",
     "ProcessCalls",
-    "Recorded",
+    "RecordedProcess",
     "is_call_log",
     "read_log",
 ]
@@ -45,7 +48,7 @@ BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedProcess:
     """A recorded process, as its recorder describes it.
 
     ``began``: nanoseconds since 1970; ``exe``, ``words``: its program and arguments; ``malloc``: the file of its
@@ -73,10 +76,12 @@ Frames = list[tuple[int, int, int]]
 class ProcessCalls:
     """The calls of one process in a log.
 
-    ``frames``: its stages in the file ``held``; ``lanes``: how many stages each thread's lane has, by the time when the
-    lane began; ``lost``: how many calls were not written; ``ended``: no more stages follow."""
+    ``frames``: its stages (compressed series of calls) in the file ``held``; ``lanes``: the number of stages of each
+    lane (the stages of one thread, if calls are ordered by time), by the time when the lane began; ``lost``: the number
+    of calls that were not written; ``ended``: whether no more stages follow.
+    """
 
-    who: Recorded
+    who: RecordedProcess
     held: Descriptor
     frames: Frames = field(default_factory=list)
     lanes: dict[int, int] = field(default_factory=dict)
@@ -93,8 +98,9 @@ class ProcessCalls:
 class CallLog:
     """A log of calls.
 
-    ``held``: its file; ``whole``: nothing is missing at its end; ``status``: the command's exit status, None if
-    unknown; ``size``: bytes up to the end of the last complete frame."""
+    ``held``: its file; ``whole``: whether its end is complete; ``status``: the command's exit status, None if unknown;
+    ``size``: bytes up to the end of the last complete frame.
+    """
 
     path: str
     held: Descriptor
@@ -136,7 +142,7 @@ class LogWriter:
         """The number of bytes written so far."""
         return self._file.tell()
 
-    def process(self, number: int, who: Recorded) -> None:
+    def process(self, number: int, who: RecordedProcess) -> None:
         """Write that a process was found. Processes are numbered from 0."""
         self._document(PROCESS, number, vars(who))
 
@@ -150,7 +156,7 @@ class LogWriter:
         self._frame(TIMED_STAGE, number, TIMES.pack(tick, lane) + packed)
 
     def process_end(self, number: int, lost: int) -> None:
-        """Write that no more stages of this process follow, and that ``lost`` of its calls are missing."""
+        """Write the record that ends a process: no more of its calls follow, and ``lost`` calls were not recorded."""
         self._document(PROCESS_END, number, {"lost": lost})
 
     def end(self, status: int | None) -> None:
@@ -253,10 +259,10 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
         log.whole, log.status = True, None if status is None else _checked(status, -BEYOND_PIDS, BEYOND_PIDS)
 
 
-def _recorded(content: Any) -> Recorded:
+def _recorded(content: Any) -> RecordedProcess:
     """Return the process that a frame describes. Raises ValueError if the description is invalid."""
     try:
-        who = from_json(Recorded, content)
+        who = from_json(RecordedProcess, content)
     except UsageError as error:
         raise ValueError(str(error)) from None
     parents = () if who.parent is None else who.parent

@@ -1,5 +1,8 @@
-"""The files that a recorder writes. Each process, or each thread of it, has one; finished stages are moved from them
-into the log while the process runs (native/calls/src/header.rs)."""
+"""The files that a recorder writes.
+
+Each process, or each of its threads, has one. Finished stages are moved from the file into the log while the process
+runs (native/calls/src/header.rs).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pathlib import Path
 import gdbheap
 from gdbheap import _native
 from gdbheap.errors import Unsupported
-from gdbheap.tracing.log import BY_LOCK, BY_TIME, Recorded
+from gdbheap.tracing.log import BEYOND, BY_LOCK, BY_TIME, RecordedProcess
 from gdbheap.tracing.preload import can_be_preloaded
 
 __all__ = [
@@ -40,7 +43,7 @@ SUFFIX = ".calls"
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
 MAX_PID = 1 << 22
 MAX_LOST = 1 << 40
-# The end of the name of the folder with these files. What comes before it is the log's path.
+# The end of the name of the folder with these files. The part of the name before it is the log's path.
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
@@ -67,7 +70,7 @@ def is_recorders_name(name: str) -> bool:
     return found is not None and 0 < int(found[1], 16) <= MAX_PID
 
 
-def parts_path(log: str, who: Recorded) -> str:
+def parts_path(log: str, who: RecordedProcess) -> str:
     """Return the path of the file into which a process is recorded, if the log's path is ``log``."""
     return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
 
@@ -76,7 +79,8 @@ class RecorderFile:
     """The file into which one process, or one thread of it, is recorded.
 
     ``taken``: how many of its stages are in the log; ``started``: when the kernel started the process, 0 if unknown;
-    ``began``: the time in the file's name; ``is_lane``: each thread of the process has its own file."""
+    ``began``: the time in the file's name; ``is_lane``: whether each thread of the process has its own file.
+    """
 
     def __init__(self, path: str, taken: int = 0) -> None:
         """Open the file. Raises OSError, also if a recorder did not make the file."""
@@ -101,28 +105,33 @@ class RecorderFile:
     def _header(self) -> bytes:
         return os.pread(self._descriptor, HEADER_BYTES, 0)
 
-    def who(self) -> Recorded | None:
-        """Return the process that records in the file; None if its header is not written yet."""
+    def who(self) -> RecordedProcess | None:
+        """Return the process that records in the file; None if its header is not written yet.
+
+        The recorded program may have overwritten the header. So the process id comes from the file's name, and numbers
+        that no recorder writes are left out."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return None
         words = WORDS.unpack_from(header)
-        magic, version, pid, began, lane_of = words[0], words[1], words[3], words[4], words[12]
+        magic, version, lane_of, stacks = words[0], words[1], words[12], words[20]
         parent, parent_began, fork = words[7:10]
+        is_lane = 0 < lane_of < BEYOND
+        has_parent = 0 < parent <= MAX_PID and parent_began < BEYOND and fork < BEYOND
         if (magic, version) != (MAGIC, VERSION):
             return None
         texts = dict(text.partition("=")[::2] for text in _texts(header[TEXT_AT:]))
         said = header[TEXT_AT:].partition(b"words=")[2].rstrip(b"\0").split(b"\0")
-        return Recorded(
-            pid,
-            lane_of or began,
+        return RecordedProcess(
+            self.pid,
+            lane_of if is_lane else self.began,
             texts.get("exe", ""),
             texts.get("malloc", ""),
             [word.decode(errors="surrogateescape") for word in said],
             {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
-            (parent, parent_began, fork) if parent else None,
-            BY_TIME if lane_of else BY_LOCK,
-            words[20],
+            (parent, parent_began, fork) if has_parent else None,
+            BY_TIME if is_lane else BY_LOCK,
+            stacks if stacks < BEYOND else 0,
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
@@ -149,7 +158,7 @@ class RecorderFile:
             yield _native.pack_stage(waiting)
 
     def rest(self) -> list[bytes]:
-        """Return the stages that are not in the log yet, including the unfinished one. They stay in the file."""
+        """Return the stages that are not in the log yet, including the unfinished one. The stages stay in the file."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return []
@@ -178,8 +187,11 @@ class RecorderFile:
 
 
 def _opened(path: str) -> int:
-    """Open a recorder's file. Raises OSError if it is a link, not a regular file, or has another name too, because
-    somebody else may have put it there."""
+    """Open a recorder's file.
+
+    Raises OSError if it is a link or not a regular file. Raises OSError also if the file has another name too, because
+    another user may then have put it there.
+    """
     number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:

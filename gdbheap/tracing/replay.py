@@ -1,4 +1,4 @@
-"""Replay a program's calls under its own allocator or another, and measure the memory they take."""
+"""Replay a program's calls under its own allocator or another one, and measure the memory that they take."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Optional
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
 from gdbheap.host.headroom import disk_left, memory_left, room_for_copy
 from gdbheap.tracing.log import CallLog, Frames, ProcessCalls, read_log
 from gdbheap.tracing.replay_settings import Setting
-from gdbheap.tracing.replayer import Ended, Moment, Replayer
+from gdbheap.tracing.replayer import Replayer, ReplayerEnded, ReplayMoment
 
 __all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
 
@@ -116,7 +117,12 @@ class Job:
     fill: bool
 
     def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
-        """Return the answer with these runs and this job's figures."""
+        """Return the answer to the replay of one process: its calls' figures and ``runs``.
+
+        ``fixed``: whether addresses were the same in each run. ``best``: the index of the run that used least memory,
+        None if none used significantly less than the first. ``stopped``: the number of the call after which the replay
+        was ended early, None if it ran to its end.
+        """
         who, content = self.process.who, self.content
         whole = content.whole and self.process.ended
         return Replayed(
@@ -186,13 +192,14 @@ def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
 
 def run(
     job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
-) -> tuple[Run, Moment | None]:
-    """Replay the calls once. Return the figures and the last moment.
+) -> tuple[Run, ReplayMoment | None]:
+    """Replay the calls once. Return the figures, and the state at the last moment.
 
     ``with_gaps``: find glibc's holes at the peak and at the end. ``at_stop`` is called after each of the calls
     ``stops`` and after the last call, with the replayer's pid and the number of calls done; it returns whether to go
     on. If the replayer ended early, the run has the reason as its ``failure``, and the moment is None. Raises
-    UsageError if the library is not an allocator."""
+    UsageError if the library is not an allocator.
+    """
     looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
     wanted = frozenset(stops)
     found: dict[int, Gaps | None] = {}
@@ -208,13 +215,13 @@ def run(
                 is_wanted = at_stop is not None and (moment.calls in wanted or moment.is_end)
                 if is_wanted and at_stop is not None and not at_stop(replayer.pid, moment.calls):
                     break
-    except Ended as ended:
+    except ReplayerEnded as ended:
         return replace(begun, failure=str(ended)), None
     assert last is not None
     return _run_of(begun, last, found.get(job.content.peak_call), found.get(last.calls)), last
 
 
-def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Run:
+def _run_of(begun: Run, last: ReplayMoment, peak: Gaps | None, end: Gaps | None) -> Run:
     return replace(
         begun,
         peak_rss=last.peak_rss,
@@ -232,16 +239,16 @@ def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Ru
     )
 
 
-def _check_library(setting: Setting, moment: Moment) -> None:
+def _check_library(setting: Setting, moment: ReplayMoment) -> None:
     """Raise UsageError if the allocator's library was not loaded. The dynamic linker runs the program even without a
     library that it cannot load."""
     if setting.library is not None and os.path.realpath(moment.file) != os.path.realpath(setting.library):
         raise UsageError(f"{one_line(setting.library)} is not a library with a malloc, or cannot be preloaded here")
 
 
-def _gaps_of(pid: int, moment: Moment) -> Gaps | None:
-    """Return the holes in the heap of a stopped replayer; None if its heap cannot be read."""
-    # Imported here, because this imports nearly all of gdbheap.
+def _gaps_of(pid: int, moment: ReplayMoment) -> Gaps | None:
+    """Return the holes in the heap of a stopped replayer process; None if the heap cannot be read."""
+    # This import is here because it imports nearly all of gdbheap.
     from gdbheap.answers.holes import holes
     from gdbheap.heap import Heap
     from gdbheap.targets.process import stopped

@@ -7,13 +7,14 @@ import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import is_file
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.text import MOST_DIGITS
-from gdbheap.tracing.log import Recorded
+from gdbheap.tracing.log import RecordedProcess
 from gdbheap.tracing.preload import PRELOAD, can_be_preloaded
 
 __all__ = ["GLIBC", "PREFIX", "Setting", "found_allocators", "library_of", "recorded_setting", "tunables_of"]
@@ -23,7 +24,7 @@ PREFIX = "glibc.malloc."
 TUNABLES = "GLIBC_TUNABLES"
 HUGE = f"{PREFIX}hugetlb"
 # The tunables that are taken from a log. perturb and check are left out: with them glibc writes to the blocks that it
-# hands out. That does not move any block, but makes the replay touch all of them.
+# hands out. Writing does not move any block, but it would make the replay touch all blocks.
 RECORDED = frozenset(
     PREFIX + name
     for name in (
@@ -66,7 +67,7 @@ class Setting:
 
     @property
     def allocator(self) -> str:
-        """The allocator's name to show: glibc, one of LIBRARIES, or else the name of the library's file."""
+        """The allocator's display name: glibc, one of LIBRARIES, or else the name of the library's file."""
         if self.library is None:
             return GLIBC
         file = os.path.basename(self.library)
@@ -92,7 +93,7 @@ class Setting:
         return ours
 
 
-def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
+def recorded_setting(who: RecordedProcess, allocator: str | None = None) -> Setting:
     """Return the setting under which the program ran. If the user chose another ``allocator``, the setting has that
     one.
 
@@ -110,8 +111,10 @@ def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
 
 
 def _recorded_library(path: str) -> str | None:
-    """Return the one of LIBRARIES that a log's path means; None for glibc, or if the file does not exist. Raises
-    UsageError for any other library."""
+    """Return the one of LIBRARIES to which a log's path belongs.
+
+    None for glibc, or if the file does not exist. Raises UsageError for any other library.
+    """
     held = FileSystems().find(path) if path and not LIBC.match(os.path.basename(path)) else None
     if held is None:
         return None
@@ -155,7 +158,7 @@ def _find(file: str) -> str | None:
 
 
 def _known_to_linker(file: str) -> str | None:
-    """Return the path of a library according to the dynamic linker's cache; None if it is not there."""
+    """Return the path of a library according to the dynamic linker's cache; None if the cache does not have it."""
     output = ""
     with suppress(OSError, subprocess.SubprocessError):
         output = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, timeout=10).stdout

@@ -10,39 +10,40 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gdbheap
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
 from gdbheap.host.headroom import memory_left, threads_left
 from gdbheap.host.procfs import PROC, kib, parse_status
 from gdbheap.tracing.replay_settings import Setting
 
-__all__ = ["Ended", "Grown", "Moment", "Replayer"]
+__all__ = ["ReplayerEnded", "Grown", "ReplayMoment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
-# The divisor for the threads that may still be started: the replay may start the resulting number.
+# The number of threads that may still be started is divided by this; the replay may start as many.
 THREADS_SPARED = 2
-# The divisor for the free memory: the result stays unused, for what a program touches between two checks.
+# The free memory is divided by this; the result stays unused, for memory that a program touches between two checks.
 MEMORY_SPARED = 8
 LOOK_SECONDS = 0.02
 
 
-class Ended(GdbheapError):
-    """The replayer ended before it had made all calls. The message says how it ended."""
+class ReplayerEnded(GdbheapError):
+    """Raised if the replayer ended before it had made all calls. The message says how it ended."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class ReplayMoment:
     """The replayer's state after a number of calls; sizes in bytes.
 
-    ``rss``, ``peak_rss``: of the allocator's pages, now and the highest so far; ``usable``: the usable bytes of the
-    ``blocks`` in use; ``system``, ``in_use``: as glibc reports them, None for other allocators. ``failures``: calls
-    that failed now but not when recorded. ``fixed``: addresses are the same in each run. ``file``: the file that
-    contains its malloc."""
+    ``rss``, ``peak_rss``: the resident bytes of the allocator's pages, now and the highest so far; ``usable``: the
+    usable bytes of the ``blocks`` in use; ``system``, ``in_use``: as glibc reports them, None for other allocators.
+    ``failures``: calls that failed now but not when recorded. ``fixed``: whether addresses are the same in each run.
+    ``file``: the file that contains the replayer's malloc.
+    """
 
     is_end: bool
     calls: int
@@ -94,8 +95,8 @@ class Replayer:
         ``plan``: the descriptor of a plan; ``stops``: the calls after which the replayer waits; it also waits after the
         last call. Raises Unsupported, GdbheapError."""
         self.growths: list[Grown] = []
-        # Its standard error, which is read only if it ends too early. It is a file, so the replayer never waits to
-        # write it.
+        # The replayer's standard error, which is read only if the replayer ends too early. It is a file, so that
+        # writing never blocks.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
         left = memory_left("self")
         # 0 means no limit. The kernel's limit also counts memory that was never touched, so it is set only with
@@ -142,17 +143,20 @@ class Replayer:
                     stream.close()
 
     def _watch(self) -> None:
-        """Kill the replayer once it has touched more memory than it may take. It touches memory with --fill, or because
-        the allocator writes to it."""
+        """Kill the replayer when it has touched more memory than it may use.
+
+        It touches memory because of --fill, or because the allocator writes to it.
+        """
         while not self._is_over.wait(LOOK_SECONDS):
             if _private_memory(self.pid) > self._memory:
                 self._took_all = True
                 self._process.kill()
                 return
 
-    def moments(self) -> Iterator[Moment]:
-        """Yield the state at each stop and at the end. The replayer goes on when the next one is asked for. Raises
-        Ended, Unsupported, GdbheapError."""
+    def moments(self) -> Iterator[ReplayMoment]:
+        """Yield the state at each stop and at the end. The replayer continues when the next state is requested. Raises
+        Ended, Unsupported, GdbheapError.
+        """
         while True:
             moment = self._next()
             yield moment
@@ -164,14 +168,14 @@ class Replayer:
                 stream.write(GO_ON)
                 stream.flush()
 
-    def _next(self) -> Moment:
+    def _next(self) -> ReplayMoment:
         said = self._said()
         while "grew" in said:
             self.growths.append(Grown(said["grew"], said["size"], said["alignment"], said["arena"], said["bytes"]))
             said = self._said()
         if "error" in said:
             raise _refused(said["error"], said["errno"])
-        return Moment(
+        return ReplayMoment(
             said["at"] == "end",
             said["calls"],
             said["rss"],
@@ -191,7 +195,7 @@ class Replayer:
         assert stream is not None
         line = stream.readline()
         if not line.endswith(b"\n"):
-            raise Ended(self._how_it_ended())
+            raise ReplayerEnded(self._how_it_ended())
         said: dict[str, Any] = json.loads(line)
         return said
 

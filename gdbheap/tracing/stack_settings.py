@@ -1,4 +1,4 @@
-"""The setting that tells a recorder how often to record stacks, and where Python keeps its frames."""
+"""The setting that tells a recorder how often to record stacks, and where Python stores its frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ USUAL_MEAN = 512 << 10
 EVERY_CALL = 1
 # The first release with _PyRuntime, through which the interpreter's threads are found.
 OLDEST = (3, 7)
-# The fields of cpython.json, in the order of native/recorder/src/stacks/settings.rs.
+# The fields of the shipped table cpython.json, in the order of native/recorder/src/stacks/settings.rs.
 FIELDS = (
     "interp_tstates", "ts_next", "ts_interp", "ts_frame", "ts_cframe", "cf_frame", "thread_id", "f_code", "f_back",
     "f_previous", "f_instruction", "f_lasti", "f_lasti_unit", "f_owner", "f_is_entry", "f_tags", "co_code", "co_name",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.tracing.arena_growths import Growth
 from gdbheap.tracing.log import read_log
@@ -113,7 +114,7 @@ class Span:
 
 @dataclass(frozen=True)
 class LifetimesOf:
-    """The median, the 90 % quantile and the longest of some lifetimes; None if no block was released."""
+    """The median, the 90 % quantile and the maximum of some lifetimes; each is None if no block was released."""
 
     median: float | None
     p90: float | None
@@ -125,8 +126,9 @@ class Lifetimes:
     """The lifetimes of the released blocks.
 
     ``in_calls``: the number of calls of any thread between allocation and release; ``within_a_call``: how many blocks
-    were released by the very next call. ``in_seconds``: by the times in the log, which are ``tick`` seconds apart on
-    average."""
+    were released by the very next call. ``in_seconds``: lifetimes from the times in the log, which are ``tick`` seconds
+    apart on average.
+    """
 
     released: int
     within_a_call: int
@@ -139,7 +141,9 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Cumulated:
-    """The bytes of all requests. For a realloc, ``upper`` counts the whole new size, ``lower`` only the growth."""
+    """The total bytes of all requests. For a realloc, ``upper`` counts the whole new size, ``lower`` only the
+    growth.
+    """
 
     upper: int
     lower: int
@@ -155,7 +159,9 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Resized:
-    """What realloc did to recorded blocks: how many it enlarged, shrunk and moved, and how many bytes it copied."""
+    """The effect of realloc on recorded blocks: the numbers of enlarged, shrunk and moved blocks, and the
+    copied bytes.
+    """
 
     made_larger: int
     shrunk: int
@@ -219,8 +225,11 @@ class CallStats:
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:
-    """Return the statistics of a log's process: the one with this pid, or if ``pid`` is None the one with the most
-    calls. Raises UsageError if the file is not a log, or has no such process."""
+    """Return the statistics of a process in a log.
+
+    ``pid``: the process; None for the process with the most calls. Raises UsageError if the file is not a log, or has
+    no such process.
+    """
     log = read_log(path)
     process = log.chosen(pid)
     found = _native.call_stats(process.opened, process.frames, room_for_copy(), progress)

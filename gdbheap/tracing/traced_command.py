@@ -8,15 +8,16 @@ import os
 import re
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, UsageError, one_line
 from gdbheap.files import PRIVATE, PrivateFolder, check_writable, find_file, is_stream, not_written, refused, settle
 from gdbheap.host.headroom import room_for_copy
-from gdbheap.targets.chosen_processes import running
+from gdbheap.targets.running_processes import running
 from gdbheap.targets.started_command import Started
-from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, Recorded, is_call_log, read_log
+from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, RecordedProcess, is_call_log, read_log
 from gdbheap.tracing.preload import PRELOAD
 from gdbheap.tracing.recorder_files import (
     ENVIRONMENT,
@@ -60,8 +61,9 @@ class TracedProcess:
 
 @dataclass(frozen=True)
 class TracedPython:
-    """The calls of Python's own allocator. ``unknown``: releases of blocks whose allocation was not seen, as a child
-    process has when it releases its parent's blocks."""
+    """The calls of Python's own allocator. ``unknown``: releases of blocks whose allocation was not recorded. A child
+    process has such releases if it frees blocks of its parent.
+    """
 
     calls: int
     live_blocks: int
@@ -98,7 +100,8 @@ def trace(
 
     ``order``: BY_LOCK or BY_TIME; ``of_python``: also record the calls of Python's own allocator; ``stacks``: the mean
     number of bytes between two recorded stacks (1: a stack with each call, 0: none). Raises UsageError, Unsupported
-    before the command starts. Once started, the command runs to its end, whatever happens to the log."""
+    before the command starts. After its start the command runs to its end, even if the log cannot be written.
+    """
     library, parts = recorder_library(), path + PARTS
     if is_stream(path):
         raise refused(path, "calls can be recorded only in a regular file")
@@ -159,7 +162,7 @@ def _is_there(path: str) -> bool:
 
 
 def _has_older(path: str, folder: PrivateFolder) -> bool:
-    """Return whether the log's path has a file other than the log that was cut off, such as an older log."""
+    """Return whether another file has the log's path, such as an older log. The log that was cut off does not count."""
     if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
         return _is_there(path)
     try:
@@ -189,7 +192,7 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
 
 
 def _strangers(folder: PrivateFolder) -> list[str]:
-    """Return the names of the files in a recording's folder that neither a recorder nor gdbheap made."""
+    """Return the names of files in a recording's folder that neither a recorder nor gdbheap made."""
     names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
     return sorted(name for name in names if not is_recorders_name(name))
 
@@ -211,7 +214,7 @@ def _make_parts(parts: str) -> PrivateFolder:
 
 
 def _adopt() -> None:
-    """Become the parent of processes that outlive the command which started them, so that their end is noticed."""
+    """Become the parent of processes that outlive the command that started them, in order to notice their end."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -237,9 +240,10 @@ class _Collecting:
     def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
         """Open the log for writing.
 
-        ``folder``: the folder of the parts; ``mode``: the log's permissions; ``has_older``: an older log has the path,
-        so that the new one is written in ``folder``; otherwise it grows at the path, where others can read it. Raises
-        UsageError."""
+        ``folder``: the folder of the parts; ``mode``: the log's permissions; ``has_older``: whether an older log is at
+        the path. If so, the new log is written in ``folder``; otherwise at the path, where others can read it
+        meanwhile. Raises UsageError.
+        """
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
         self._inside = os.path.join(folder.inside, LOG) if has_older else path
@@ -260,6 +264,7 @@ class _Collecting:
     def take(self) -> None:
         """Move all finished stages into the log; for a process that has ended, also the unfinished one."""
         if self._failed:
+            self._reap()
             return
         try:
             self._look()
@@ -271,6 +276,16 @@ class _Collecting:
         except OSError as error:
             # The command runs on; the calls stay in the recorders' files.
             self._fail_writing(error)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Reap adopted processes that have ended and were not recorded. Recorded ones are reaped by ``_is_alive``."""
+        with suppress(OSError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                is_recorded = any(name.startswith(f"{ended.si_pid:016x}-") for name in self._names())
+                if ended.si_pid == self.command or is_recorded:
+                    return
+                os.waitpid(ended.si_pid, 0)
 
     def _fail_writing(self, error: OSError) -> None:
         self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -283,7 +298,7 @@ class _Collecting:
 
     @property
     def path(self) -> str:
-        """The path at which the log can be found afterwards."""
+        """The path of the finished log."""
         if not self._failed or self._inside == self._path:
             return self._path
         return os.path.join(self._path + PARTS, LOG)
@@ -294,10 +309,14 @@ class _Collecting:
 
     def _look(self) -> None:
         self._left_out.update(_strangers(self._folder))
-        for name in sorted(set(os.listdir(self._folder.inside)) - self._left_out):
+        for name in sorted(self._names() - self._left_out):
             path = os.path.join(self._folder.inside, name)
             if is_recorders_name(name) and path not in self._files:
                 self._look_at(path, name)
+
+    def _names(self) -> set[str]:
+        """Return the names of all files in the folder to which the recorders write."""
+        return set(os.listdir(self._folder.inside))
 
     def _look_at(self, path: str, name: str) -> None:
         """Open a new file. Leave out a file that no recorder can have made, such as a folder or a link."""
@@ -334,7 +353,7 @@ class _Collecting:
                 f"{where} has files that the recorder did not make ({names}{more}): gdbheap ignores and keeps them"
             )
 
-    def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
+    def _number(self, path: str, file: RecorderFile, who: RecordedProcess) -> None:
         known = (who.pid, who.began)
         if known not in self._processes:
             self._processes[known] = len(self._processes)
@@ -421,7 +440,7 @@ class _Collecting:
 
 
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
-    """Finish the log, and return the sums of what was recorded."""
+    """Finish the log, and return the sums of the recorded calls."""
     try:
         log = collecting.end(status, is_asked)
         found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)

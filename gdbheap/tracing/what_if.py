@@ -34,8 +34,9 @@ def settings(base: Setting, threads: int) -> list[Setting]:
 
 
 def what_if(job: Job, base: Setting, tell: Callable[[str], None]) -> Replayed:
-    """Replay the calls under each setting and return the answer. ``tell`` gets a line before each setting. If Ctrl-C
-    interrupts, the answer has the runs so far."""
+    """Replay the calls under each setting and return the answer. ``tell``: a function that gets a line before each
+    setting. If Ctrl-C interrupts, the answer has the runs so far.
+    """
     runs: list[Run] = []
     fixed, is_cut = True, False
     wanted = settings(base, job.content.threads)
@@ -70,8 +71,11 @@ def _rounds(job: Job, setting: Setting) -> tuple[Run, bool]:
 
 
 def best(runs: Sequence[Run]) -> int | None:
-    """Return the index of the run with the lowest peak; None if it does not beat the first run by more than noise. Of
-    runs that differ only by noise, return the first."""
+    """Return the index of the run with the lowest peak. Return None if its peak is not lower than the first run's by
+    more than noise.
+
+    Of runs that differ only by noise, return the first.
+    """
     first = runs[0]
     if first.least_peak_rss is None:
         return None

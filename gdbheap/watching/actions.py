@@ -1,9 +1,9 @@
-"""Act when a watched condition is met: take a snapshot and the answer of ``heap``, have gdb write a core, run a
-command.
+"""Act when a watched condition is met: write a snapshot, the answer of ``heap`` and a core, and run a command.
 
-The snapshot and the answer come from the same stop of the process. The heap is read in a child process of gdbheap: its
-memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child. A step that fails is
-reported in one line, and the next step is tried."""
+gdb writes the core. The snapshot and the answer come from the same stop of the process. The heap is read in a child
+process of gdbheap. The child's memory is returned when it ends, and a failure of the child does not end the watch. A
+step that fails is reported in one line, and the next step is tried.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, is_file, is_shared, open_folder, settle, working_folder, write_text
@@ -33,13 +34,14 @@ from gdbheap.host.procfs import ProcessFolder, stat_fields
 from gdbheap.refusals import refusal
 from gdbheap.snapshots.file import write
 from gdbheap.snapshots.snapshot import take
+from gdbheap.stacks import StackFrame
 from gdbheap.targets.core import check_whole
 from gdbheap.targets.process import Preparation, Process, Registers, stopped
 from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually
 from gdbheap.watching.core_contents import Contents, find_contents, mark_absent
 from gdbheap.watching.triggers import Cause
 
-__all__ = ["Actions", "Done", "check"]
+__all__ = ["Actions", "Done", "Request", "check", "run", "save"]
 
 # When gdb is asked to end, it first releases the process. It has this many seconds to do so.
 PARTING_SECONDS = 5.0
@@ -55,13 +57,14 @@ CORE_NOTES_BYTES = 16 << 20
 GDB_SPACE = 512 << 20
 # A path with nothing below it, not even "..".
 NOWHERE = "/dev/null"
-# gdb opens files that the process names: its executable, which names a file of symbols, and the libraries of its link
-# map, whose names may be relative. If the operating system (osabi) is "none", gdb reads no link map and no vDSO when it
-# attaches.
+# Settings that keep gdb from opening files that the process names. These files are its executable, which names a file
+# of symbols, and the libraries of its link map, whose names may be relative. If the operating system (osabi) is "none",
+# gdb reads no link map and no vDSO when it attaches.
 SETTINGS = (
     "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
     f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
-    # gdb reads only memory that such a command names, so it reads nothing while it attaches.
+    # gdb reads only memory that such a command names. This one names a single byte, so gdb reads no memory while it
+    # attaches.
     "mem 0 1 ro",
 )  # fmt: skip
 GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
@@ -76,10 +79,11 @@ WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """The steps to do, and their limits.
 
-    ``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files to write;
+    ``folder``: the folder for the files; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files to write;
     ``run``: a command and its arguments; ``run_limit``: seconds after which the command is ended; ``max_stop``: for how
-    many seconds the process may be stopped, once for the heap and once for the core, None for no limit; ``document``:
-    returns the text for --heap and the holders of a heap; ``mode``: the permissions of the files."""
+    many seconds the process may be stopped, once for the heap and once for the core, None for no limit; ``document``: a
+    function that returns the text for --heap and the holders of a heap; ``mode``: the permissions of the files.
+    """
 
     folder: str
     snapshot: bool
@@ -95,7 +99,7 @@ class Actions:
 
 @dataclass
 class Done:
-    """The result of the steps.
+    """The result of the actions on one process: snapshot, heap output, core and command.
 
     ``files``: the paths that were written, by kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``:
     for how many seconds the process was stopped to read its heap, None if it was not stopped; ``partial``: whether data
@@ -108,10 +112,16 @@ class Done:
     partial: bool = False
     run: int | None = None
 
+    def add(self, other: Done) -> None:
+        """Add the result of later steps."""
+        self.files.update(other.files)
+        self.errors += other.errors
+        self.held = other.held if self.held is None else self.held
+        self.partial, self.run = self.partial or other.partial, other.run
+
 
 def check(actions: Actions) -> None:
-    """Check, before gdbheap waits, that the steps will be possible. Raises UsageError if a step will not be
-    possible."""
+    """Check in advance that the steps will be possible. Raises UsageError if one of them will not."""
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes the core: install gdb")
@@ -124,28 +134,40 @@ def _is_program(name: str) -> bool:
     return (os.sep not in name or is_file(name)) and shutil.which(name) is not None
 
 
-def act(
-    actions: Actions,
-    folder: ProcessFolder,
-    name: str,
-    cause: Cause,
-    prepared: Preparation | None = None,
-    standing: Sequence[Registers] = (),
-    seconds: float = look_seconds(0, 1),
-) -> Done:
-    """Do all steps, one after another.
+@dataclass(frozen=True)
+class Request:
+    """What to act on, and why.
 
-    ``standing``: threads that another part of gdbheap has stopped and that block all others, so that the process need
-    not be stopped again. ``seconds``: the time limit for reading the heap."""
-    now, pid = time.time(), folder.pid
-    base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
-    done = Done()
+    ``prepared``: facts about the process that were read in advance. ``standing``: threads that another part of gdbheap
+    has stopped and that block all others, so that the process does not have to be stopped again. ``seconds``: the time
+    limit for reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: the stack of the
+    thread with the cause.
+    """
+
+    folder: ProcessFolder
+    name: str
+    cause: Cause
+    prepared: Preparation | None = None
+    standing: Sequence[Registers] = ()
+    seconds: float = look_seconds(0, 1)
+    time: float = field(default_factory=time.time)
+    stack: Sequence[StackFrame] = ()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.folder.pid
+
+
+def save(actions: Actions, request: Request) -> Done:
+    """Write the files, one after another."""
+    folder, done = request.folder, Done()
+    name = _base(request.name, request.pid, request.time, actions.folder)
+    base = os.path.join(os.path.abspath(actions.folder), name)
     if actions.snapshot or actions.heap:
-        _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done, seconds)
+        _look_in_child(lambda: _look(actions, request, base), done, request.seconds)
     if actions.core:
         _core(actions, folder, _path(base, ".core"), done)
-    if actions.run:
-        _run(actions, _variables(pid, name, cause, now, done), done)
     return done
 
 
@@ -179,7 +201,7 @@ def _path(base: str, ending: str) -> str:
 
 
 def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
-    """Read the heap in a child process and add its result to ``done``. After ``seconds`` the child is ended."""
+    """Read the heap in a child process and add its result to ``done``. The child is ended after ``seconds``."""
     try:
         child = Child(look)
     except OSError as error:
@@ -189,21 +211,17 @@ def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: floa
         is_whole = child.wait(seconds)
     finally:
         child.end()
-    _take_in(child.result() if is_whole else None, LOST if is_whole else too_long(seconds), done)
+    found = child.result() if is_whole else None
+    reason = LOST if is_whole else too_long(seconds)
+    done.add(Done(errors=[f"the heap was not read: {reason}; the process runs on"]) if found is None else Done(**found))
 
 
-def _look(
-    actions: Actions,
-    folder: ProcessFolder,
-    base: str,
-    cause: Cause,
-    prepared: Preparation | None,
-    standing: Sequence[Registers],
-) -> dict[str, Any]:
+def _look(actions: Actions, request: Request, base: str) -> dict[str, Any]:
     done = Done()
+    folder, prepared, standing = request.folder, request.prepared, request.standing
     # Do not copy the memory and release the process early: while it is stopped, it asks for no more memory, and so is
     # not killed before everything is written.
-    copies = cause.kind not in NEAR_DEATH
+    copies = request.cause.kind not in NEAR_DEATH
     try:
         held = stopped(folder, actions.max_stop, copies, prepared)
         with nullcontext(Process(folder, standing, prepared)) if standing else held as process:
@@ -224,15 +242,6 @@ def _look(
     except (Exception, KeyboardInterrupt) as error:
         done.errors.append(reason_of(error))
     return vars(done)
-
-
-def _take_in(found: dict[str, Any] | None, reason: str, done: Done) -> None:
-    if found is None:
-        done.errors.append(f"the heap was not read: {reason}; the process runs on")
-        return
-    done.files.update(found["files"])
-    done.errors += found["errors"]
-    done.held, done.partial = found["held"], found["partial"]
 
 
 def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
@@ -269,10 +278,11 @@ def _check_room(contents: Contents, folder: str) -> Contents:
 
 
 def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
-    """Have gdb write the core. Return None if gdb wrote it, else why it did not.
+    """Have gdb write the core. Return None if gdb wrote it, otherwise the reason why it did not.
 
     After ``seconds`` gdb is ended, and the process that it stopped runs on, unless the process ``was_stopped`` before.
-    Raises GdbheapError, OSError."""
+    Raises GdbheapError, OSError.
+    """
     deadline = None if seconds is None else time.monotonic() + seconds
     gdb, contents, said = _started_gdb(folder, os.path.dirname(path)), None, ""
     try:
@@ -323,14 +333,13 @@ def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
 
 
 def _be_anybody() -> None:
-    """Give this process its original priority and limit of open files."""
+    """Restore the priority and the limit of open files that gdbheap had at its start, before another program is run."""
     usually()
     open_files.be_usual()
 
 
 def _be_modest(space: int) -> None:
-    """Limit this process's address space to ``space`` bytes, give it its original priority, and make its files
-    private."""
+    """Limit this process's address space to ``space`` bytes, reset its priority, and make its files private."""
     _be_anybody()
     os.umask(0o077)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -370,8 +379,9 @@ def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -
 def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: bool) -> None:
     """End gdb, and let the process that it held run on.
 
-    If gdb ended by itself, it left no stop signal behind: a process that is still stopped was stopped by somebody
-    else."""
+    If gdb ended by itself, it left no stop signal behind. A process that is still stopped was then stopped by another
+    program.
+    """
     if gdb.poll() is not None and gdb.returncode >= 0:
         return
     held, is_to_stop = _killed_gdb(gdb, folder.pid)
@@ -383,10 +393,11 @@ def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: b
 
 def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
     """End gdb. Return the process that it held at that moment (None: no process), and whether a stop signal from
-    somebody else is pending for that process.
+    another program is pending for that process.
 
     The process id may belong to another process by now, so gdb is stopped while its process is looked up. gdb is killed
-    if it holds no process, or if it waits in the kernel, where it does not react to other signals."""
+    if it holds no process, or if it waits in the kernel, where it does not react to other signals.
+    """
     held, is_to_stop, is_deaf = None, False, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
@@ -441,34 +452,40 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
 
 
 def _is_told_to_stop(folder: ProcessFolder) -> bool:
-    """Return whether a stop signal from somebody other than gdb is pending. gdb sends its stop signals to single
-    threads, so only those for the whole process count. Raises OSError."""
+    """Return whether a stop signal from another program than gdb is pending.
+
+    gdb sends its stop signals to single threads, so only signals for the whole process count. Raises OSError.
+    """
     status = folder.status()
     waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
     return any((waiting & ~(handled | ignored)) >> number - 1 & 1 for number in STOPS)
 
 
 def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
-    """Undo the SIGSTOP that gdb sends to attach: it stays if gdb was ended at that moment.
+    """Undo the SIGSTOP that gdb sends when it attaches. The signal remains if gdb was ended at that moment.
 
-    ``was_stopped``: leave the process stopped, because somebody else stopped it. ``was_held``: gdb was ended while it
-    held the process, which may therefore still be about to stop."""
+    ``was_stopped``: leave the process stopped, because another program stopped it. ``was_held``: gdb was ended while it
+    held the process, which may therefore still be about to stop.
+    """
     with suppress(OSError):
         if not was_stopped and (was_held or _is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 
-def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:
-    """Return the environment variables that tell the command (``--run``) what happened."""
-    facts: dict[str, object] = {"PID": pid, "NAME": name, "TIME": f"{now:.3f}"}
+def _variables(request: Request, done: Done) -> dict[str, str]:
+    """Return the environment variables that describe the event to the command (``--run``)."""
+    cause = request.cause
+    facts: dict[str, object] = {"PID": request.pid, "NAME": request.name, "TIME": f"{request.time:.3f}"}
     facts.update({"CAUSE": cause.kind, "SIZE": cause.bytes, "BOUND": cause.bound, "LIMIT": cause.limit})
     facts.update({"SECONDS": cause.seconds, "GROUP": cause.cgroup, "ERROR": done.errors[0] if done.errors else None})
     facts.update({kind.upper(): path for kind, path in done.files.items()})
     return {f"GDBHEAP_{key}": str(value) for key, value in facts.items() if value is not None}
 
 
-def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
-    """Run the command without a shell, and send its output to gdbheap's standard error."""
+def run(actions: Actions, request: Request, saved: Done) -> Done:
+    """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the files that were
+    written before."""
+    done, variables = Done(), _variables(request, saved)
     try:
         process = subprocess.Popen(
             list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
@@ -476,7 +493,7 @@ def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
         )  # fmt: skip
     except (OSError, ValueError) as error:
         done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
-        return
+        return done
     try:
         done.run = process.wait(actions.run_limit or None)
     except subprocess.TimeoutExpired:
@@ -485,3 +502,4 @@ def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
         _end(process)
     if done.run:
         done.errors.append(f"{one_line(actions.run[0])} ended with status {done.run}")
+    return done

@@ -1,6 +1,7 @@
-"""Read a heap in a child process, which reports its result through a pipe.
+"""Do work in a child process, which reports its result through a pipe.
 
-The child's memory is returned when it ends, and gdbheap goes on waiting whatever happens to the child."""
+The child's memory is returned when the child ends. A failure of the child does not end the watch.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from gdbheap._native import end_with_parent
 
-__all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
+__all__ = ["LOST", "PARTING_SECONDS", "Child", "Leaving", "look_seconds", "too_long", "usually", "wait_for_end"]
 
 # A read that takes more seconds than this hangs. The time includes the work on a copy after the process was released.
 LOOK_SECONDS = 900.0
@@ -26,10 +27,12 @@ BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
 # When gdbheap is asked to end, it first releases the process that it stopped. A child has this many seconds to do so.
 PARTING_SECONDS = 5.0
-# If a child has waited in the kernel for this long and reacted to no signal, it is no longer waited for. Its first
-# thread waits (D), or has ended (Z) while other threads wait.
+# The seconds after which a child that waits in the kernel and reacts to no signal is no longer waited for.
+#
+# Its first thread waits (D), or has ended (Z) while other threads wait.
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
+OVER = (b"Z", b"X", b"")
 PART = 1 << 16
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "the gdbheap process that read the heap was killed, or failed"
@@ -43,7 +46,7 @@ def look_seconds(size: int, users: int) -> float:
 
 
 def too_long(seconds: float) -> str:
-    """Return the reason to show for a read that was ended after this many seconds."""
+    """Return the reason to print for a read that was ended after this many seconds."""
     if seconds >= LOOK_SECONDS:
         return "reading took too long"
     why = "processes of other users wait meanwhile (--user=USER watches only the processes of one user)"
@@ -51,16 +54,18 @@ def too_long(seconds: float) -> str:
 
 
 class Child:
-    """A child process that calls ``work`` and reports its result as JSON. Raises OSError if no process can be
-    started."""
+    """A child process that calls ``work`` and reports its result as JSON.
+
+    Raises OSError if no process can be started.
+    """
 
     def __init__(self, work: Callable[[], dict[str, Any]]) -> None:
         self.descriptor, writing = os.pipe()
         self._said = b""
         parent = os.getpid()
         try:
-            self._pid = os.fork()
-            if self._pid == 0:
+            self.pid = os.fork()
+            if self.pid == 0:
                 _be_child(work, writing, parent)
         except OSError:
             os.close(self.descriptor)
@@ -92,39 +97,103 @@ class Child:
             return found
         return None
 
-    def end(self) -> None:
-        """Wait until the child has ended. A child that has written nothing is asked to end, then killed; a process that
-        it had stopped then runs on.
-
-        A child that waits in the kernel for something that never comes is left alone."""
+    def ask_to_end(self) -> None:
+        """Ask the child to end. If it had stopped a process, that process runs on."""
         os.close(self.descriptor)
+        # A child that has written its result is about to end.
+        if not self._said:
+            self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the child."""
+        self._signal(signal.SIGKILL)
+
+    def is_gone(self) -> bool:
+        """Return whether the child has ended, without waiting."""
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+    def end(self) -> None:
+        """Ask the child to end, kill it if it does not, and wait until it has ended.
+
+        A child that waits in the kernel without end is abandoned.
+        """
+        self.ask_to_end()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until a child that was asked to end has ended, and kill it if it does not."""
         with suppress(OSError):
-            # A child that has written its result is about to end.
-            if not self._said:
-                os.kill(self._pid, signal.SIGTERM)
             if not self._has_ended(PARTING_SECONDS):
-                os.kill(self._pid, signal.SIGKILL)
+                self.kill()
                 self._has_ended(PARTING_SECONDS)
+
+    def _signal(self, number: int) -> None:
+        with suppress(OSError):
+            os.kill(self.pid, number)
 
     def _has_ended(self, seconds: float) -> bool:
         heard = time.monotonic()
         deadline = heard + seconds
-        while not os.waitpid(self._pid, os.WNOHANG)[0]:
+        while not self.is_gone():
             now = time.monotonic()
-            if not self._is_deaf():
+            if _state(self.pid) not in DEAF:
                 heard = now
             if now >= min(deadline, heard + DEAF_SECONDS):
                 return False
             time.sleep(0.001)
         return True
 
-    def _is_deaf(self) -> bool:
-        with open(f"/proc/{self._pid}/stat", "rb") as stream:
-            return stream.read(PART).rpartition(b") ")[2][:1] in DEAF
+
+class Leaving:
+    """Children that were asked to end, without waiting for them."""
+
+    def __init__(self) -> None:
+        self._children: dict[Child, float] = {}
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the children that have not ended yet."""
+        return [child.pid for child in self._children]
+
+    def add(self, child: Child) -> None:
+        """Ask a child to end."""
+        child.ask_to_end()
+        self._children[child] = time.monotonic() + PARTING_SECONDS
+
+    def turn(self) -> None:
+        """Forget the children that have ended, and kill those that should have."""
+        now = time.monotonic()
+        self._children = {child: deadline for child, deadline in self._children.items() if not child.is_gone()}
+        for child, deadline in self._children.items():
+            if now >= deadline:
+                child.kill()
+
+    def end(self) -> None:
+        """Wait until all children have ended."""
+        for child in self._children:
+            child.finish()
+        self._children.clear()
+
+
+def wait_for_end(pids: Sequence[int], seconds: float) -> None:
+    """Wait until these processes have ended, but at most this many seconds. They may be children of any process."""
+    deadline = time.monotonic() + seconds
+    while any(_state(pid) not in OVER for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _state(pid: int) -> bytes:
+    """Return the letter of a process's state; b"" if there is no such process."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stream:
+        return stream.read(PART).rpartition(b") ")[2][:1]
+    return b""
 
 
 def usually() -> None:
-    """Restore the original priority. Only waiting, and reading when a condition is met, are urgent."""
+    """Restore the original priority. Only waiting, and reading when a condition is met, need the high priority."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
 
@@ -132,8 +201,9 @@ def usually() -> None:
 def _be_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> NoReturn:
     """Call ``work``, write its result, and exit without touching anything that belongs to the parent.
 
-    The child gets SIGTERM if the parent ends: otherwise the process would stay stopped although nobody waits for the
-    result."""
+    The child gets SIGTERM if the parent ends. Otherwise a watched process could stay stopped although the result is no
+    longer needed.
+    """
     status = 1
     try:
         if not end_with_parent(parent, signal.SIGTERM):

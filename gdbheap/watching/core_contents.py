@@ -1,8 +1,9 @@
-"""Decide which memory gdb may read for a core, and mark what it could not read as absent in the core.
+"""Decide which memory gdb may read for a core, and mark memory that gdb could not read as absent in the core.
 
-gdb reads whole mappings, as a thread of the process would. For shared memory, such a read brings in pages that the
-process does not have, and charges them to the process; for reserved memory, gdb writes zeros. So gdb is told which
-memory it may read (``mem LOW HIGH ro``). Without any such line it may read everything."""
+gdb reads whole mappings, as a thread of the process would. A read of shared memory would add pages to the process, and
+for reserved memory gdb would write zeros. So gdb gets commands that say which memory it may read (``mem LOW HIGH ro``).
+Without such a command gdb may read all memory.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ __all__ = ["Contents", "find_contents", "mark_absent"]
 # Reading a reserved mapping of at most this size costs one page of page tables. To list each such mapping separately
 # would slow gdb down.
 SMALL = 1 << 20
-# How many pages are described by one page of page tables.
+# The number of pages that one page of page tables describes.
 PAGES_OF_TABLE = 512
 _UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x([0-9a-f]+)")
 
@@ -54,7 +55,7 @@ class Contents(NamedTuple):
 
 
 def find_contents(process: ProcessFolder) -> Contents:
-    """Return which of a process's memory belongs in a core now. Raises OSError, Unsupported."""
+    """Return the memory of a process that belongs in its core now. Raises OSError, Unsupported."""
     mappings = parse_smaps(process.read("smaps", TABLE_LIMIT))
     _check_answered(process, mappings)
     _check_tables(process, mappings)
@@ -110,9 +111,10 @@ def _kernel_devices() -> set[str]:
 
 
 def mark_absent(path: str, contents: Contents, said: str) -> None:
-    """Cut off each segment of a core where gdb could not read on, because gdb wrote zeros from there.
+    """Truncate each segment of a core at the first address that gdb could not read. From there on gdb wrote zeros.
 
-    ``said``: gdb's messages. Raises NoTarget, Unsupported, OSError."""
+    ``said``: gdb's messages. Raises NoTarget, Unsupported, OSError.
+    """
     unread = sorted(int(place, 16) for place in _UNREAD.findall(said))
     with open(path, "r+b") as stream:
         table, _count, segments = read_segment_table(stream, path)
@@ -124,8 +126,9 @@ def mark_absent(path: str, contents: Contents, said: str) -> None:
 
 
 def _size_read(segment: image.Segment, contents: Contents, unread: Sequence[int]) -> int | None:
-    """Return how many bytes of a segment gdb has read; None if it has read all, or if the segment contains only
-    zeros."""
+    """Return how many bytes of a segment gdb has read. Return None if it has read all, or if the segment contains only
+    zeros.
+    """
     start, end = segment.address, segment.address + segment.memory_size
     if containing(contents.zeros, start):
         return None

@@ -1,41 +1,59 @@
-"""Read the heaps of watched processes repeatedly, for figures that the kernel does not have: bytes in use, free, kept.
+"""Read the heaps of watched processes repeatedly, for figures that the kernel does not have, such as bytes in use and
+free bytes.
 
 Each read stops its process while its memory is copied. Only one read is made at a time, in a child process, and gdbheap
-goes on watching meanwhile. The last figures are kept until the next read."""
+continues to watch meanwhile. The last figures are kept until the next read.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from gdbheap.answers.pins import keeps
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import exhausted, one_line, reason_of
 from gdbheap.first_page.ledger import ledger
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder
+from gdbheap.host.service import Service, service_of
 from gdbheap.host.usage import exact_of
 from gdbheap.targets.process import stopped
-from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually
+from gdbheap.watching.child import (
+    LOST,
+    PARTING_SECONDS,
+    Child,
+    Leaving,
+    look_seconds,
+    too_long,
+    usually,
+    wait_for_end,
+)
 from gdbheap.watching.memory_readings import ProcessMemory
 
 __all__ = ["Figures", "Looks", "Seen", "figures_of"]
 
 # The largest share of the time for which a process may be stopped, and for which gdbheap may compute on one processor.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
-NEVER = 1e18
+# A read may fail because another program reads at the same moment. The pause after a failure, in seconds, doubles with
+# each further one, up to the usual pause.
+FIRST_PAUSE = 1.0
 
 
 @dataclass(frozen=True)
 class Figures:
     """The figures of one read of a heap, in bytes; None if unknown.
 
-    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, their resident parts, and
-    ``trimmable`` and ``kept`` (by id): as in the answer of ``heap``. ``pinned``: what would be freed if the blocks that
-    pin pages were removed. ``lines``: resident bytes of each ledger line; ``findings``: bytes of each finding; both by
-    id. ``partial``: whether data is missing; ``held``: for how many seconds the process was stopped."""
+    ``resident``, ``proportional`` (PSS) and ``swapped`` are the kernel's figures. ``used`` and ``free``, their resident
+    parts, ``trimmable`` and ``kept`` (by id) are those of the answer of ``heap``. ``pinned``: what would be freed if
+    the blocks that pin pages were removed. ``lines``: the resident bytes of each line of the ledger, by id;
+    ``findings``: the bytes of each finding, by id. ``partial``: whether data is missing; ``held``: for how many seconds
+    the process was stopped.
+    """
 
     resident: int | None = None
     proportional: int | None = None
@@ -55,11 +73,12 @@ class Figures:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known about a watched process.
+    """The facts about a watched process.
 
-    ``figures``: the figures of the last successful read; ``time``: when that was, in seconds since 1970; ``looks``: how
-    many reads were made; ``errors``: how many reads failed; ``reason``: why the last read failed, "" if it did not;
-    ``held``: for how many seconds reads and actions have stopped the process, in all."""
+    ``figures``: the figures of the last successful read; ``time``: the time of that read, in seconds since 1970;
+    ``looks``: the number of reads; ``errors``: the number of failed reads; ``reason``: why the last read failed, "" if
+    it succeeded; ``held``: for how many seconds in total reads and actions have stopped the process.
+    """
 
     pid: int
     name: str
@@ -69,6 +88,7 @@ class Seen:
     errors: int = 0
     reason: str = ""
     held: float = 0.0
+    service: Service = Service()
 
 
 class _Current(NamedTuple):
@@ -82,46 +102,68 @@ class _Current(NamedTuple):
 
 
 class Looks:
-    """Reads the heap of each process every ``every`` seconds, or less often if that takes too much of the process's
-    time or of gdbheap's; None: never.
+    """Reads the heap of each process every ``every`` seconds (None: never), or less often if that takes too much time
+    of the process or of gdbheap. A failed read is soon repeated, and after each further failure later.
 
-    ``limit``: the most seconds for which a process is stopped, None for no limit. ``seen``: the results, by process id.
-    Another thread may read them."""
+    ``limit``: the most seconds for which a process is stopped, None for no limit. ``leaving``: the children that are
+    ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and
+    service. Another thread may read them.
+    """
 
-    def __init__(self, every: float | None, limit: float | None) -> None:
+    def __init__(self, every: float | None, limit: float | None, leaving: Leaving | None = None) -> None:
         self.every, self.limit = every, limit
+        self.leaving = leaving if leaving is not None else Leaving()
         self.seen: dict[int, Seen] = {}
+        self.gone: dict[tuple[str, Service], Seen] = {}
         self._due: dict[int, float] = {}
+        self._pauses: dict[int, float] = {}
         self._folders: dict[int, ProcessFolder] = {}
         self._users: dict[int, int] = {}
         self._current: _Current | None = None
 
     @property
     def due(self) -> float:
-        """When ``turn`` must be called next (``time.monotonic``)."""
+        """The time at which ``turn`` must be called next (``time.monotonic``)."""
         if self._current is not None:
             return self._current.began + self._current.seconds
-        return NEVER if self.every is None else min(self._due.values(), default=NEVER)
+        return math.inf if self.every is None else min(self._due.values(), default=math.inf)
 
     @property
     def descriptor(self) -> int | None:
         """The descriptor that is readable once the current read has a result; None if no read is in progress."""
         return None if self._current is None else self._current.child.descriptor
 
-    def begin(self, folder: ProcessFolder, name: str, user: int) -> None:
-        """Add a process to those whose heaps are read. ``user``: its user id."""
+    def begin(self, folder: ProcessFolder, name: str, user: int, groups: bytes = b"") -> None:
+        """Add a process to those whose heaps are read. ``user``: the id of the user who started it; ``groups``: its
+        control groups, as the kernel's text."""
         pid = folder.pid
         self._users[pid] = user
-        self.seen[pid], self._due[pid], self._folders[pid] = Seen(pid, name), 0.0, folder
+        self.seen[pid], self._due[pid] = Seen(pid, name, service=service_of(groups)), 0.0
+        self._folders[pid] = folder
 
     def forget(self, pid: int) -> None:
         """Forget a process that has ended, and abandon its read if one is in progress."""
-        self.seen.pop(pid, None)
+        seen = self.seen.pop(pid, None)
+        if seen is not None:
+            self._leave(seen)
         self._due.pop(pid, None)
+        self._pauses.pop(pid, None)
         self._folders.pop(pid, None)
         self._users.pop(pid, None)
         if self._current is not None and self._current.pid == pid:
             self._drop()
+
+    def _leave(self, seen: Seen) -> None:
+        """Add the counts of a process that has ended to those of its service, as long as other processes of the same
+        name are left. Otherwise a counter would fall when a worker ends.
+        """
+        key = (seen.name, seen.service)
+        before = self.gone.pop(key, Seen(0, *key[:1], service=seen.service))
+        if any((one.name, one.service) == key for one in self.seen.values()):
+            self.gone[key] = replace(
+                before, looks=before.looks + seen.looks, errors=before.errors + seen.errors,
+                held=before.held + seen.held,
+            )  # fmt: skip
 
     def held(self, pid: int, seconds: float | None) -> None:
         """Add the seconds for which another part of gdbheap stopped the process."""
@@ -129,23 +171,24 @@ class Looks:
             self.seen[pid] = replace(self.seen[pid], held=self.seen[pid].held + seconds)
 
     def give_way(self) -> None:
-        """Abandon the current read, because another part of gdbheap wants to read now. The read is repeated later."""
+        """Abandon the current read, because another part of gdbheap must read now. The read is repeated later."""
         self._drop()
 
     def end(self) -> None:
-        """Abandon the current read for good."""
+        """Abandon the current read for good, and wait until no child is left."""
         self._drop()
+        self.leaving.end()
 
-    def turn(self, is_ready: bool) -> Iterator[tuple[int, str]]:
-        """Process the result of the current read, or start the next read, if that is due.
+    def turn(self, is_ready: bool, may_start: bool = True) -> Iterator[tuple[int, str]]:
+        """Process the result of the current read, or start the next read, if that is due and ``may_start``.
 
         ``is_ready``: ``descriptor`` is readable. If a read failed, yield the process id and the reason, unless the
-        reason is the same as last time."""
+        reason is the same as last time, or the process has ended."""
         now = time.monotonic()
         current = self._current
         if current is not None and (is_ready or now >= self.due):
             yield from self._hear(current, is_ready, now)
-        if self._current is None and now >= self.due:
+        if may_start and self._current is None and now >= self.due:
             yield from self._start(min(self._due, key=self._due.__getitem__))
 
     def _hear(self, current: _Current, is_ready: bool, now: float) -> Iterator[tuple[int, str]]:
@@ -162,9 +205,9 @@ class Looks:
             self._succeeded(current, Figures(**found), now)
 
     def _start(self, pid: int) -> Iterator[tuple[int, str]]:
-        folder, limit = self._folders[pid], self.limit
+        folder, limit, leaving = self._folders[pid], self.limit, self.leaving.pids
         try:
-            child = Child(lambda: _said(folder, limit))
+            child = Child(lambda: _said(folder, limit, leaving))
         except OSError as error:
             yield from self._failed(pid, str(exhausted(error)))
             return
@@ -178,18 +221,24 @@ class Looks:
         )
         pause = max(self.every or 0.0, held / STOP_SHARE, (now - current.began) / WORK_SHARE)
         self._due[current.pid] = current.began + pause
+        self._pauses.pop(current.pid, None)
 
     def _failed(self, pid: int, reason: str, took: float = 0.0) -> Iterator[tuple[int, str]]:
+        if not self._folders[pid].is_running():
+            self._due[pid] = math.inf
+            return
         before = self.seen[pid]
         self.seen[pid] = replace(before, looks=before.looks + 1, errors=before.errors + 1, reason=reason)
-        self._due[pid] = time.monotonic() + max(self.every or 0.0, 1.0, took / WORK_SHARE)
+        pause = max(FIRST_PAUSE, min(self.every or 0.0, 2 * self._pauses.get(pid, 0.0)))
+        self._pauses[pid] = pause
+        self._due[pid] = time.monotonic() + max(pause, took / WORK_SHARE)
         if reason != before.reason:
             yield pid, reason
 
     def _drop(self) -> None:
         current, self._current = self._current, None
         if current is not None:
-            current.child.end()
+            self.leaving.add(current.child)
 
 
 def _size(folder: ProcessFolder) -> int:
@@ -215,9 +264,13 @@ def figures_of(heap: Heap) -> Figures:
     )  # fmt: skip
 
 
-def _said(folder: ProcessFolder, limit: float | None) -> dict[str, Any]:
-    """Read a heap. Return its figures as a dict, or, if they cannot be read, the reason under the key "reason"."""
+def _said(folder: ProcessFolder, limit: float | None, leaving: Sequence[int]) -> dict[str, Any]:
+    """Read a heap after the processes in ``leaving``, which may hold its process, have ended.
+
+    Return its figures as a dict or, if they cannot be read, the reason under the key "reason".
+    """
     usually()
+    wait_for_end(leaving, PARTING_SECONDS)
     try:
         with stopped(folder, limit, copies=True) as process:
             if process.refusal is not None:

@@ -1,8 +1,9 @@
 """Catch MemoryErrors of a Python process, at the function with which the interpreter raises them.
 
-A thread that calls this function is stopped there, holding the GIL, until gdbheap releases it: meanwhile its request
-for memory, and all users of memory, can be read. This runs no code in the process and needs no preparation by the
-program."""
+A thread that calls this function is stopped there, holding the GIL, until gdbheap releases it. Meanwhile gdbheap can
+read the thread's request and the holders of memory. This runs no code in the process and needs no preparation by the
+program.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class MemoryErrors:
         return [] if self._hit is None else self._stacks.frames(self._hit.registers)
 
     def go_on(self) -> None:
-        """Release the thread that is stopped at a MemoryError, and all threads that have stopped at one since."""
+        """Release the thread that is stopped at a MemoryError, and all threads that were stopped after it."""
         self._hit = None
         while self._follower.next(0) is not None:
             pass

@@ -1,7 +1,9 @@
-"""Read the memory sizes that are polled: of a process, a control group, the machine. A reading takes microseconds.
+"""Read the sizes of memory that are polled: of a process, a control group, or the machine. A reading takes
+microseconds.
 
 The formats are described in proc(5), and in the kernel's Documentation/admin-guide/cgroup-v2.rst and
-cgroup-v1/memory.rst."""
+cgroup-v1/memory.rst.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import os
 import resource
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from gdbheap._native import Descriptor
+from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC, ProcessFolder, kib, parse_status
 from gdbheap.watching.triggers import Reading
@@ -46,31 +48,34 @@ class _OpenFile:
 
 
 class ProcessMemory:
-    """The RSS of a process, read from ``statm``. Raises OSError."""
+    """The RSS of a process, read from ``statm``. The file is opened for each reading, to save descriptors in a watch of
+    many processes. ``is_ending``: whether the process had no memory left at the last reading. Raises OSError.
+    """
 
-    limit = None
+    limit = kills = None
 
     def __init__(self, folder: ProcessFolder) -> None:
-        self._folder = folder
-        self._statm = _OpenFile(folder.path("statm"))
+        self._folder, self._place = folder, ""
+        self.is_ending = False
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Return the current RSS. Raises OSError if the process has ended."""
+        """Return the current RSS; 0 for a process that is ending. Raises OSError if it has ended."""
         pages = self._pages()
         if pages is None:
-            # The thread whose file was open has ended, but other threads may still run.
+            # The thread whose file was read has ended, but other threads may still run.
             living = self._folder.living()
-            if living is not None:
-                self._statm = _OpenFile(self._folder.path(f"{living[0]}statm"))
-                pages = self._pages()
-        if pages is None:
-            raise ProcessLookupError("the process has ended")
+            if living is None:
+                raise ProcessLookupError("the process has ended")
+            self._place = living[0]
+            pages = self._pages()
+        self.is_ending = pages is None
+        pages = pages or 0
         return Reading(time, pages * PAGE, pages * PAGE, fired=fired)
 
     def _pages(self) -> int | None:
         """Return the number of resident pages; None if the process is a zombie or its file is gone."""
-        with suppress(ProcessLookupError):
-            fields = self._statm.read().split()
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = self._folder.read(f"{self._place}statm").split()
             return int(fields[1]) if len(fields) > 1 and fields[0] != b"0" else None
         return None
 
@@ -120,6 +125,13 @@ class GroupMemory:
         return f"/{self.folder.relative_to(root)}" if root in self.folder.parents else str(self.folder)
 
     @property
+    def kills(self) -> int | None:
+        """The number of processes that the kernel had killed in the group by the last reading; None if the kernel does
+        not count them.
+        """
+        return self._counts.get(b"oom_kill")
+
+    @property
     def limit(self) -> int | None:
         """The lowest of the group's limits in bytes; None if it has no limit.
 
@@ -139,8 +151,9 @@ class GroupMemory:
         return sum(_number(fields.get(name.encode(), b"0")) for name in self._names.statistics)
 
     def _count(self) -> dict[bytes, int]:
-        """Return how often the group ran out of memory ("oom") and a process was killed ("oom_kill"). Counts that the
-        kernel does not have are missing."""
+        """Return how often the group ran out of memory ("oom") and a process was killed ("oom_kill"). A count that the
+        kernel does not report is left out.
+        """
         pairs = (line.split() for line in self._events.read().splitlines())
         return {pair[0]: _number(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in (b"oom", b"oom_kill")}
 
@@ -152,10 +165,10 @@ class GroupMemory:
 
 
 class MachineMemory:
-    """The machine's memory that is in use and could not be made available, by the kernel's estimate in
-    ``/proc/meminfo``."""
+    """The machine's memory that is used and cannot be made available, by the kernel's estimate in ``/proc/meminfo``."""
 
     name = ""
+    kills = None
 
     def __init__(self) -> None:
         self._file = _OpenFile(f"{PROC}/meminfo")

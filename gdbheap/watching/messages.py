@@ -1,9 +1,12 @@
-"""The events that a watch reports. With --json, each event is a line, whose keys are the names of its fields."""
+"""The events that a watch reports. With --json, each event is one line, whose keys are the names of the event's
+fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.stacks import StackFrame
 from gdbheap.watching.triggers import Cause
 
@@ -12,8 +15,10 @@ __all__ = ["Event", "Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A memory limit that is watched. ``limit``, and ``mark``, the size at which the watch acts, are bytes.
-    ``is_ours``: gdbheap itself is in this control group."""
+    """A memory limit that is watched. ``limit``: its bytes; ``mark``: the bytes at which the watch acts.
+
+    ``is_ours``: gdbheap itself is in this control group.
+    """
 
     cgroup: str
     limit: int
@@ -25,11 +30,14 @@ class Limit:
 class Event:
     """An event of a watch, by ``event``.
 
-    "began": a process is watched from now on; "ended": it has ended; "killed": the kernel killed a process of
-    ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": its code is still changed;
-    "missed": a read of its heap failed; "left-out": the processes ``pids`` are wanted but cannot be watched; "serving":
-    metrics are served at ``url``; "acted": the steps were done; "end": the watch is over, for the reason ``why_ended``:
-    "count", "ended" (all processes), "duration" or "asked"."""
+    "began": a process is watched from now on; "ended": it has ended, with ``exit_status`` (negative for a signal, None
+    if it is unknown), and ``oom`` says whether the kernel's OOM killer was active at that time; "nobody": no process
+    matches yet; "unreadable": the memory of the processes ``pids`` cannot be read; "killed": the kernel killed a
+    process of ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": the process's code is
+    still changed; "missed": a read of the process's heap failed; "left-out": the processes ``pids`` are wanted but
+    cannot be watched; "serving": metrics are served at ``url``; "acted": the steps were done; "end": the watch is over,
+    for the reason ``why_ended``: "count", "ended" (all processes), "duration" or "asked".
+    """
 
     event: str
     time: float
@@ -50,8 +58,10 @@ class Event:
     url: str | None = None
     everybody: bool = False
     pids: list[int] = field(default_factory=list)
+    exit_status: int | None = None
+    oom: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no step failed."""
         return not self.failed

@@ -1,9 +1,10 @@
 """Serve the metrics of a watch to Prometheus, with Prometheus's client library.
 
 The standard library's HTTP server runs the client library's WSGI application. It answers a few requests at a time, each
-for a few seconds at most, and drops the oldest if others wait. It accepts only requests for its own host names, because
-a web page from elsewhere can make a browser connect to it under a foreign name (DNS rebinding). The only figure of a
-process that is read for a request is RSS."""
+for a few seconds at most, and drops the oldest request if others wait. It accepts only requests for its own host names,
+because a web page from elsewhere can make a browser connect to it under a foreign name (DNS rebinding). The only figure
+of a process that is read for a request is RSS.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
-from gdbheap.watching.metrics import COUNTER, METRICS, Metric, Now, values_of
+from gdbheap.watching.metrics import COUNTER, METRICS, Metric, Now
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
@@ -30,10 +31,10 @@ __all__ = ["Address", "Names", "Server", "address_of", "is_loopback"]
 
 LOOPBACK, LOCALHOST = "127.0.0.1", "localhost"
 HIGHEST_PORT = 65535
-# How many requests are answered at the same time. For how many seconds and with how many bytes, each counted over a
-# whole request. For how many seconds to wait until a dropped request has made room.
+# The most requests that are answered at the same time, the most seconds and the most bytes of a whole request, and the
+# seconds to wait until a dropped request has made room.
 MOST_AT_ONCE, SECONDS, MOST_BYTES, PARTING_SECONDS = 16, 5.0, 16 << 10, 0.5
-# Such as [::1]:9464, 127.0.0.1:9464 or localhost.
+# Matches a host, such as [::1]:9464, 127.0.0.1:9464 or localhost.
 HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\s:,\[\]]+))(?::[0-9]*)?")
 NO_HOST = "400 Bad Request", b"gdbheap: the request names no host\n"
 OTHER_HOST = "421 Misdirected Request", b"gdbheap: this is not its name: 'watch --prometheus-host=NAME' makes it one\n"
@@ -67,8 +68,9 @@ def is_loopback(host: str) -> bool:
 class Names:
     """The host names that a request may name (``Host``).
 
-    They are the address where the server listens (any address, if it listens on all), this machine's loopback
-    addresses, localhost, and ``others``."""
+    They are the address at which the server listens (any address if it listens at all addresses), this machine's
+    loopback addresses, localhost, and ``others``.
+    """
 
     def __init__(self, listening: str, others: Iterable[str] = ()) -> None:
         own = _address(listening)
@@ -102,9 +104,11 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Server:
-    """Serves the metrics of the state that ``now`` returns over HTTP, at ``address``. ``names``: further host names.
+    """Serves metrics over HTTP at ``address``. ``now``: a function that returns the state to be measured. ``names``:
+    further host names.
 
-    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported if the client library is missing."""
+    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported if the client library is missing.
+    """
 
     def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
         application = _application(now)
@@ -137,7 +141,7 @@ class Server:
 
 
 def _for(names: Names, application: Any) -> Any:
-    """Return the application wrapped so that it refuses requests for hosts that are not among ``names``."""
+    """Return ``application`` wrapped so that it refuses requests for hosts that are not in ``names``."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         host = environ.get("HTTP_HOST", "")
@@ -289,8 +293,8 @@ def _application(now: Callable[[], Now]) -> Any:
 
     def family(metric: Metric, state: Now) -> Family:
         kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
-        found = kind(metric.name, metric.meaning, labels=metric.labels)
-        for labels, value in values_of(metric, state):
+        found = kind(metric.name, metric.meaning, labels=metric.labels_in(state))
+        for labels, value in metric.rows(state):
             found.add_metric(labels, value)
         return found
 

@@ -1,16 +1,20 @@
-"""Decide from readings of a memory whether to act, and how soon that could become necessary.
+"""Decide from readings of a memory whether to act, and how soon an action could become necessary.
 
-The code reads nothing and does not wait, so tests can pass it made-up readings (tests/test_watch_triggers.py)."""
+The code itself reads no memory and does not wait, so that tests can pass made-up readings
+(tests/test_watch_triggers.py).
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Protocol
 
+from gdbheap.dataclass import dataclass
+
 __all__ = [
-    "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "NearLimit", "Raised",
+    "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "Measured", "NearLimit", "Raised",
     "Reading", "Trigger",
 ]  # fmt: skip
 
@@ -32,7 +36,8 @@ class Reading:
 
     ``time``: seconds on a clock that is never set back; ``size``: bytes that cannot be reclaimed (for a process its
     RSS); ``used``: bytes including reclaimable memory; ``limit``: in bytes, None for no limit; ``fired``: the names of
-    the wakers that fired since the last reading."""
+    the wakers that reported an event since the last reading.
+    """
 
     time: float
     size: int
@@ -43,11 +48,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why to act now, by ``kind``.
+    """The reason to act now, by ``kind``.
 
     "rss": the memory is above ``bound``; "grows": it grew by more than ``bound`` in ``seconds``; "limit": it is near
     its limit; "soon": it will reach its limit in ``seconds``; "pressure": it is full, and programs wait for memory;
-    "oom": the kernel is out of memory and chooses a process to kill; "memory-error": Python raises MemoryError."""
+    "oom": the kernel is out of memory and chooses a process to kill; "memory-error": Python raises MemoryError.
+    """
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     bytes: int
@@ -67,8 +73,9 @@ class Trigger(Protocol):
         """Return the cause to act now; None if the condition is not met."""
 
     def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the condition can be met, if the memory grows as fast as
-        possible."""
+        """Return the fewest seconds until the condition can be met, if the memory grows at the fastest possible
+        rate.
+        """
 
 
 class Raised:
@@ -105,8 +112,8 @@ class Grows:
 
     bound: int
     seconds: float
-    # (time, size) of the readings that can still be the least one when a later reading comes. Both numbers rise from
-    # one reading to the next.
+    # (time, size) of each reading that may be the least one when a later reading comes. Both numbers rise from one
+    # reading to the next.
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
@@ -132,45 +139,24 @@ class Grows:
 
 
 @dataclass
-class NearLimit:
-    """The condition that memory is about to run out.
+class Measured:
+    """A trigger without a condition. It only measures how fast a memory grows."""
 
-    It is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches the limit
-    within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out of
-    memory."""
-
-    share: float = 0.9
-    within: float = 2.0
-    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the memory is near its limit, else None."""
-        self._remember(reading)
-        if "oom" in reading.fired:
-            return Cause("oom", reading.size, reading.limit or 0, limit=reading.limit)
-        if reading.limit is None:
-            return None
-        mark = int(reading.limit * self.share)
-        if reading.size >= mark:
-            return Cause("limit", reading.size, mark, limit=reading.limit)
-        if "pressure" in reading.fired and reading.used >= mark:
-            return Cause("pressure", reading.size, mark, limit=reading.limit)
-        left = self._seconds_left(reading)
-        if left is not None and left <= self.within and reading.size >= SOON_SHARE * reading.limit:
-            return Cause("soon", reading.size, mark, left, reading.limit)
-        return None
-
-    def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the memory can be near its limit."""
-        return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
-
-    def _remember(self, reading: Reading) -> None:
+        """Store the reading, and return None, because there is no condition."""
         while len(self._recent) > 1 and reading.time - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
         if not self._recent or reading.time - self._recent[-1][0] >= RATE_SECONDS / WINDOW_PARTS:
             self._recent.append((reading.time, reading.size))
+        return None
 
-    def _seconds_left(self, reading: Reading) -> float | None:
+    def patience(self, reading: Reading) -> float:
+        """Return NEVER, because there is no condition."""
+        return NEVER
+
+    def seconds_left(self, reading: Reading) -> float | None:
         """Return in how many seconds the memory reaches its limit at the current growth rate. Return None if it does
         not grow, or was not observed for long enough."""
         if not self._recent or reading.limit is None:
@@ -183,12 +169,46 @@ class NearLimit:
 
 
 @dataclass
+class NearLimit(Measured):
+    """The condition that memory is about to run out.
+
+    It is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches the limit
+    within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out of
+    memory."""
+
+    share: float = 0.9
+    within: float = 2.0
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Return the cause if the memory is near its limit, else None."""
+        super().judge(reading)
+        if "oom" in reading.fired:
+            return Cause("oom", reading.size, reading.limit or 0, limit=reading.limit)
+        if reading.limit is None:
+            return None
+        mark = int(reading.limit * self.share)
+        if reading.size >= mark:
+            return Cause("limit", reading.size, mark, limit=reading.limit)
+        if "pressure" in reading.fired and reading.used >= mark:
+            return Cause("pressure", reading.size, mark, limit=reading.limit)
+        left = self.seconds_left(reading)
+        if left is not None and left <= self.within and reading.size >= SOON_SHARE * reading.limit:
+            return Cause("soon", reading.size, mark, left, reading.limit)
+        return None
+
+    def patience(self, reading: Reading) -> float:
+        """Return the fewest seconds until the memory can be near its limit."""
+        return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
+
+
+@dataclass
 class Bounds:
-    """How often to act.
+    """The limits for the number of actions.
 
     ``count``: how many actions for each user's processes (None: no limit), so that one user's processes do not use up
-    the actions for another's; ``again``: the least seconds between two actions on the same process; ``acted``: the
-    number of actions so far."""
+    the actions for another user's; ``again``: the least seconds between two actions on the same process; ``acted``: the
+    number of actions so far.
+    """
 
     count: int | None = 1
     again: float = 600.0
@@ -197,8 +217,10 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Return whether no action is left: neither for ``users`` nor for the users on whose processes the watch has
-        acted. False before the first action."""
+        """Return whether no action is left, neither for ``users`` nor for users on whose processes the watch has acted.
+
+        Before the first action, return False.
+        """
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:

@@ -1,5 +1,7 @@
-"""Make descriptors that end a wait early when poll(2) reports them. They are optional: without them the memory is only
-polled."""
+"""Make descriptors that end a wait early when poll(2) reports them.
+
+They are optional: without them the memory is only polled.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ import os
 import select
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from gdbheap._native import Descriptor
+from gdbheap.dataclass import dataclass
 from gdbheap.host.procfs import PROC, ProcessFolder
 from gdbheap.watching.memory_readings import GroupMemory
 
@@ -43,7 +45,7 @@ class Waker:
         return cls(name, descriptor, mask, is_counter, Descriptor(descriptor))
 
     def clear(self) -> None:
-        """Reset the descriptor, so that only the next event ends a wait."""
+        """Reset the descriptor, so that only the next event ends another wait."""
         if self.is_counter:
             with suppress(OSError):
                 os.read(self.descriptor, 8)
@@ -56,8 +58,9 @@ def process_wakers(folder: ProcessFolder) -> list[Waker]:
 
 
 def machine_wakers() -> list[Waker]:
-    """Return the waker "pressure", which reports that programs wait for memory (Linux 4.20); none if it cannot be
-    made."""
+    """Return the waker "pressure", which reports that programs wait for memory (Linux 4.20); an empty list if the waker
+    cannot be made.
+    """
     return _those_that_can(lambda: _pressure(Path(PROC, "pressure", "memory")))
 
 

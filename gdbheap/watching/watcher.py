@@ -4,39 +4,55 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import NamedTuple
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, one_line, reason_of
+from gdbheap.host.exit_status import exit_status, oom_kills
 from gdbheap.host.procfs import ProcessFolder
+from gdbheap.refusals import refusal
+from gdbheap.refusals.attaching import attach_error
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.hits import MAX_STAND
+from gdbheap.targets.process import program_of
+from gdbheap.watching.action_queue import ActionQueue
+from gdbheap.watching.actions import Done, Request
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
 from gdbheap.watching.heap_figures import Looks
 from gdbheap.watching.memory_errors import MemoryErrors
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
-from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Raised, Trigger
-from gdbheap.watching.wake_descriptors import group_wakers, machine_wakers, process_wakers
+from gdbheap.watching.triggers import AboveSize, Cause, Grows, Measured, NearLimit, Raised, Trigger
+from gdbheap.watching.wake_descriptors import Waker, group_wakers, machine_wakers, process_wakers
 
-__all__ = ["Happening", "Wanted", "Watched", "Watcher"]
+__all__ = ["Happening", "WatchRequest", "WatchedProcess", "Watcher"]
 
 # The search for processes takes at most this share of one processor. The longest pause between two searches, in
-# seconds.
-SCAN_SHARE, MAX_PAUSE = 0.002, 5.0
+# seconds: of all processes, and of the members of a group.
+SCAN_SHARE, MAX_PAUSE, GROUP_PAUSE = 0.01, 3.0, 0.5
+# A watch may take this part of gdbheap's descriptors for its processes: few of them are stopped at the same time.
+HELD_SHARE = 2 / 3
 NAME_LIMIT = 64
+# A kill by the OOM killer counts as the cause of one SIGKILL within this many seconds. A large process takes a while to
+# end.
+KILL_SECONDS = 10.0
 THE_GROUP, MACHINE = "the group", "machine"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WatchRequest:
     """The conditions to wait for.
 
     ``rss``: more than this many bytes; ``grows``: growth by more than (bytes, seconds); ``at_oom``: a memory limit is
-    near, which means that ``share`` of it is used or that it is reached within ``within`` seconds; ``memory_errors``:
-    Python raises MemoryError; the thread is then stopped for at most ``limit`` seconds; ``seccomp``: catch MemoryErrors
-    even under a seccomp filter."""
+    near. A limit is near if ``share`` of it is used, or if it will be reached within ``within`` seconds;
+    ``memory_errors``: Python raises MemoryError; the thread is then stopped for at most ``limit`` seconds; ``seccomp``:
+    catch MemoryErrors even under a seccomp filter. ``metrics``: measure all limits, even if no condition needs them.
+    """
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
@@ -46,6 +62,12 @@ class Wanted:
     memory_errors: bool = False
     seccomp: bool = False
     limit: float = MAX_STAND
+    metrics: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the memory of control groups and of the machine is read."""
+        return self.at_oom or self.metrics
 
     def of_size(self) -> list[Trigger]:
         """Return the conditions on the size of a process, or of a group as a whole."""
@@ -54,7 +76,7 @@ class Wanted:
 
     def of_limit(self) -> list[Trigger]:
         """Return the conditions on memory that has a limit."""
-        return [NearLimit(self.share, self.within)]
+        return [NearLimit(self.share, self.within) if self.at_oom else Measured()]
 
 
 @dataclass(frozen=True)
@@ -63,8 +85,12 @@ class Happening:
 
     "began": a process is watched from now on; "ended": it is no longer watched; "due": act on it, because of ``cause``;
     "killed": the OOM killer killed a process of ``group``; "unseen": the process's MemoryErrors cannot be caught;
-    "unrestored": its code is still changed; "missed": a read of its heap failed for a new reason; "left-out": the
-    processes ``pids`` are wanted but cannot be watched (reported once for each). ``reason``: why."""
+    "unrestored": the process's code is still changed; "missed": a read of the process's heap failed for a new reason;
+    "left-out": the processes ``pids`` are wanted but cannot be watched, "unreadable": their memory cannot be read (both
+    are reported once for each); "nobody": no process matches yet; "acted": the action of ``request`` is finished, with
+    the result ``done``. ``reason``: why. ``status``: the exit status of a process that has ended, negative for a
+    signal, None if it is unknown; ``oom``: the OOM killer was at work at that time.
+    """
 
     kind: str
     pid: int | None = None
@@ -73,18 +99,42 @@ class Happening:
     group: str | None = None
     reason: str = ""
     pids: Sequence[int] = ()
+    status: int | None = None
+    oom: bool = False
+    request: Request | None = None
+    done: Done | None = None
+
+
+class GroupState(NamedTuple):
+    """The memory of a control group, or of the machine (``name`` ""), in bytes.
+
+    ``needed``: the bytes that cannot be reclaimed; ``mark``: the bytes from which on the limit counts as near;
+    ``seconds``: the time until the limit at the present rate; ``kills``: how many processes the kernel has killed in
+    it; each is None if unknown.
+    """
+
+    name: str
+    needed: int | None = None
+    limit: int | None = None
+    mark: int | None = None
+    seconds: float | None = None
+    kills: int | None = None
 
 
 @dataclass
-class Watched:
+class WatchedProcess:
     """A watched process.
 
-    ``user``: its real uid; ``groups``: its control groups, as the kernel's text; ``gauges``: the keys of its gauges;
-    ``errors``: catches its MemoryErrors, None if they are not caught."""
+    ``user``: its real uid; ``memory``: the object that reads its size; ``pidfd``: its descriptor, None without one;
+    ``groups``: its control groups, as the kernel's text; ``gauges``: the keys of its gauges; ``errors``: the object
+    that catches its MemoryErrors, None if they are not caught.
+    """
 
     folder: ProcessFolder
     name: str
     user: int
+    memory: ProcessMemory
+    pidfd: Waker | None = None
     groups: bytes | None = None
     gauges: set[str] = field(default_factory=set)
     errors: MemoryErrors | None = None
@@ -98,7 +148,7 @@ class Watched:
     def size(self) -> int:
         """The RSS in bytes; 0 once the process has ended."""
         with suppress(OSError):
-            return ProcessMemory(self.folder).read(0).size
+            return self.memory.read(0).size
         return 0
 
 
@@ -106,23 +156,31 @@ class Watcher:
     """Waits for the conditions ``wanted`` in each process of ``programs`` or, if ``cgroup`` is given, in that group as
     a whole; its members are then the ``programs``.
 
-    ``looks``: reads the processes' heaps from time to time; ``until``: when to end (``time.monotonic``)."""
+    ``looks``: the object that reads the processes' heaps from time to time; ``queue``: the queue of actions; ``until``:
+    when to end (``time.monotonic``). ``scanned``: when processes were last searched for.
+    """
 
     def __init__(
         self,
         programs: Programs,
-        wanted: Wanted,
+        wanted: WatchRequest,
         cgroup: GroupMemory | None = None,
         looks: Looks | None = None,
+        queue: ActionQueue | None = None,
         until: float = math.inf,
     ) -> None:
-        self.programs, self.wanted, self.cgroup = programs, wanted, cgroup
+        self.programs, self.wanted, self.cgroup, self.queue = programs, wanted, cgroup, queue
+        programs.share = HELD_SHARE
         self.looks = looks if looks is not None else Looks(None, None)
-        self.watched: dict[int, Watched] = {}
+        self.watched: dict[int, WatchedProcess] = {}
         self._gauges = Gauges()
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
         self._left_out: dict[int, str] = {}
-        self._next_scan = 0.0
+        barred = attach_error()
+        # If gdbheap can attach to no process, it says so for each: a seccomp filter refuses ptrace, for example.
+        self._barred = None if barred is None else f"gdbheap can attach to no process ({barred.strerror}): run doctor"
+        self._next_scan = self.scanned = 0.0
+        self._kill_count, self._kills = oom_kills(), deque[float]()
         self._until = until
 
     @property
@@ -134,18 +192,54 @@ class Watcher:
     def limits(self) -> dict[str, int]:
         """The memory limits that are watched now, in bytes, by the name of the control group; "" stands for the
         machine."""
+        if not self.wanted.at_oom:
+            return {}
         found = {gauge.group: gauge.memory.limit for gauge in self._gauges}
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
+    @property
+    def groups(self) -> list[GroupState]:
+        """The memory of the control groups and of the machine, at the last reading."""
+        return [
+            _state(gauge.group, gauge, trigger, self.wanted.share)
+            for gauge in list(self._gauges)
+            for trigger in gauge.triggers
+            if gauge.group is not None and isinstance(trigger, Measured)
+        ]
+
     def happenings(self) -> Iterator[Happening]:
-        """Yield all events, until no process is left to watch or the time is over."""
+        """Yield all events, until no process is left to watch or the time is over, and all actions are finished."""
         yield from self._scan()
-        while not self.is_over and time.monotonic() < self._until:
-            is_ready = self._gauges.wait(min(self._next_scan, self.looks.due, self._until), self.looks.descriptor)
-            yield from self._look()
-            yield from self._turn(is_ready)
-            if time.monotonic() >= self._next_scan:
+        if not self.watched and not self._left_out and self.programs.may_grow:
+            yield Happening("nobody")
+        while not (is_over := self.is_over or time.monotonic() >= self._until) or self._is_acting:
+            ready = self._wait(is_over)
+            if not is_over:
+                yield from self._look()
+            yield from self._finished(ready)
+            yield from self._turn(ready)
+            if not is_over and time.monotonic() >= self._next_scan:
                 yield from self._scan()
+
+    @property
+    def _is_acting(self) -> bool:
+        return self.queue is not None and self.queue.is_busy
+
+    def _wait(self, is_over: bool) -> set[int]:
+        """Wait until a read, an action or a gauge is due. Return the readable descriptors of reads and actions."""
+        queue, looks = self.queue, self.looks
+        self.looks.leaving.turn()
+        due = [] if is_over else [self._next_scan, self._until]
+        due += [] if queue is None else [queue.due]
+        due += [] if queue is not None and queue.is_saving else [looks.due]
+        also = [*([] if looks.descriptor is None else [looks.descriptor]), *(queue.descriptors if queue else [])]
+        return self._gauges.wait(min(due, default=math.inf), also)
+
+    def _finished(self, ready: set[int]) -> Iterator[Happening]:
+        """Start actions, and yield an event for each that is finished."""
+        for request, done in self.queue.turn(ready) if self.queue is not None else ():
+            group = request.cause.cgroup
+            yield Happening("acted", request.pid, request.name, request.cause, group, request=request, done=done)
 
     def _look(self) -> Iterator[Happening]:
         for key, gauge, found in self._gauges.look():
@@ -158,15 +252,19 @@ class Watcher:
             for cause in found.causes:
                 yield from self._due(key, gauge, cause)
 
-    def _turn(self, is_ready: bool) -> Iterator[Happening]:
-        """Yield an event for each heap read that failed.
-
-        An action just done may have abandoned the read whose result was ready; then nothing is ready any more."""
-        for pid, reason in self.looks.turn(is_ready and self.looks.descriptor is not None):
+    def _turn(self, ready: set[int]) -> Iterator[Happening]:
+        """Yield an event for each heap read that failed. No read starts while an action writes its files."""
+        may_start = self.queue is None or not self.queue.is_saving
+        for pid, reason in self.looks.turn(self.looks.descriptor in ready, may_start):
             yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)
 
     def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
-        """Yield the event to act on a process: the largest of the processes that the gauge is about."""
+        """Yield the event to act on the largest process that uses the gauge's memory.
+
+        In a control group, this may be a process that started only now.
+        """
+        if self.cgroup is not None:
+            yield from self._join(self.programs.now())
         concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
         size, pid = max(concerned, default=(0, 0))
         if size:
@@ -177,55 +275,80 @@ class Watcher:
         moved to another group."""
         began, used = time.monotonic(), time.thread_time()
         now = self.programs.now()
+        self.scanned = began
         # If a process has ended, its id may have been reused.
-        for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
+        for pid in [pid for pid, one in self.watched.items() if not self._is_seen(one, now)]:
             yield from self._forget(pid)
         self._renew_group()
-        known, self._left_out = self._left_out, {}
-        for pid in now:
-            if pid not in self.watched:
-                yield from self._add(pid)
-            elif _groups(self.watched[pid].folder) != self.watched[pid].groups:
-                self._regroup(self.watched[pid])
-        yield from self._say_left_out(known)
+        for one in self.watched.values():
+            if _groups(one.folder) != one.groups:
+                self._regroup(one)
+        yield from self._join(now)
         now_used = [key for one in self.watched.values() for key in one.gauges]
         self._gauges.keep([*now_used, *self._of_group])
-        # Only processor time counts: the search may also have waited, for example for a heap read to end.
+        self._count_kills()
+        # Only processor time counts: the search may also have waited.
         pause = (time.thread_time() - used) / SCAN_SHARE
-        self._next_scan = began + min(MAX_PAUSE, max(LONGEST, pause))
+        self._next_scan = began + (GROUP_PAUSE if self.cgroup is not None else min(MAX_PAUSE, max(LONGEST, pause)))
 
-    def _is_seen(self, one: Watched) -> bool:
-        """Return whether the watched process still runs, and its id has not been reused."""
-        return _key(one.pid) in self._gauges and one.folder.is_there()
+    def _join(self, now: Sequence[int]) -> Iterator[Happening]:
+        """Begin to watch those of these processes that are not watched yet. Yield an event for each."""
+        known, self._left_out = self._left_out, {}
+        refused: dict[int, str] = {}
+        for pid in now:
+            if pid not in self.watched:
+                yield from self._add(pid, refused)
+        yield from self._say_left_out(known)
+        if refused:
+            yield Happening("unreadable", reason=next(iter(refused.values())), pids=[*refused])
 
-    def _add(self, pid: int) -> Iterator[Happening]:
+    def _is_seen(self, one: WatchedProcess, now: Sequence[int]) -> bool:
+        """Return whether the watched process still runs, and its id has not been reused. A process that is ending
+        counts as running until its descriptor reports the end, because only then its exit status is known.
+        """
+        if _key(one.pid) not in self._gauges or not one.folder.is_there():
+            return False
+        return one.pid in now or (not one.size and one.memory.is_ending and one.folder.is_running())
+
+    def _add(self, pid: int, refused: dict[int, str]) -> Iterator[Happening]:
+        """Watch a process. ``refused`` gets the reason if its memory cannot be read."""
         try:
             folder = self.programs.folder(pid)
             memory = ProcessMemory(folder)
-            name, user = one_line(folder.thread_name(pid), NAME_LIMIT), folder.real_user()
+            memory.read(0)
+            if memory.is_ending:
+                return
+            name = one_line(program_of(folder) or folder.thread_name(pid), NAME_LIMIT)
+            user = folder.real_user()
         except (NoTarget, FileNotFoundError, ProcessLookupError):
-            # The process has ended since the search.
+            # This process has ended since the search.
             return
         except (GdbheapError, OSError) as error:
             self._left_out[pid] = reason_of(error)
             return
         triggers = self.wanted.of_size() if self.cgroup is None else []
-        self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(folder), None, SHORTEST_OF_SIZE))
-        self.watched[pid] = one = Watched(folder, name, user)
+        wakers = process_wakers(folder)
+        self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, wakers, None, SHORTEST_OF_SIZE))
+        self.watched[pid] = one = WatchedProcess(folder, name, user, memory, next(iter(wakers), None))
         self._regroup(one)
-        self.looks.begin(folder, one.name, user)
+        self.looks.begin(folder, one.name, user, one.groups or b"")
         yield Happening("began", pid, one.name)
+        reason = self._barred or unreadable(folder)
+        if reason is not None:
+            refused[pid] = reason
         if self.wanted.memory_errors:
             yield from self._see_errors(one, memory)
 
     def _say_left_out(self, known: dict[int, str]) -> Iterator[Happening]:
-        """Yield an event for each reason why processes are left out that were not left out at the last search."""
+        """Yield an event for each reason why processes are left out. Processes that were already left out at the last
+        search do not count.
+        """
         new = {pid: reason for pid, reason in self._left_out.items() if pid not in known}
         for reason in dict.fromkeys(new.values()):
             pids = [pid for pid, other in new.items() if other == reason]
             yield Happening("left-out", reason=reason, pids=pids)
 
-    def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
+    def _see_errors(self, one: WatchedProcess, memory: ProcessMemory) -> Iterator[Happening]:
         try:
             # Store it before ``start``: if Ctrl-C interrupts, ``end`` must still report code that could not be
             # restored.
@@ -242,29 +365,45 @@ class Watcher:
     def end(self) -> list[Happening]:
         """Stop watching. Return an event for each process whose code could not be restored."""
         self.looks.end()
+        if self.queue is not None:
+            self.queue.end()
         return [happening for one in self.watched.values() for happening in _end_errors(one)]
 
-    def _regroup(self, one: Watched) -> None:
+    def _regroup(self, one: WatchedProcess) -> None:
         one.groups = _groups(one.folder)
         one.gauges = {_key(one.pid), *self._of_group}
         if one.errors is not None:
             one.gauges.add(_errors_key(one.pid))
-        if self.cgroup is None and self.wanted.at_oom:
+        if self.cgroup is None and self.wanted.has_limits:
             one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
         """Stop watching a process that is gone. Yield the event that the process ended. If a process of its group was
         killed, yield that event first."""
         gone = self.watched.pop(pid)
+        status = exit_status(gone.folder, None if gone.pidfd is None else gone.pidfd.descriptor)
+        is_oom = status == -signal.SIGKILL and self._is_oom()
         self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])
         yield from _end_errors(gone)
         self._gauges.hurry(gone.gauges)
         yield from self._look()
-        yield Happening("ended", pid, gone.name)
+        yield Happening("ended", pid, gone.name, status=status, oom=is_oom)
+
+    def _count_kills(self) -> None:
+        """Record when the OOM killer killed processes, and drop old records."""
+        now, before, self._kill_count = time.monotonic(), self._kill_count, oom_kills()
+        self._kills.extend([now] * (self._kill_count - before))
+        while self._kills and now - self._kills[0] > KILL_SECONDS:
+            self._kills.popleft()
+
+    def _is_oom(self) -> bool:
+        """Return whether the OOM killer has killed a process that was not yet assigned to an event, and assign one."""
+        self._count_kills()
+        return bool(self._kills) and self._kills.popleft() > 0
 
     def _renew_group(self) -> None:
-        """If the watched group is gone, look for a new group of the same name, as a restarted service has."""
+        """If the watched group no longer exists, look for a new group of the same name. A restarted service has one."""
         if self.cgroup is None or all(key in self._gauges for key in self._of_group):
             return
         with suppress(OSError):
@@ -279,7 +418,7 @@ class Watcher:
         triggers = self.wanted.of_size()
         if triggers:
             self._gauges.add(THE_GROUP, lambda: Gauge(group, triggers, (), group.name, SHORTEST_OF_SIZE))
-        limits = self._limit_gauges(groups_above(group.folder)) if self.wanted.at_oom else set()
+        limits = self._limit_gauges(groups_above(group.folder)) if self.wanted.has_limits else set()
         return limits | ({THE_GROUP} if triggers else set())
 
     def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
@@ -294,11 +433,20 @@ class Watcher:
             self._gauges.add(MACHINE, lambda: Gauge(memory, self.wanted.of_limit(), machine_wakers(), memory.name))
             return MACHINE
         key, share = f"group {memory.folder}", self.wanted.share
+        memory.is_exact = self.wanted.metrics
         self._gauges.add(key, lambda: Gauge(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name))
         return key
 
 
-def _end_errors(one: Watched) -> list[Happening]:
+def _state(name: str, gauge: Gauge, rate: Measured, share: float) -> GroupState:
+    reading = gauge.last
+    if reading is None:
+        return GroupState(name)
+    mark = None if reading.limit is None else int(share * reading.limit)
+    return GroupState(name, reading.size, reading.limit, mark, rate.seconds_left(reading), gauge.memory.kills)
+
+
+def _end_errors(one: WatchedProcess) -> list[Happening]:
     reasons = one.errors.end() if one.errors is not None else []
     return [Happening("unrestored", one.pid, one.name, reason=reason) for reason in reasons]
 
@@ -309,6 +457,16 @@ def _key(pid: int) -> str:
 
 def _errors_key(pid: int) -> str:
     return f"errors {pid}"
+
+
+def unreadable(folder: ProcessFolder) -> str | None:
+    """Return why the memory of a process cannot be read; None if it can."""
+    try:
+        folder.check_memory()
+    except OSError as error:
+        explained = refusal.explain(folder, error)
+        return None if isinstance(explained, NoTarget) else reason_of(explained)
+    return None
 
 
 def _groups(folder: ProcessFolder) -> bytes | None:

@@ -1,6 +1,7 @@
-"""Twenty causes of a process that is too big: how each is started, what is true, and what an answer must say of it.
+"""Twenty causes of a process that is too big: the start of each, the true answer, and the required parts of an answer.
 
-An answer is what a reader of gdbheap, such as a coding agent, writes about a case in plain words."""
+An answer is the text of a reader of gdbheap, such as a coding agent, about a case.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ QUESTION = "It uses more memory than we expect. What is the cause, and what shou
 
 @dataclass(frozen=True)
 class Case:
-    """A cause: its program (of this folder, or that of a public report in tests/reports), what is true, and patterns:
-    all of ``cause`` and one of ``remedy`` must be in an answer. ``question``: what the reader is asked; ``wrong``: no
-    such pattern may be in it."""
+    """A cause: its program (of this folder, or of a public report in tests/reports), the truth, and patterns: all of
+    ``cause`` and one of ``remedy`` must be in an answer. ``question``: the question for the reader; ``wrong``:
+    patterns that may not be in it."""
 
     name: str
     program: str
@@ -53,7 +54,7 @@ def _has(pattern: str, words: str) -> bool:
     return re.search(pattern, words, re.IGNORECASE) is not None
 
 
-# What the programs of reports are called here: their own names tell too much.
+# Other names for the programs of reports, as their own names tell too much.
 CALLED = {
     "module_dict": "orders.py", "kept_traceback": "worker.py", "views": "preview.py", "ended_thread": "planner",
     "pinned_top": "exporter", "huge_pages": "store", "lazily_freed": "buffers", "forked_readers": "loader.py",
@@ -122,8 +123,10 @@ CASES: tuple[Case, ...] = (
 
 @contextlib.contextmanager
 def running_case(case: Case) -> Iterator[str]:
-    """Yield the target of a case: a pid, or the path of a core. Its program runs from a path that gives nothing away.
-    Skips where a need is not at hand."""
+    """Yield the target of a case: a pid, or the path of a core.
+
+    The program has a path that tells nothing. Skip if something that it needs is missing.
+    """
     with tempfile.TemporaryDirectory(prefix="svc-") as name:
         folder = Path(name)
         report, called = case.report, CALLED.get(case.program)

@@ -1,4 +1,4 @@
-"""A service with a cache, orders and threads that wait; it says what it holds, and stops itself.
+"""A service with a cache, orders and waiting threads; it prints what it holds, and stops itself.
 
 Standard output: one line of JSON. Standard error: malloc_stats(), then sys._debugmallocstats().
 """
@@ -19,7 +19,7 @@ CACHE = {
 
 
 class Order:
-    """It holds some lines and some bytes."""
+    """An order with some lines and some bytes."""
 
     def __init__(self, number):
         self.number, self.lines, self.data = number, [number] * (number % 7), bytes(number % 900)
@@ -36,7 +36,7 @@ def waits(lock):
 
 
 def main():
-    """Wait in two threads, and say what there is."""
+    """Wait in two threads, and print the contents."""
     lock = threading.Lock()
     with lock:
         for _ in range(2):
@@ -51,7 +51,7 @@ def main():
             "orders": counts["Order"],
         }
         print(json.dumps(said), flush=True)
-        # What these need is made before they count.
+        # Objects that these need are made before they count.
         pid, stop, malloc_stats = os.getpid(), int(signal.SIGSTOP), ctypes.CDLL(None).malloc_stats
         malloc_stats()
         sys._debugmallocstats()

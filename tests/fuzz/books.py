@@ -1,4 +1,4 @@
-"""What adds up in every answer, whatever the target: parents are the sums of their children, totals of their rows."""
+"""Sums that hold in every answer, whatever the target: parents are the sums of their children, totals of their rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ COLUMNS = ("virtual", "resident", "swapped")
 
 
 def unbalanced(noun: str, answer: dict[str, Any], span: int) -> list[str]:
-    """Return what does not add up in a JSON answer. ``span``: bytes of all mappings of the target but
-    the kernel's own."""
+    """Return the sums of a JSON answer that do not agree.
+
+    ``span``: bytes of all mappings of the target.
+    """
     checks = {
         "": lambda: _ledger(answer["ledger"], span),
         "arenas": lambda: _arenas(answer),
@@ -40,7 +42,7 @@ def _sum(lines: list[dict[str, Any]], column: str) -> int | None:
 def _arenas(answer: dict[str, Any]) -> list[str]:
     rows = answer["rows"]
     apart = answer["mmapped_chunks"]
-    wrong = []
+    wrong = [f"arena of {row}" for row in rows if not 0 <= row["in_use"] <= row["system"]]
     for key in ("system", "in_use"):
         total = sum(row[key] for row in rows) + (apart["bytes"] if apart and key != "free" else 0)
         if total != answer["total"][key]:

@@ -1,4 +1,4 @@
-"""The cores that mutants are made of: small ones of C programs and of each CPython, and images of heaps."""
+"""The cores that mutants are made from: small ones of C programs and of each CPython, and images of heaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.programs import ALL_RELEASES, c_program, interpreters, release_prog
 from support.reshaped import without_files_note
 
 LAID_OUT = "mimalloc-"
-# Cores without ELF headers, and without a list of files too: of these the dynamic linker's list is read.
+# Cores without ELF headers, and without a list of files too: for these the dynamic linker's list is read.
 HEADERLESS, LINKED = "headerless-", "linked-"
 
 

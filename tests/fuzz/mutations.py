@@ -1,6 +1,6 @@
-"""Damage to a core, of every kind that a walk may fall over: each is a function of the bytes, the core and a generator.
+"""Damage to a core, of every kind that may break a walk: each is a function of the bytes, the core and a generator.
 
-One mutant is damaged in one place or in a thousand: little damage leaves the way open to what lies deeper.
+One mutant is damaged in one place or in a thousand: little damage leaves the deeper structures reachable.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from test_hostile import evil_word, headers, truncated
 
 PAGE, POOL = 4096, 16 * 1024
 ZEROS = bytes(1 << 20)
+# The sizes of the header of an ELF file, and of a program header.
+MAGIC, HEADER, SEGMENT = b"\x7fELF", 64, 56
 USER_ADDRESSES = 1 << 47
 MASK = (1 << 64) - 1
 INTERESTING = (
@@ -44,7 +46,7 @@ class Base:
 
     @functools.cached_property
     def pointers(self) -> list[int]:
-        """Places of the words that point into the core."""
+        """Return the places of the words that point into the core."""
         low = min(segment.start for segment in self.segments)
         high = max(segment.start + segment.size for segment in self.segments if segment.start < USER_ADDRESSES)
         places: list[int] = []
@@ -55,7 +57,8 @@ class Base:
 
     @functools.cached_property
     def links(self) -> list[int]:
-        """Places of entries that point to a next one, which points back: the dynamic linker's list among them."""
+        """Return the places of entries that point to a next one, which points back: the dynamic linker's list among
+        them."""
         found: list[int] = []
         for place in self.pointers:
             next_one = int.from_bytes(self.data[place : place + 8], "little")
@@ -63,6 +66,12 @@ class Base:
             if back is not None and self.data[back : back + 8] == struct.pack("<Q", self.address(place) - 24):
                 found.append(place - 24)
         return found
+
+    @functools.cached_property
+    def images(self) -> list[int]:
+        """Return the places of the ELF headers of programs and libraries that have program headers right behind."""
+        starts = [segment.offset for segment in self.written]
+        return [place for place in starts if self.data[place : place + 4] == MAGIC and self.data[place + 32] == HEADER]
 
     def offset(self, address: int) -> int | None:
         """Return the place of the byte at an address; None where the core has none."""
@@ -74,7 +83,7 @@ class Base:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Places of the words that may be the size of a chunk."""
+        """Return the places of the words that may be the size of a chunk."""
         places: list[int] = []
         for segment in self.written:
             words = array("Q", self.data[segment.offset : segment.offset + segment.file_size // 8 * 8])
@@ -85,7 +94,7 @@ class Base:
 
     @functools.cached_property
     def pools(self) -> list[int]:
-        """Places that a pool may start at."""
+        """Return the places at which a pool may start."""
         return [
             place
             for segment in self.written
@@ -107,7 +116,7 @@ class Base:
         return next(one.start + place - one.offset for one in self.written if 0 <= place - one.offset < one.file_size)
 
     def save(self, data: bytes | bytearray, path: Path) -> None:
-        """Write a damaged copy; what was a hole of the file is one, except where bytes were damaged."""
+        """Write a damaged copy; holes of the file stay holes, except where bytes were damaged."""
         with path.open("wb") as file:
             file.truncate(len(data))
             end = 0
@@ -120,7 +129,7 @@ class Base:
 
 
 def _damaged(data: bytes | bytearray, start: int, end: int, step: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
-    """Yield (place, bytes) of the pages of what was a hole that are no longer all zeros."""
+    """Yield (place, bytes) of the pages of former holes that are no longer all zeros."""
     for place in range(start, end, step):
         piece = bytes(memoryview(data)[place : min(place + step, end)])
         if piece == ZEROS[: len(piece)]:
@@ -146,7 +155,7 @@ def _extents(path: Path, size: int) -> list[tuple[int, int]]:
 
 
 def many(rng: random.Random, most: int = 1000) -> range:
-    """Return how often: once as likely as hundreds of times."""
+    """Return a number of repetitions: once is as likely as hundreds."""
     return range(max(1, int(most ** rng.random())))
 
 
@@ -156,26 +165,26 @@ def put(data: bytearray, place: int, value: int) -> None:
 
 
 def bits(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Single bits of any segment are turned."""
+    """Turn single bits of any segment."""
     for _ in many(rng):
         data[base.place(rng) + rng.randrange(8)] ^= 1 << rng.randrange(8)
 
 
 def words(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words of any segment become extremes, small numbers, addresses, other words of the target."""
+    """Overwrite words of any segment with extremes, small numbers, addresses, other words of the target."""
     for _ in many(rng):
         place = base.place(rng)
         data[place : place + 8] = evil_word(data, base.segments, rng)
 
 
 def interesting(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words become values at which arithmetic wraps, signs change and tables end."""
+    """Overwrite words with values at which arithmetic wraps, signs change and tables end."""
     for _ in many(rng):
         put(data, base.place(rng), rng.choice(INTERESTING))
 
 
 def halves(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Fields of 16 and 32 bits become values at which tables end."""
+    """Overwrite fields of 16 and 32 bits with values at which tables end."""
     for _ in many(rng):
         width = rng.choice((2, 4))
         place = base.place(rng) + rng.randrange(0, 8, width)
@@ -183,21 +192,21 @@ def halves(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def strangers(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pointers point to what other pointers point to: lists meet, types become text."""
+    """Let pointers point to the targets of other pointers: lists meet, types become text."""
     for _ in many(rng):
         place, other = rng.choice(base.pointers), rng.choice(base.pointers)
         data[place : place + 8] = base.data[other : other + 8]
 
 
 def crossed(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Two pointers change places."""
+    """Exchange two pointers."""
     for _ in many(rng):
         one, two = rng.choice(base.pointers), rng.choice(base.pointers)
         data[one : one + 8], data[two : two + 8] = data[two : two + 8], data[one : one + 8]
 
 
 def shifted(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pointers are a little off."""
+    """Move pointers a little."""
     for _ in many(rng):
         place = rng.choice(base.pointers)
         value = int.from_bytes(data[place : place + 8], "little")
@@ -205,7 +214,7 @@ def shifted(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def loops(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pointers point to themselves, to a little before, or to a word that points to them."""
+    """Let pointers point to themselves, to a little before, or to a word that points to them."""
     for _ in many(rng):
         place = rng.choice(base.pointers)
         back = place if rng.random() < 0.7 else rng.choice(base.pointers)
@@ -213,7 +222,8 @@ def loops(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def fields(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words right after what may be an object's reference count and type: sizes, lengths, pointers to what it owns."""
+    """Overwrite words right after a possible reference count and type of an object: sizes, lengths, pointers to its
+    buffers."""
     for _ in many(rng):
         place = rng.choice(base.pointers)
         count = int.from_bytes(base.data[place - 8 : place], "little")
@@ -225,7 +235,7 @@ def fields(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def linked(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words of entries of doubly linked lists: a bias, a name, a section, the entries before and after."""
+    """Overwrite words of entries of doubly linked lists: a bias, a name, a section, the entries before and after."""
     for _ in many(rng, 30) if base.links else ():
         place = rng.choice(base.links) + 8 * rng.randrange(5)
         data[place : place + 8] = evil_word(data, base.segments, rng)
@@ -234,13 +244,13 @@ def linked(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def summits(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pointers point to the last bytes of the address space: offsets from there wrap."""
+    """Let pointers point to the last bytes of the address space, where offsets wrap."""
     for _ in many(rng, 10_000):
         put(data, rng.choice(base.pointers), (1 << 64) - rng.choice((1, 8, 16, 40, 4096)))
 
 
 def chunk_sizes(data: bytearray, base: Base, rng: random.Random) -> None:
-    """What looks like the size of a chunk becomes another's, with other flags, or an extreme."""
+    """Overwrite possible sizes of chunks with another's, with other flags, or with an extreme."""
     for _ in many(rng):
         place, other = rng.choice(base.sizes), rng.choice(base.sizes)
         if rng.random() < 0.5:
@@ -250,28 +260,28 @@ def chunk_sizes(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def pool_headers(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words of the headers of pools, and of the first blocks."""
+    """Overwrite words of the headers of pools, and of the first blocks."""
     for _ in many(rng, 300):
         place = rng.choice(base.pools) + 8 * rng.randrange(8)
         data[place : place + 8] = evil_word(data, base.segments, rng)
 
 
 def swapped_pages(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pages change places."""
+    """Exchange pages."""
     for _ in many(rng, 100):
         one, two = base.page(rng), base.page(rng)
         data[one : one + PAGE], data[two : two + PAGE] = data[two : two + PAGE], data[one : one + PAGE]
 
 
 def filled_pages(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Pages are all zeros, all ones or noise."""
+    """Fill pages with zeros, ones or noise."""
     for _ in many(rng, 100):
         page = base.page(rng)
         data[page : page + PAGE] = rng.choice((bytes(PAGE), b"\xff" * PAGE, rng.randbytes(PAGE)))
 
 
 def repeated_pages(data: bytearray, base: Base, rng: random.Random) -> None:
-    """One page stands in for others too."""
+    """Copy one page over others."""
     source = base.page(rng)
     for _ in many(rng, 100):
         page = base.page(rng)
@@ -279,7 +289,7 @@ def repeated_pages(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def moved(data: bytearray, base: Base, rng: random.Random) -> None:
-    """A stretch of words lies a few words further on."""
+    """Move a stretch of words by a few words."""
     for _ in many(rng, 20):
         place, size = base.place(rng), 8 * rng.randrange(1, 2000)
         by = 8 * rng.choice((-2, -1, 1, 2))
@@ -288,18 +298,39 @@ def moved(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def program_headers(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Words of the program headers and notes."""
+    """Overwrite words of the program headers and notes."""
     headers(data, base.segments, rng)
 
 
 def header_bytes(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Single bytes of the ELF header, the program headers and the notes."""
+    """Overwrite single bytes of the ELF header, the program headers and the notes."""
     for _ in many(rng, 50):
         data[rng.randrange(4, base.first)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
 
 
+def segments(data: bytearray, base: Base, rng: random.Random) -> None:
+    """Overwrite fields of the core's program headers."""
+    _header_fields(data, 0, base, rng)
+
+
+def images(data: bytearray, base: Base, rng: random.Random) -> None:
+    """Overwrite fields of the program headers of programs and libraries in memory."""
+    for _ in many(rng, 10) if base.images else ():
+        _header_fields(data, rng.choice(base.images), base, rng)
+
+
+def _header_fields(data: bytearray, image: int, base: Base, rng: random.Random) -> None:
+    """Overwrite fields of an image's program headers: flags, offsets, addresses, sizes, near their values or far."""
+    count = int.from_bytes(base.data[image + 56 : image + 58], "little")
+    for _ in many(rng, 20) if count else ():
+        place = image + HEADER + SEGMENT * rng.randrange(count) + 8 * rng.randrange(SEGMENT // 8)
+        near = int.from_bytes(data[place : place + 8], "little") + PAGE * rng.randrange(-100, 100)
+        segment = rng.choice(base.segments)
+        put(data, place, rng.choice((near, segment.start, segment.start + segment.size, rng.choice(INTERESTING))))
+
+
 def cut(data: bytearray, base: Base, rng: random.Random) -> None:
-    """The end is missing."""
+    """Remove the end."""
     truncated(data, base.segments, rng)
 
 
@@ -320,14 +351,15 @@ IN_MEMORY: tuple[Mutation, ...] = (
         chunk_sizes,
         pool_headers,
         linked,
+        images,
     ),
     *(swapped_pages, filled_pages, repeated_pages, moved),
 )
-OF_FILE: tuple[Mutation, ...] = (program_headers, header_bytes, cut)
+OF_FILE: tuple[Mutation, ...] = (program_headers, segments, header_bytes, cut)
 
 
 def mutant(base: Base, rng: random.Random) -> tuple[bytearray, list[str]]:
-    """Return a damaged copy and the names of what was done to it."""
+    """Return a damaged copy and the names of the damages."""
     chosen = rng.choices(IN_MEMORY, k=rng.choice((1, 1, 1, 2, 3))) if rng.random() < 0.9 else []
     if not chosen or rng.random() < 0.06:
         chosen.append(rng.choice(OF_FILE))

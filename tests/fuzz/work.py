@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 WORKER = Path(__file__).with_name("worker.py")
-# Of processor time: a machine that does something else is no hang.
+# Processor time: a busy machine is no hang.
 SECONDS = 60.0
-# By the clock, for one that waits for itself.
+# Elapsed time, for a mutant that waits for itself.
 PATIENCE = 900.0
 SAID = 6000
 
 
 @dataclass
 class Finding:
-    """What one mutant brought to light; ``seed`` and ``core`` repeat it."""
+    """A fault that one mutant revealed; ``seed`` and ``core`` repeat it."""
 
     core: str
     seed: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What came of the mutants so far; ``slowest``: (seconds, noun, core, seed)."""
+    """The results of the mutants so far; ``slowest``: (seconds, noun, core, seed)."""
 
     mutants: int = 0
     answered: int = 0
@@ -48,7 +48,7 @@ class Worker:
     """A process that runs mutants, started anew after it ended."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        """Start it."""
+        """Start the worker."""
         self.seconds = seconds
         self.folder = Path(tempfile.mkdtemp(prefix="gdbheap-fuzz-"))
         self.process: subprocess.Popen[str] | None = None
@@ -62,7 +62,7 @@ class Worker:
         self.process = subprocess.Popen(command, text=True, env=environment, **pipes)  # type: ignore[call-overload]
 
     def run(self, core: Path, seed: str, tally: Tally, only: str | None = None) -> list[Finding]:
-        """Return the findings of one mutant, which are in ``tally`` then."""
+        """Return the findings of one mutant, and add them to ``tally``."""
         told = self._ask({"core": str(core), "seed": seed, "only": only})
         tally.mutants += 1
         if told is None:
@@ -91,7 +91,7 @@ class Worker:
         return json.loads(line) if line else None
 
     def _ended(self) -> tuple[str, str]:
-        """Return how it ended and what it said; start another."""
+        """Return how it ended and its output; start another."""
         assert self.process is not None
         time.sleep(0.2)
         status = self.process.poll()
@@ -114,6 +114,6 @@ class Worker:
             self.errors.close()
 
     def remove(self) -> None:
-        """End it, and remove what it wrote."""
+        """End the worker, and remove its files."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)

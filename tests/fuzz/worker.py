@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
+# The installed package is tested: not the folder of this file, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
 from support.nouns import ADDRESSED, COMPARING, FOLLOWING, LIVE_ONLY, SHELL_ONLY, WRITING  # noqa: E402
@@ -32,6 +32,7 @@ from gdbheap.allocators.mimalloc.segments import Mimalloc  # noqa: E402
 from gdbheap.commands.surface.parser import parse  # noqa: E402
 from gdbheap.commands.surface.registry import COMMANDS  # noqa: E402
 from gdbheap.commands.surface.session import ask, present, status_of  # noqa: E402
+from gdbheap.documents import parsed  # noqa: E402
 from gdbheap.errors import GdbheapError  # noqa: E402
 from gdbheap.heap import Heap  # noqa: E402
 from gdbheap.layout.facts import Facts  # noqa: E402
@@ -41,13 +42,11 @@ from gdbheap.snapshots.file import read  # noqa: E402
 from gdbheap.targets.core import Core  # noqa: E402
 
 ADDRESS_SPACE = 3 << 30
-# The page of vsyscall is above it.
-KERNEL = 1 << 63
-# 5: where nothing could look into the largest part.
+# 5: the largest part could not be examined.
 ANSWERED = (0, 1, 5)
-# What a walk of a damaged core may end with, and what a file may whose headers are damaged.
+# Statuses of a walk of a damaged core, and of a file with damaged headers.
 REFUSED, NO_CORE = (1, 5), (1, 2, 4, 5)
-# Options beyond none, of each noun that has more to do with some.
+# Additional options for each noun that does more with some.
 WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "": ((), ("--detail",)),
     "arenas": ((), ("--detail",)),
@@ -64,7 +63,7 @@ WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "duplicates": (("--top=40",), ("--top=3", "--holders")),
     "map": ((), ("--cell=64K",), ("--svg=/dev/null",)),
     "at": ((), ("--path",)),
-    # A way from a root is described for each row.
+    # A path from a root is described for each row.
     "retained": (("--top=10",), ("--by=type", "--top=10")),
 }  # fmt: skip
 # At most this many commands are asked of one mutant.
@@ -72,7 +71,7 @@ ASKED = 10
 
 
 def style() -> Any:
-    """Return what tables are rendered with."""
+    """Return the style of rendered tables."""
     return style_for(sys.stdout, False, None, False)
 
 
@@ -91,7 +90,7 @@ class Mutant:
         self.answered = 0
 
     def run(self, only: str | None) -> None:
-        """Ask everything, in any order, of one Heap as gdb keeps it."""
+        """Ask everything, in random order, of one Heap as gdb keeps it."""
         nouns = [noun for noun in COMMANDS if noun not in (*LIVE_ONLY, *COMPARING, *FOLLOWING, *SHELL_ONLY)]
         if self.base.path.name.startswith(LAID_OUT):
             self._guarded("mimalloc", self._laid_out)
@@ -105,7 +104,7 @@ class Mutant:
             self.slowest = max(self.slowest, (time.monotonic() - started, noun))
 
     def _laid_out(self) -> None:
-        """Such an image holds no interpreter by which its mimalloc would be found."""
+        """Check mimalloc in an image, which has no interpreter to find it by."""
         core = Core(str(self.path))
         found = Mimalloc(core, Facts())
         holes = found.blocks.holes(1)
@@ -130,7 +129,7 @@ class Mutant:
         return [*words, hex(value if self.rng.random() < 0.8 else self.base.address(place))]
 
     def _guarded(self, what: str, do: Any) -> None:
-        """A line that says what is wrong is an answer; anything else is a fault."""
+        """Run ``do``; a line that says what is wrong is an answer, anything else is a fault."""
         try:
             do()
         except GdbheapError as error:
@@ -153,10 +152,11 @@ class Mutant:
         if noun in WRITING:
             look = read(left[0])
             assert not any(row.resident or row.virtual for row in difference([look, look]).ledger)
-        answer = json.loads(present(answered, style()))
+        # It refuses numbers that no snapshot may have.
+        answer = parsed(present(answered, style()))
         if status_of(answered) not in ANSWERED:
             self.faults.append((noun, f"status {status_of(answered)}"))
-        span = sum(end - start for start, end in heap.target.mappings.ranges() if start < KERNEL)
+        span = sum(end - start for start, end in heap.target.mappings.ranges())
         self.faults += [(noun, f"books: {wrong}") for wrong in unbalanced(noun, answer, span)]
         options.json = False
         present(answered, style())

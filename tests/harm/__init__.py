@@ -1,1 +1,1 @@
-"""Proof that no process is harmed: real programs under load and one that checks itself, watched from outside."""
+"""Proof that no process is harmed: real programs under load, and one that checks itself, observed from outside."""

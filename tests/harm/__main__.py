@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# The installed package is the one that is started: not the folder of this file, nor the one above the tests.
+# The installed package is started: not the folder of this file, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
 from support import programs  # noqa: E402
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _is_known(word: str) -> bool:
-    """Whether a command of this gdbheap has an option."""
+    """Return whether a command of this gdbheap has an option."""
     about = subprocess.run([str(programs.GDBHEAP), "info", "--help"], capture_output=True, text=True, check=True)
     return word.split("=")[0] in about.stdout
 

@@ -1,7 +1,7 @@
 """The longest stop of each command, by the target's own clock, on a machine with more busy programs than cores.
 
-The target looks at the clock without a rest; the longest time between two looks is what it noticed. Without anybody it
-waits for its turn among the busy programs too: that is measured first, and beside each command.
+The target reads the clock without a rest; the longest time between two readings is the stop that it noticed. Without
+gdbheap it also waits for its turn among the busy programs: that is measured first, and beside each command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOPPED = re.compile(r"was stopped for ([\d,]+) ms")
 
 @dataclass(frozen=True)
 class Row:
-    """One command; times in seconds, ``said`` the stop by gdbheap's own clock (None: it did not say)."""
+    """One command; times in seconds, ``said`` is the stop by gdbheap's own clock (None: not reported)."""
 
     noun: str
     status: int
@@ -42,7 +42,7 @@ class Busy:
     """A target of so many MiB among busy programs. ``words``: more options for each command."""
 
     def __init__(self, folder: Path, others: int, mebibytes: int, words: list[str]) -> None:
-        """Start the target, let it fill, then start the others, and see how long it waits for its turn."""
+        """Start the target, let it fill, then start the others, and measure how long it waits for its turn."""
         self.words, self.folder, self.rows = words, folder, list[Row]()
         command = [sys.executable, str(programs.SOURCES / "large_clock.py"), str(mebibytes), str(folder / "clock")]
         self.target = subprocess.Popen(command, env=programs.plain_environment())
@@ -63,7 +63,7 @@ class Busy:
 
     @property
     def limit(self) -> float | None:
-        """How long a stop may be by the options that are given, None where this gdbheap promises nothing."""
+        """Return the maximum stop with the given options; None if this gdbheap promises nothing."""
         if CLONE in self.words:
             return CLONE_LIMIT
         given = [word.split("=")[1] for word in self.words if word.startswith(f"{LIMIT}=")]
@@ -73,7 +73,7 @@ class Busy:
         return DEFAULT_LIMIT if LIMIT in about.stdout else None
 
     def command(self, noun: str) -> None:
-        """Run a command once, and wait until the target has gone on."""
+        """Run a command once, and wait until the target has continued."""
         self.table_of.reset_longest()
         started = time.monotonic()
         command = [str(programs.GDBHEAP), *filter(None, [noun]), str(self.target.pid), "--verbose", *self.words]
@@ -87,7 +87,7 @@ class Busy:
         print(f"{row.noun}: {row.gap:.2f} s of {row.seconds:.1f} s, status {row.status}", flush=True)
 
     def too_long(self) -> list[Row]:
-        """Return the commands that stopped it for longer than they may; waiting for its turn is the machine's."""
+        """Return the commands that stopped it for longer than allowed, without the machine's own delays."""
         return [row for row in self.rows if self.limit is not None and row.gap - self.alone > self.limit]
 
     def table(self) -> str:
@@ -107,7 +107,7 @@ class Busy:
         return f"{tabulate(rows, heads)}\nwithout gdbheap the longest gap is {self.alone:.2f} s; {limit}"
 
     def close(self) -> None:
-        """End all of them."""
+        """End all programs."""
         for process in (*self.others, self.target):
             process.kill()
             process.wait()

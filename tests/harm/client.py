@@ -1,6 +1,6 @@
 """A client that verifies every reply: ``client.py KIND PORT TABLE``; KIND is http, redis or postgres. Loopback only.
 
-Each reply is compared with what the request must give. A connection that breaks is a wrong reply, and opened anew.
+Each reply is compared with the expected one. A broken connection is a wrong reply, and opened anew.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SECONDS = 60
 
 
 class Http:
-    """The server of tests/programs/server.py: a body whose checksum the path gives."""
+    """The server of tests/programs/server.py: the path determines the checksum of the body."""
 
     def __init__(self, port: int) -> None:
         """Connect."""
         self.connection = http.client.HTTPConnection(HOST, port, timeout=SECONDS)
 
     def is_right(self, number: int) -> bool:
-        """Return whether one request is answered as it must be."""
+        """Return whether the reply to one request is right."""
         body = f"{number}".encode() * 100
         self.connection.request("POST", f"/{number}", body)
         answer = self.connection.getresponse()
@@ -40,7 +40,7 @@ class Http:
 
 
 class Redis:
-    """Redis' own protocol: a value that was set is the one that is read."""
+    """Redis' own protocol: a value that was set must be read back."""
 
     def __init__(self, port: int) -> None:
         """Connect."""
@@ -48,7 +48,7 @@ class Redis:
         self.file = self.socket.makefile("rb")
 
     def is_right(self, number: int) -> bool:
-        """Return whether SET and GET of one value are answered as they must be."""
+        """Return whether SET and GET of one value have the right replies."""
         key, value = b"key:%d" % (number % 5000), b"%d " % number * 20
         self.socket.sendall(self._words(b"SET", key, value) + self._words(b"GET", key))
         return self.file.read(5 + len(b"$%d\r\n" % len(value)) + len(value) + 2) == b"+OK\r\n$%d\r\n%s\r\n" % (
@@ -61,7 +61,7 @@ class Redis:
 
 
 class Postgres:
-    """PostgreSQL's protocol, version 3: sums that are known."""
+    """PostgreSQL's protocol, version 3: known sums."""
 
     def __init__(self, port: int) -> None:
         """Connect as ``postgres``, who needs no password here."""
@@ -72,7 +72,7 @@ class Postgres:
         self._rows()
 
     def is_right(self, number: int) -> bool:
-        """Return whether one query is answered as it must be."""
+        """Return whether one query has the right reply."""
         count = number % 3000 + 1
         query = f"select sum(n), md5(string_agg(n::text, ',')) is not null from generate_series(1, {count}) n".encode()
         self.socket.sendall(b"Q" + struct.pack(">I", len(query) + 5) + query + b"\0")
@@ -99,7 +99,7 @@ BROKEN = (OSError, struct.error, http.client.HTTPException)
 
 
 def main() -> None:
-    """Ask until killed."""
+    """Send requests until killed."""
     kind, port, table = KINDS[sys.argv[1]], int(sys.argv[2]), Table(Path(sys.argv[3]))
     generator = random.Random()
     connection: Http | Redis | Postgres | None = None

@@ -1,4 +1,4 @@
-"""Whole commands that are killed at random instants, or lack something, and what becomes of the target."""
+"""Whole commands that are killed at random instants, or lack some resource, and the state of the target afterwards."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tabulate import tabulate
 from harm.targets import Target
 from harm.verdict import PATIENCE, Watch, line_of
 
-# These call into the process.
+# These call functions of the process.
 CALLS = (("stats",), ("trim", "--yes"))
-# These follow it, most of them by a change of its code.
+# These follow the process, most of them by a change of its code.
 FOLLOWED = (
     ("growth",), ("growth", "--no-stacks"), ("growth", "--count=20"), ("growth", "--perf"),
     ("growth", "--perf", "--no-stacks"), ("catch", "malloc", "--count=0", "--min=100"),
@@ -40,7 +40,7 @@ FAULTS = ("Traceback", "a fault of gdbheap", "panicked")
 
 @dataclass(frozen=True)
 class Ending:
-    """How one command ended; ``way`` is the signal or the limit, ``unclear`` what it said if that is no clear line."""
+    """The end of one command; ``way`` is the signal or the limit, ``unclear`` its output if that is no clear line."""
 
     way: str
     traced: bool
@@ -53,8 +53,11 @@ class Killer:
     def __init__(
         self, watches: list[Watch], folder: Path, words: list[str], calls: bool = False, follows: bool = False
     ) -> None:
-        """``folder`` is where commands run; it must be empty after each. ``calls``: also the commands that call;
-        ``follows``: those alone that follow a process, whose code must be as before after each."""
+        """``folder`` is the working folder of commands; it must be empty after each.
+
+        ``calls``: also the commands that call; ``follows``: only those that follow a process, whose code must be
+        restored after each.
+        """
         self.watches, self.folder, self.words = watches, folder, words
         self.nouns: list[tuple[str, ...]] = [(noun,) if noun else () for noun in (*PLAIN, *GRAPHS)]
         self.nouns += CALLS * 2 if calls else ()
@@ -64,12 +67,12 @@ class Killer:
         self.endings: list[tuple[Watch, Ending]] = []
 
     def one(self, rng: random.Random) -> tuple[str, Counter[str]]:
-        """Run one command that does not end by itself; return what was done, and the harm."""
+        """Run one command that does not end by itself; return the action and the harm."""
         watch, words = rng.choice(self.watches), rng.choice(self.nouns)
         limit = rng.choice(LIMITS) if rng.random() < 0.15 else ""
         command = [str(programs.GDBHEAP), *words[:1], str(watch.target.pid), *words[1:], *self.words]
         if self.code:
-            # Not every signal ends them: SIGPIPE is for whoever reads.
+            # Not every signal ends them: SIGPIPE is for writers to a pipe.
             command.append(f"--duration={rng.random() + 0.1:.2f}")
         with tempfile.TemporaryDirectory() as outside:
             if limit:
@@ -100,7 +103,7 @@ class Killer:
     def _killed(
         self, command: list[str], key: tuple[int, tuple[str, ...]], rng: random.Random, target: Target
     ) -> Ending:
-        """Half of the commands end at any instant of their life, half a moment after they have stopped a thread."""
+        """Kill half of the commands at any instant, and half a moment after they have stopped a thread."""
         number, started = rng.choice(SIGNALS), time.monotonic()
         process = self._start(command)
         if rng.random() < 0.5:
@@ -118,7 +121,7 @@ class Killer:
         return Ending(way, traced, self._said(process))
 
     def _limited(self, command: list[str], limit: str, rng: random.Random, outside: Path, target: Target) -> Ending:
-        """Run it to its end with too little of something, or perhaps just enough."""
+        """Run the command to its end with too little of some resource, or perhaps just enough."""
         options: dict[str, Any] = {}
         if limit == "memory":
             options["preexec_fn"] = _limiter(resource.RLIMIT_AS, rng.randrange(10, 400) << 20)
@@ -158,7 +161,8 @@ class Killer:
 
 
 def _in_start(errors: str) -> bool:
-    """Whether Python itself was still starting, before a line of gdbheap could run: Ctrl-C, or no descriptor for it."""
+    """Return whether Python itself was still starting, before a line of gdbheap could run: Ctrl-C, or no descriptor
+    for it."""
     interrupted = errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
     return interrupted or "Fatal Python error: init_" in errors
 

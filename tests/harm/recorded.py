@@ -1,6 +1,7 @@
-"""Programs whose calls are recorded, killed at random instants, or gdbheap while it collects: is each call in the log?
+"""Programs whose calls are recorded, killed at random instants, or gdbheap while it collects: the log must have each
+call.
 
-The program's own table, in a shared file that is mapped, is what the log is compared with.
+The log is compared with the program's own table, in a shared mapped file.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from gdbheap.tracing.log import BY_LOCK, BY_TIME
 # The recorder alone, whose files the slow reader reads call by call; the program under gdbheap trace; gdbheap itself.
 ALONE, TRACED, COLLECTOR = WAYS = ("recorder alone", "traced", "gdbheap")
 CALLS = 6000
-# What libc calls for a thread or a process, beside the program's own.
+# Calls of libc for a thread or a process, beside the program's own.
 OTHERS = 150
 PATIENCE = 60.0
 
 
 @dataclass
 class Tally:
-    """Of one way: how often, how often before its end, calls in the tables, programs harmed or calls missing."""
+    """The results of one way: runs, runs before the end, calls in the tables, harmed programs or missing calls."""
 
     count: int = 0
     running: int = 0
@@ -46,13 +47,13 @@ class Kills:
     """Kills by SIGKILL, each of another program with one to four threads, and forks in half of them."""
 
     def __init__(self, folder: Path, ways: Sequence[str] = WAYS) -> None:
-        """``ways``: which of them."""
+        """``ways``: the ways to test."""
         self.folder, self.number, self.ways = folder, 0, list(ways)
         self.tallies = {way: Tally() for way in ways}
         self.lengths: dict[str, float] = dict.fromkeys(WAYS, 0.2)
 
     def one(self, rng: random.Random) -> tuple[str, Counter[str]]:
-        """Return what was done, and the harm."""
+        """Return the action and the harm."""
         way = rng.choice(self.ways)
         self.number += 1
         place = self.folder / f"kill{self.number}"
@@ -69,14 +70,14 @@ class Kills:
         return f"{way}, {table.threads} threads, {table.forks} forks, {place}", harm
 
     def _wait(self, way: str, process: subprocess.Popen[bytes], rng: random.Random) -> None:
-        """To any instant of its life; how long that is follows from those that were over before."""
+        """Wait until any instant of its life, by the lengths of those that ended before."""
         began = time.monotonic()
         limit = began + rng.random() * 1.05 * self.lengths[way]
         while time.monotonic() < limit and process.poll() is None:
             time.sleep(0.0005)
         is_over = process.poll() is not None
         self.tallies[way].running += not is_over
-        # Up a little with each that was still running, down to what one took.
+        # The length grows a little with each that was still running, and falls to that of one that ended.
         self.lengths[way] = time.monotonic() - began if is_over else self.lengths[way] * 1.02
 
     def _alone(self, table: Table, place: Path, rng: random.Random) -> Counter[str]:
@@ -89,7 +90,7 @@ class Kills:
         return +harm
 
     def _traced(self, table: Table, place: Path, rng: random.Random) -> Counter[str]:
-        """The program is killed, and gdbheap says what it has."""
+        """Kill the program, and check the log of gdbheap."""
         command = [*_trace(place), "--json", "--", *table.words(rng)]
         tracing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self._wait(TRACED, tracing, rng)
@@ -100,7 +101,7 @@ class Kills:
         return _judge(table, said, errors)
 
     def _collector(self, table: Table, place: Path, rng: random.Random) -> Counter[str]:
-        """gdbheap is killed; the program goes on to its own end, with its own result, and --finish takes all."""
+        """Kill gdbheap; the program runs to its own end, with its own result, and --finish takes all calls."""
         said_so = place / "status"
         words = table.words(rng)
         shell = ["sh", "-c", '"$@"; echo $? > "$0.new"; mv "$0.new" "$0"', str(said_so), *words]
@@ -111,7 +112,7 @@ class Kills:
         tracing.kill()
         tracing.wait(PATIENCE)
         if not (place / "calls.log.parts").exists():
-            # Before it had started anything, or after all was over.
+            # Nothing was started yet, or everything was over.
             return Counter()
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -145,8 +146,8 @@ def _trace(place: Path) -> list[str]:
 
 
 def _judge(table: Table, said: bytes, errors: bytes) -> Counter[str]:
-    """By process: as many calls as in the table, or one more that was killed before it could be noted, and those of
-    libc itself."""
+    """Check by process: as many calls as in the table, or one more that was killed before it could be noted, and
+    those of libc."""
     mine: Counter[int] = Counter()
     for row in table.rows():
         # A free is in the table before it is made.

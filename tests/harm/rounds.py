@@ -1,4 +1,4 @@
-"""Rounds of attach and release on programs under load: what it costs them, and what becomes of them."""
+"""Rounds of attach and release on programs under load: their cost, and the state of the programs afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tabulate import tabulate
 from harm.verdict import Watch, line_of
 
 STOP, COMMAND, GDB = "library", "command", "gdb"
-# Stops the process that is named on each line, reads its heap's roots, lets go, and says how long it stood.
+# Stops the process that is named on each line, reads its heap's roots, releases it, and prints the length of the stop.
 LIBRARY = """
 import sys
 from gdbheap.heap import Heap
@@ -33,7 +33,7 @@ NOUNS = ("info", "arenas", "", "holes", "check")
 
 @dataclass
 class Load:
-    """What a target did in some time: how often each second, and the longest time of one in milliseconds."""
+    """The work of a target in some time: how often each second, and the longest time of one round in milliseconds."""
 
     rate: float = 0.0
     longest: float = 0.0
@@ -52,7 +52,7 @@ class Rounds:
     """Attaches and releases."""
 
     def __init__(self, watches: list[Watch], folder: Path, words: list[str]) -> None:
-        """``words`` are more options for the shell's commands."""
+        """``words`` are additional options for the shell's commands."""
         self.watches, self.folder, self.words = watches, folder, words
         self.kinds = {(watch.target.pid, kind): Kind() for watch in watches for kind in (STOP, COMMAND, GDB)}
         self.library = subprocess.Popen(
@@ -66,7 +66,7 @@ class Rounds:
         self.library.communicate()
 
     def one(self, watch: Watch, rng: random.Random) -> Counter[str]:
-        """Attach once and let go; return the harm."""
+        """Attach once and release; return the harm."""
         kinds = (STOP,) * 14 + (COMMAND,) * 5 + ((GDB,) if shutil.which("gdb") else ())
         kind = rng.choice(kinds)
         tally = self.kinds[watch.target.pid, kind]
@@ -74,7 +74,7 @@ class Rounds:
         tally.failed += not self._done(kind, watch.target.pid, rng)
         found = watch.judge()
         tally.harms += found
-        # gdb attaches by itself, and every debugger's stop ends these calls: told, but no harm of ours.
+        # gdb attaches by itself, and every debugger's stop ends these calls: reported, but no harm by gdbheap.
         return Counter({what: n for what, n in found.items() if kind != GDB or not what.startswith("EINTR")})
 
     def _done(self, kind: str, pid: int, rng: random.Random) -> bool:
@@ -92,7 +92,7 @@ class Rounds:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder, env=environment
         )
-        # 5: a program without what the noun is about.
+        # 5: a program without the subject of the noun.
         if done.returncode not in (0, 1, 5):
             self.said[done.stderr.strip()[-200:]] += 1
         return done.returncode in (0, 1, 5)
@@ -113,13 +113,13 @@ class Rounds:
 
 
 def begin(watch: Watch) -> tuple[float, dict[str, int]]:
-    """Forget the longest times; return the time and how often each line was done."""
+    """Reset the longest times; return the time and how often each line was done."""
     watch.target.table.reset_longest()
     return time.monotonic(), {name: line.rounds for name, line in watch.target.lines().items()}
 
 
 def load_since(watch: Watch, start: tuple[float, dict[str, int]]) -> Load:
-    """Return what was done since ``start`` of all lines together, and the longest time of any."""
+    """Return the work of all lines together since ``start``, and the longest time of any."""
     lines, seconds = watch.target.lines(), time.monotonic() - start[0]
     done = sum(lines[name].rounds - rounds for name, rounds in start[1].items())
     return Load(done / seconds, max(line.longest for line in lines.values()) / 1e6)

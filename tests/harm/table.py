@@ -1,8 +1,8 @@
-"""The table that a target or its client keeps in a file that is mapped shared: read without stopping anybody.
+"""The table that a target or its client keeps in a shared mapped file: it is read without a stop.
 
 A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c):
-how often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with
-a time limit that went wrong its errno and how long it lasted.
+how often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and for the last call
+with a time limit that went wrong its errno and its duration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST = 56
 
 @dataclass(frozen=True)
 class Line:
-    """One line as it was when it was read."""
+    """One line at the time of its reading."""
 
     rounds: int
     interrupted: int
@@ -45,13 +45,13 @@ class Table:
         return {row[0].rstrip(b"\0").decode(): Line(*row[1:]) for row in rows if row[0][0]}
 
     def put(self, number: int, name: str, line: Line) -> None:
-        """Write a line. ``line.longest`` is that of this round; what is kept is the longest since it was reset."""
+        """Write a line. ``line.longest`` is that of this round; the file keeps the longest since the reset."""
         kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
         line = replace(line, longest=max(line.longest, kept))
         # Not pack_into(), which writes zeros first: others read at any moment.
         self._bytes[number * LINE.size : (number + 1) * LINE.size] = LINE.pack(name.encode(), *astuple(line))
 
     def reset_longest(self) -> None:
-        """Forget the longest times so far."""
+        """Reset the longest times."""
         for number in range(LINES):
             struct.pack_into("<Q", self._bytes, number * LINE.size + LONGEST, 0)

@@ -1,4 +1,4 @@
-"""What is stopped: programs under load whose own checks, or their client's, tell of any harm."""
+"""Programs under load that are stopped; their own checks, or their client's, reveal any harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEVNULL = subprocess.DEVNULL
 
 @dataclass
 class Target:
-    """A running program. ``pid`` is what is stopped, ``table`` who tells of it: itself, or its client."""
+    """A running program. ``pid`` is the process that is stopped, ``table`` its own table or that of its client."""
 
     name: str
     pid: int
@@ -36,7 +36,7 @@ class Target:
     client: subprocess.Popen[bytes] | None = None
 
     def status(self, key: str) -> list[str]:
-        """Return a field of /proc/PID/task/*/status, of each thread that is there."""
+        """Return a field of /proc/PID/task/*/status for each present thread."""
         found = []
         for task in Path(f"/proc/{self.pid}/task").glob("*/status"):
             with contextlib.suppress(OSError):
@@ -46,39 +46,39 @@ class Target:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, and its client."""
+        """Return whether the target runs, and its client."""
         ended = self.server.poll() is not None or (self.client is not None and self.client.poll() is not None)
         return not ended and any(not state.startswith(("Z", "X")) for state in self.status("State"))
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody traces a thread of it, and none is stopped."""
+        """Return whether no thread of it is traced or stopped."""
         return set(self.status("TracerPid")) <= {"0"} and not any(
             s.startswith(("T", "t")) for s in self.status("State")
         )
 
     @property
     def tracers(self) -> set[str]:
-        """Return the ids of the processes that trace its threads. The kernel names a thread of theirs."""
+        """Return the ids of the processes that trace its threads. The kernel names one of their threads."""
         return {process_of(thread) for thread in set(self.status("TracerPid")) - {"0"}}
 
     @property
     def is_traced(self) -> bool:
-        """Whether somebody traces its first thread."""
+        """Return whether the target's first thread is traced."""
         with contextlib.suppress(OSError):
             return "TracerPid:\t0\n" not in Path(f"/proc/{self.pid}/status").read_text()
         return False
 
     def lines(self) -> dict[str, Line]:
-        """Return its table."""
+        """Return the target's table."""
         return self.table.lines()
 
     def descriptors(self) -> int:
-        """Return how many files it has open."""
+        """Return the number of its open files."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def close(self) -> None:
-        """End it. The program that checks itself removes what outlives a process."""
+        """End the target. The program that checks itself removes its files that outlive it."""
         if self.server.stdin is not None:
             self.server.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -120,7 +120,7 @@ def redis(folder: Path) -> Target:
 
 
 def postgres(folder: Path) -> Target:
-    """Start PostgreSQL, which root may not run, with its client; what is stopped is the process that serves it."""
+    """Start PostgreSQL, which root may not run, with its client; the process that serves the client is stopped."""
     programs_of = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
     binary = shutil.which("initdb") or (programs_of and str(programs_of / "initdb"))
     if not binary:
@@ -146,7 +146,7 @@ def postgres(folder: Path) -> Target:
 
 
 def _open_way(folder: Path) -> None:
-    """Let another user through to the folder."""
+    """Give another user access to the folder."""
     for above in (folder, *folder.parents):
         if not above.stat().st_mode & 0o001:
             above.chmod(above.stat().st_mode | 0o011)
@@ -181,7 +181,7 @@ def _listens(port: int) -> bool:
 
 
 def wait_for(condition: Callable[[], object], failure: str, patience: float = PATIENCE) -> None:
-    """Return when ``condition`` is true; raise AssertionError when it does not become so."""
+    """Return when ``condition`` is true; raise AssertionError if it does not become so."""
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, failure
@@ -198,7 +198,7 @@ STARTERS: dict[str, Callable[[Path], Target]] = {
 
 @contextlib.contextmanager
 def started(names: list[str], folder: Path) -> Iterator[list[Target]]:
-    """Yield the targets that can be had here, under load; they are ended whatever happens."""
+    """Yield the targets that are available here, under load; they are ended whatever happens."""
     found: list[Target] = []
     try:
         for name in names:
@@ -213,7 +213,7 @@ def started(names: list[str], folder: Path) -> Iterator[list[Target]]:
 
 
 def process_of(thread: str) -> str:
-    """Return the id of the process that a thread is of; the thread's own where it has ended."""
+    """Return the id of a thread's process; the thread's own if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{thread}/status").read_text().splitlines():
             if line.startswith("Tgid:"):

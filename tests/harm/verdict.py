@@ -1,4 +1,4 @@
-"""What became of a target: compared before and after each command, from outside and by its own table."""
+"""The state of a target: compared before and after each command, from outside and by its own table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEVER = 1 << 30
 
 @dataclass
 class Watch:
-    """One target and what it was like before the first command."""
+    """One target and its state before the first command."""
 
     target: Target
     folder: Path
@@ -30,7 +30,7 @@ class Watch:
     patience: float = PATIENCE
 
     def __post_init__(self) -> None:
-        """Look at it for a second: what it has open, and how many of it there are, when it has the least."""
+        """Observe it for a second: the least number of its open files and processes."""
         end = time.monotonic() + 1
         while time.monotonic() < end:
             self.descriptors = min(self.descriptors, self.target.descriptors())
@@ -41,7 +41,7 @@ class Watch:
             assert not line.wrong, f"{self.target.name}: {name} is wrong before anything was done"
 
     def _copies(self) -> int:
-        """Return how many processes have the target's command line, its own children among them."""
+        """Return how many processes have the target's command line, including its children."""
         own, count = Path(f"/proc/{self.target.pid}/cmdline").read_bytes(), 0
         for process in os.listdir("/proc"):
             with contextlib.suppress(OSError):
@@ -49,8 +49,8 @@ class Watch:
         return count
 
     def judge(self) -> Counter[str]:
-        """Return the harm since the last time; what takes its time (the kernel lets go of a dead tracer's target) is
-        waited for."""
+        """Return the harm since the last call; slow effects (the kernel releases a dead tracer's target) are waited
+        for."""
         found: Counter[str] = Counter()
         if not self.target.is_alive:
             return Counter({"dead": 1})
@@ -72,7 +72,7 @@ class Watch:
         return True
 
     def _moved(self) -> bool:
-        """Whether every line was done once more than it was the last time."""
+        """Return whether every line was done at least once since the last call."""
         now = self.target.lines()
         return all(now[name].rounds > line.rounds for name, line in self.before.items())
 
@@ -87,7 +87,7 @@ class Watch:
 
 
 def _what(name: str, line: Line) -> str:
-    """A call with a time limit that was wrong says how."""
+    """Return the details of a call with a time limit that went wrong."""
     return f"{name} (errno {line.error} after {line.lasted / 1e6:.1f} ms)" if line.lasted else name
 
 

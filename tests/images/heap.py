@@ -1,7 +1,7 @@
 """Random heaps in an address space, and the truth about them.
 
-What is laid out, and how, follows malloc.c: chunks tile each stretch from its first to its top chunk or its fenceposts;
-two binned chunks are never neighbours, and none lies before top; chunks in fast bins and thread caches look in use.
+The layout follows malloc.c: chunks tile each stretch from its first to its top chunk or its fenceposts; two binned
+chunks are never neighbours, and none precedes top; chunks in fast bins and thread caches look in use.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """Return the end address."""
         return self.address + self.size
 
 
@@ -55,21 +55,21 @@ class Arena:
 
     @property
     def chunks(self) -> Iterator[Chunk]:
-        """All blocks."""
+        """Yield all blocks."""
         return (chunk for stretch in self.stretches for chunk in stretch)
 
     def bytes(self, *states: str) -> int:
-        """The bytes of all blocks in one of the states."""
+        """Return the bytes of all blocks in one of the states."""
         return sum(chunk.size for chunk in self.chunks if chunk.state in states)
 
     def count(self, *states: str) -> int:
-        """The number of blocks in one of the states."""
+        """Return the number of blocks in one of the states."""
         return sum(chunk.state in states for chunk in self.chunks)
 
 
 @dataclass
 class Mapped:
-    """An mmapped chunk: where its mapping starts, its header, the bytes mapped."""
+    """An mmapped chunk: the start of its mapping, its header, the bytes mapped."""
 
     base: int
     chunk: int
@@ -78,7 +78,7 @@ class Mapped:
 
 @dataclass
 class Cache:
-    """A thread's cache: the address behind its chunk's header, and the entries of each list."""
+    """A thread's cache: the address after its chunk's header, and the entries of each list."""
 
     tid: int
     address: int
@@ -88,12 +88,13 @@ class Cache:
 class Image:
     """A process with threads, arenas, heaps and mmapped chunks, all of one glibc.
 
-    ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc.
+    ``shape`` is one of SHAPES and selects the origin of the main arena's memory; "unused": malloc was never called.
     ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
-    chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, of
-    which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks.
-    ``most_heaps``: of a thread's arena. ``page``: the size of a page; what is laid out grows with it. ``machine``: its
-    number in ELF headers; on aarch64 thread-local data is above the thread pointer, and struct pthread below.
+    chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap had 48 bytes, which became
+    fenceposts of 32 and of 16 bytes. ``plain_contents``: no contents that look like chunks. ``most_heaps``: the maximum
+    in a thread's arena. ``large_tops``: tops have some pages, all of them written. ``page``: the size of a page; the
+    layout grows with it. ``machine``: its number in ELF headers; on aarch64 thread-local data is above the thread
+    pointer, and struct pthread below.
     """
 
     def __init__(
@@ -108,11 +109,13 @@ class Image:
         lone_fenceposts: bool = False,
         plain_contents: bool = False,
         most_heaps: int = 3,
+        large_tops: bool = False,
         page: int = PAGE,
         machine: int = X86_64,
     ) -> None:
         self.glibc, self.rng, self.shape, self.huge, self.large_caches = glibc, rng, shape, huge, large_caches
         self.lone_fenceposts, self.plain_contents, self.most_heaps = lone_fenceposts, plain_contents, most_heaps
+        self.large_tops = large_tops
         self.memory, self.page, self.scale = Memory(page=page, machine=machine), page, page // PAGE
         self.relro, self.data_size = page, max(0x4000, page)
         self.mapped: list[Mapped] = []
@@ -145,11 +148,11 @@ class Image:
 
     @property
     def chunks(self) -> list[Chunk]:
-        """All blocks of all arenas, ascending."""
+        """Return all blocks of all arenas, ascending."""
         return sorted((chunk for arena in self.arenas for chunk in arena.chunks), key=lambda chunk: chunk.address)
 
     def holes(self) -> list[tuple[int, int]]:
-        """(pointer, bytes) of the runs of free chunks, largest first."""
+        """Return (pointer, bytes) of the runs of free chunks, largest first."""
         runs: list[list[int]] = []
         for arena in self.arenas:
             for stretch in arena.stretches:
@@ -162,7 +165,7 @@ class Image:
                     before = chunk.state
         return sorted(((start, size) for start, size in runs), key=lambda run: (-run[1], run[0]))
 
-    # libc, threads, and what is mapped.
+    # libc, threads, and mappings.
 
     def _map_libc(self) -> None:
         memory, relro, size = self.memory, self.relro, self.data_size
@@ -180,7 +183,7 @@ class Image:
             memory.put(address, *self.rng.choices(numbers, k=8))
 
     def _plan_caches(self, threads: int, arenas: int) -> None:
-        """Each thread's cache is a chunk of its arena."""
+        """Plan each thread's cache as a chunk of its arena."""
         unused = self.shape == "threads only"
         self._homes = [self.rng.randrange(unused, arenas) for _ in range(threads)]
         for home in self._homes if self.glibc.cache else []:
@@ -219,7 +222,7 @@ class Image:
                 self.caches.append(cache)
 
     def _make_maps(self) -> None:
-        """The main arena's memory, mmapped chunks and memory of others, next to each other as the kernel has them."""
+        """Make the main arena's memory, mmapped chunks and foreign memory, next to each other as the kernel does."""
         if self.shape in ("sbrk", "foreign sbrk", "blocked sbrk"):
             self._make_break()
         noncontiguous = self.shape in ("blocked sbrk", "no sbrk")
@@ -229,7 +232,7 @@ class Image:
         order = iter(self.rng.sample(range(extents), extents))
         at, page = MAPS, self.huge or self.page
         sizes = [self._map_size(kind, page) for kind in kinds]
-        # The kernel merges neighbours unless something keeps them apart.
+        # The kernel merges neighbours unless something separates them.
         cut = self.rng.randrange(1, len(sizes))
         for part in [[size] for size in sizes] if self.huge else [sizes[:cut], sizes[cut:]]:
             self.memory.map(at, sum(part), HUGE_PATH if self.huge else "")
@@ -254,12 +257,12 @@ class Image:
         arena = self.arenas[0]
         self.sbrk_base = self.sbrk_base or start
         arena.system += end - start
-        # Most of a mebibyte is one chunk, for the sake of time.
+        # Most of a mebibyte is one chunk, to save time.
         body = start + self.rng.randrange(0x4000, 0x20000, 16)
         arena.stretches.append(self._stretch(0, start, end, "top" if is_last else "fence", body))
 
     def _make_break(self) -> None:
-        """[heap]: one stretch; others may have called sbrk before malloc did, and in between."""
+        """Make [heap]: one stretch; foreign code may have called sbrk before malloc did, and in between."""
         arena, rng = self.arenas[0], self.rng
         self.sbrk_base = BREAK + rng.choice((0, 8, 0x450, 0x100))
         start = (self.sbrk_base + 15) // 16 * 16
@@ -282,7 +285,7 @@ class Image:
         arena.system += spans[-1][1] - self.sbrk_base
 
     def _make_mapped(self, base: int, size: int, aligned: bool) -> None:
-        """An mmapped chunk; memalign moves its header inside and leaves the old one as it was."""
+        """Make an mmapped chunk; memalign moves its header inside and leaves the old one unchanged."""
         outside = 16 if self.glibc.header_outside else 0
         huge = 1 if self.huge and self.glibc.header_outside else 0
         self.memory.put(base, huge, size - outside | IS_MMAPPED)
@@ -298,7 +301,7 @@ class Image:
         self.mapped.append(Mapped(base, chunk, size))
 
     def _make_thread_arena(self) -> None:
-        """Heaps from the first, which holds the arena itself, to the one with top."""
+        """Make heaps from the first, which has the arena itself, to the one with top."""
         index, rng, glibc = len(self.arenas), self.rng, self.glibc
         span = 4 * self.huge if self.huge else HEAP_MAX
         page = self.huge or self.page
@@ -328,10 +331,12 @@ class Image:
     # Chunks.
 
     def _stretch(self, arena: int, start: int, end: int, ending: str, body: int | None = None) -> list[Chunk]:
-        """All blocks of [start, end); beyond ``body`` one chunk holds the rest."""
+        """Return all blocks of [start, end); beyond ``body`` one chunk takes the rest."""
         tail = self.rng.choice((0x20, 0x30, 0x40, 0x90, 0x400, 16 * self.rng.randrange(2, 0x300)))
         if ending == "heap" and (self.lone_fenceposts or tail == 0x30):
             tail = 0x30 if self.lone_fenceposts else 0x20
+        if ending == "top" and self.large_tops:
+            tail = 16 * self.rng.randrange(0x200, 0x600) * self.scale
         stop = end - tail
         blocks = list(self._body(arena, start, min(stop, body or stop)))
         if body and blocks[-1].end < stop:
@@ -341,13 +346,16 @@ class Image:
         if ending == "top":
             self.arenas[arena].top = stop
             blocks.append(Chunk(stop, tail, "top", arena))
+            if self.large_tops:
+                self.memory.write(stop + 16, self.rng.randbytes(tail - 16))
         else:
             blocks += self._ending(arena, stop, tail, ending)
         self._write_stretch(blocks, ending)
         return blocks
 
     def _ending(self, arena: int, at: int, tail: int, ending: str) -> list[Chunk]:
-        """What becomes of an old top of ``tail`` bytes: freed, and fenceposts behind it; or too small to be freed."""
+        """Return the chunks made from an old top of ``tail`` bytes: a freed one and fenceposts, or only those if it
+        is too small."""
         old = tail - 0x20
         blocks = []
         if old >= 0x20:
@@ -368,7 +376,7 @@ class Image:
         return "free"
 
     def _body(self, arena: int, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks that fill [start, stop), the thread caches that are due here among them."""
+        """Yield chunks that fill [start, stop), including the thread caches that are due here."""
         at, binned = start, False
         plan = self._plan(arena)
         while at < stop:
@@ -386,7 +394,7 @@ class Image:
             at += size
 
     def _plan(self, arena: int) -> Iterator[tuple[int, str]]:
-        """(size, state) of chunks without end; "released": to wherever a chunk of its size goes when it is freed."""
+        """Yield (size, state) of chunks without end; "released": in any place of a freed chunk of its size."""
         for size in self._cache_chunks.pop(arena, []):
             yield 16 * self.rng.randrange(2, 0x20), "used"
             yield size, "cache"
@@ -396,7 +404,7 @@ class Image:
             yield 16 * self.rng.randrange(2, largest // 16 + 1), state
 
     def _write_stretch(self, blocks: list[Chunk], ending: str) -> None:
-        """Headers and contents. A used chunk's last word lies where the next one's prev_size would be."""
+        """Write headers and contents. A used chunk's last word is at the place of the next one's prev_size."""
         memory, rng = self.memory, self.rng
         fills: list[Callable[[int], bytes]] = [bytes, rng.randbytes]
         if not self.plain_contents:
@@ -423,7 +431,7 @@ class Image:
     # Lists.
 
     def _link(self) -> None:
-        """Bins, fast bins and thread caches; then what malloc_state and malloc_par say."""
+        """Link bins, fast bins and thread caches; then write malloc_state and malloc_par."""
         self._link_caches()
         for arena in self.arenas:
             self._write_state(arena)
@@ -432,7 +440,7 @@ class Image:
         self._write_par()
 
     def _hide(self, at: int, target: int) -> int:
-        """What is stored at ``at`` for a link to ``target``."""
+        """Return the stored form, at ``at``, of a link to ``target``."""
         return at >> 12 ^ target if self.glibc.safe_linking else target
 
     def _link_caches(self) -> None:
@@ -454,7 +462,7 @@ class Image:
             memory.write(cache.address, b"".join(count.to_bytes(layout.width, "little") for count in counts))
 
     def _share_out(self) -> None:
-        """What waits in caches goes to any thread's, as long as there is place in its list."""
+        """Assign the cached chunks to any thread's cache, as long as its list has room."""
         waiting = [chunk for arena in self.arenas for chunk in arena.chunks if chunk.state == "tcache"]
         if self.large_caches and self.glibc.header_outside:
             waiting += [Chunk(m.chunk, self.memory.word(m.chunk + 8) & ~7, "mmapped", -1) for m in self.mapped[::2]]
@@ -469,7 +477,8 @@ class Image:
                 chunk.state = "used"
 
     def _write_state(self, arena: Arena) -> None:
-        """The fields of malloc_state but its lists; ``next`` makes a ring of all arenas, the newest behind main."""
+        """Write the fields of malloc_state except its lists; ``next`` makes a ring of all arenas, the newest after
+        main."""
         memory, layout, ring = self.memory, self.glibc.state, [self.arenas[0], *self.arenas[:0:-1]]
         following = ring[(ring.index(arena) + 1) % len(ring)]
         flags = memory.word(arena.address) if arena is self.arenas[0] else NONCONTIGUOUS << 32
@@ -482,7 +491,7 @@ class Image:
             memory.put(arena.address + layout.attached, self.rng.randrange(3))
 
     def _link_bins(self, arena: Arena) -> None:
-        """Each bin a ring through its head: unsorted ones, or those of one size, or of a range of sizes."""
+        """Link each bin as a ring through its head: unsorted chunks, or those of one size, or of a range of sizes."""
         bins: dict[int, list[Chunk]] = {number: [] for number in range(1, 128)}
         for chunk in arena.chunks:
             if chunk.state == "free":
@@ -503,7 +512,7 @@ class Image:
         self.bins[arena.address] = bins
 
     def _link_sizes(self, chunks: list[Chunk]) -> None:
-        """The first chunk of each size in a large bin is linked with those of the next size and the one before."""
+        """Link the first chunk of each size in a large bin with those of the next size and the one before."""
         firsts = []
         for before, chunk in pairwise([None, *chunks]):
             assert chunk
@@ -528,7 +537,7 @@ class Image:
                 self.memory.put(chunk + 16, self._hide(chunk + 16, following))
 
     def _write_unused(self) -> None:
-        """main_arena and mp_ as the linker leaves them: the ring is there, bins and top are not."""
+        """Write main_arena and mp_ as the linker leaves them: the ring is there, bins and top are not."""
         layout = self.glibc.state
         self.memory.write(self.main, bytes(layout.size))
         self.memory.put(self.main + layout.next, self.main)
@@ -553,7 +562,7 @@ class Image:
 
 
 def pairwise(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Return each item with the one behind it."""
+    """Return each item with the next one."""
     return zip(items, items[1:])
 
 
@@ -563,12 +572,13 @@ def like_chunks(size: int) -> bytes:
 
 
 def cache_index(size: int) -> int:
-    """The number of the list for a chunk of this size in a cache: 16 apart, then by powers of two (2.42 and later)."""
+    """Return the number of a cache's list for a chunk of this size: 16 apart, then by powers of two (2.42 and
+    later)."""
     return size // 16 - 2 if size <= LARGEST_CACHED else 64 + size.bit_length() - LARGEST_CACHED.bit_length()
 
 
 def bin_of(size: int) -> int:
-    """The number of the bin for a free chunk of this size: 16 apart, then ever wider."""
+    """Return the number of the bin for a free chunk of this size: 16 apart, then ever wider."""
     if size < 0x400:
         return size >> 4
     for shift, limit, base in ((6, 48, 48), (9, 20, 91), (12, 10, 110), (15, 4, 119), (18, 2, 124)):

@@ -1,4 +1,4 @@
-"""The layouts of glibc's malloc on x86-64, by version: from DWARF of the libraries; malloc.c where none was had."""
+"""The layouts of glibc's malloc on x86-64, by version: from DWARF of the libraries, or from malloc.c without one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class State:
 
 @dataclass(frozen=True)
 class Par:
-    """Offsets in struct malloc_par, behind the five words that all have in common."""
+    """Offsets in struct malloc_par, after the five words that all versions share."""
 
     size: int
     n_mmaps: int
@@ -43,12 +43,12 @@ class Cache:
 
     @property
     def entries(self) -> int:
-        """The offset of the entries."""
+        """Return the offset of the entries."""
         return self.bins * self.width
 
     @property
     def chunk(self) -> int:
-        """The size of the chunk that holds it."""
+        """Return the size of the chunk that contains it."""
         return (self.size + 8 + 15) // 16 * 16
 
 

@@ -30,16 +30,17 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """Return the end address."""
         return self.start + self.size
 
 
 @dataclass
 class Memory:
-    """Mappings, threads as (tid, thread pointer, stack pointer), the address of AT_RANDOM, the size of a page, and the
+    """Mappings, threads as (tid, thread pointer, stack pointer), the address of AT_RANDOM, the page size, and the
     machine by its number in ELF headers.
 
-    ``sparse``: pages of zeros are holes in the core, as the kernel leaves them where no page was."""
+    ``sparse``: pages of zeros are holes in the core, as the kernel leaves them for pages that did not exist.
+    """
 
     pieces: list[Piece] = field(default_factory=list)
     threads: list[tuple[int, int, int]] = field(default_factory=list)
@@ -99,7 +100,7 @@ class Memory:
             file.write(piece.data)
 
     def resident(self, start: int, end: int) -> int:
-        """Bytes of [start, end) in pages that are there, where the core is sparse: those that are not all zeros."""
+        """Return the bytes of [start, end) in resident pages of a sparse core: those that are not all zeros."""
         return sum(
             min(end, at + self.page) - max(start, at)
             for piece in self.pieces
@@ -130,7 +131,7 @@ def elf_header(kind: int, headers: int, machine: int = X86_64) -> bytes:
 
 
 def _of_thread(machine: int, tid: int, pointer: int, sp: int) -> list[bytes]:
-    """Return the notes of a thread; on aarch64 another one than that of the registers has the thread pointer."""
+    """Return the notes of a thread; on aarch64 the thread pointer is in another note than the registers."""
     if machine == AARCH64:
         return [
             _note(NT_PRSTATUS, _status(tid, 34, {31: sp})),

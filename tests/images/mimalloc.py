@@ -1,6 +1,6 @@
-"""mimalloc's memory laid out word by word: segments, pages with blocks of one size, the lists of those that are free.
+"""mimalloc's memory laid out word by word: segments, pages with blocks of one size, and lists of free blocks.
 
-The offsets are stated here a second time, as mimalloc 2.1's types.h has them in CPython 3.13.
+The offsets are stated here a second time, from mimalloc 2.1's types.h as in CPython 3.13.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SIZES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 320, 512, 640, 1024, 2048, 51
 
 @dataclass
 class Page:
-    """A page as it was laid out; ``lists``: the numbers of the blocks on free, local_free, xthread_free, and on the
-    heap's thread_delayed_free."""
+    """A page as laid out; ``lists``: the numbers of the blocks on free, local_free, xthread_free, and on the heap's
+    thread_delayed_free."""
 
     entry: int
     blocks: int
@@ -36,22 +36,22 @@ class Page:
 
     @functools.cached_property
     def used(self) -> set[int]:
-        """The numbers of the blocks that somebody holds."""
+        """Return the numbers of the blocks in use."""
         return set(range(self.capacity)) - self.list_of.keys()
 
     @functools.cached_property
     def list_of(self) -> dict[int, int]:
-        """Which list each free block is on."""
+        """Return the list of each free block."""
         return {number: place for place, numbers in enumerate(self.lists) for number in numbers}
 
     def block(self, number: int) -> int:
-        """Its address."""
+        """Return the address of a block."""
         return self.blocks + number * self.size
 
 
 @dataclass
 class Image:
-    """An address space with mimalloc in it, and what is where."""
+    """An address space with mimalloc in it, and its contents."""
 
     kind: str
     rng: random.Random
@@ -69,7 +69,7 @@ class Image:
         self.memory.map(self.heaps[0], 4 * self.page)
         self.memory.map(0x7FFF_0000_0000, 2 * self.page, "/usr/bin/python3.13")
         base = rng.randrange(1 << 12, 1 << 14) * SEGMENT
-        # What lies before the first segment, and between two of them, is others'.
+        # The memory before the first segment, and between segments, is foreign.
         self.memory.map(base - 2 * self.page, 2 * self.page)
         for number in range(rng.randrange(1, 3)):
             start = base + number * 4 * SEGMENT
@@ -138,7 +138,7 @@ class Image:
         self.pages.append(page)
 
     def _lists(self, capacity: int) -> list[list[int]]:
-        """Blocks on each list, in any order; sometimes all of them are used, or none."""
+        """Return the blocks of each list, in any order; sometimes all blocks are used, or none."""
         numbers = list(range(capacity))
         self.rng.shuffle(numbers)
         free = self.rng.choice((0, capacity, self.rng.randrange(capacity + 1)))

@@ -59,7 +59,7 @@ def in_threads(seed, held, count, threads):
 
 
 def tell(truth, stats=None, pack=struct.pack_into, blocks=sys.getallocatedblocks, pause=signal.pause):
-    """Write the figure, then stop; not one block is allocated in between. ``stats`` writes what else there is."""
+    """Write the figure, then stop; not one block is allocated in between. ``stats`` prints the other figures."""
     pack("<Q", truth, 0, blocks())
     pack("<Q", truth, 0, blocks())
     if stats:
@@ -68,7 +68,7 @@ def tell(truth, stats=None, pack=struct.pack_into, blocks=sys.getallocatedblocks
 
 
 def main():
-    """Read the arguments, churn, tell."""
+    """Read the arguments, churn, write the figure."""
     seed, count, threads = map(int, sys.argv[1:4])
     held = []
     churn(random.Random(seed), held, count)

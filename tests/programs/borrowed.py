@@ -26,7 +26,7 @@ def connection(rng: random.Random) -> Any:
 
 
 def context(rng: random.Random) -> Any:
-    """Return a context of TLS with ciphers of its own."""
+    """Return a TLS context with its own ciphers."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.set_ciphers("HIGH" if rng.random() < 0.5 else "DEFAULT")
     return made
@@ -54,7 +54,7 @@ def compressor(rng: random.Random) -> Any:
 
 
 def packer(rng: random.Random) -> Any:
-    """Return the same of bzip2's."""
+    """Return a compressor of bzip2's in the middle of its work."""
     made = bz2.BZ2Compressor(rng.randrange(1, 3))
     made.compress(rng.randbytes(5000))
     return made
@@ -82,7 +82,7 @@ KINDS: dict[str, Callable[[random.Random], Any]] = {
 
 
 def main() -> None:
-    """Make some and drop them first, so that what is made once for all is there; then make and hold the others."""
+    """Make and drop a few first, so that one-time memory exists; then make and hold the others."""
     kind, count, rng = KINDS[sys.argv[1]], int(sys.argv[2]), random.Random(int(sys.argv[3]))
     held = [kind(rng) for _ in range(5)]
     held.clear()

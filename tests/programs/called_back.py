@@ -1,5 +1,8 @@
-"""Threads that wait: called_back.py COUNT BYTES. One calls Python from C, from Python, from C; COUNT wait at one line,
-each with BYTES bytes of its own and some that all have."""
+"""Threads that wait: called_back.py COUNT BYTES.
+
+One calls Python from C, from Python, from C; COUNT threads wait at one line, each with BYTES bytes of its own and some
+shared ones.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ def wait(number: int, common: list[bytes]) -> None:
 
 
 def compare(item: int) -> int:
-    """Wait in what sorted() calls."""
+    """Wait inside a callback of sorted()."""
     here = {"item": item}
     return inner(here)
 
 
 def inner(here: dict[str, int]) -> int:
-    """Wait in what map() calls, within that."""
+    """Wait inside a callback of map(), within that."""
     return max(map(last, [here]))
 
 

@@ -1,8 +1,7 @@
-"""Nested calls of every kind in several threads; says what sys._current_frames() has of each, then rests.
+"""Nested calls of every kind in several threads; prints the stacks of sys._current_frames(), then rests.
 
-Usage: calls.py SEED DEPTH THREADS. The answer is one line of JSON on standard error, {pthread_self(): [[name, file,
-line], innermost first]}.
-Runs on every release from 2.7 on.
+Usage: calls.py SEED DEPTH THREADS. The output is one line of JSON on standard error, {pthread_self(): [[name, file,
+line], innermost first]}. Runs on every release from 2.7 on.
 """
 
 import ctypes
@@ -136,7 +135,7 @@ def rest():
         done.wait()
         return
     try:
-        # On one line: the frame says the same before and after.
+        # On one line: the frame is the same before and after.
         return report(), sys.stdin.readline()
     finally:
         done.set()
@@ -147,7 +146,7 @@ def name_of(code):
 
 
 def stacks():
-    """All but what this module does for its report."""
+    """Return all frames except those of the report itself."""
     found = {}
     for ident, frame in sys._current_frames().items():
         rows = found[ident] = []
@@ -168,7 +167,7 @@ def waits(rows):
 
 
 def report():
-    """Once nothing moves any more."""
+    """Report once nothing moves any more."""
     before, found = None, stacks()
     while before != found or len(found) <= threads or not all(map(waits, others(found))):
         time.sleep(0.05)
@@ -183,5 +182,5 @@ for _ in range(threads):
     thread = threading.Thread(target=go_on, args=(rng.randrange(depth),))
     thread.daemon = True
     thread.start()
-# A callback of C's in each stack that is looked at.
+# A callback of C's in each examined stack.
 by_c(depth)

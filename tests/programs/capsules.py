@@ -1,6 +1,7 @@
-"""An array whose memory lies in a pool that a session has: the array's base is a capsule that leads to the pool, too.
+"""An array whose memory is in a pool of a session: the array's base is a capsule that also leads to the pool.
 
-capsules.py PLACES: writes the addresses of the region with the array's items, and of another region, as JSON."""
+capsules.py PLACES: writes the addresses of the region with the array's items, and of another region, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ CPU, FLOAT = 1, 2
 
 
 class Managed(ctypes.Structure):
-    """DLManagedTensor."""
+    """The C structure DLManagedTensor."""
 
     _fields_ = [
         ("data", ctypes.c_void_p), ("device", ctypes.c_int * 2), ("ndim", ctypes.c_int), ("code", ctypes.c_uint8),
@@ -39,7 +40,7 @@ def block(*words: int) -> int:
 
 
 class Shown:
-    """What numpy makes an array of."""
+    """An object from which numpy makes an array."""
 
     def __init__(self, data: int, pool: int) -> None:
         made = libc.calloc(1, ctypes.sizeof(Managed))
@@ -53,12 +54,12 @@ class Shown:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the items are."""
+        """Return the device of the items."""
         return CPU, 0
 
 
 def held(place: int) -> int:
-    """Return the address of a block that leads to a place by some blocks more."""
+    """Return the address of a block that leads to an address by some more blocks."""
     for _ in range(DEEP):
         place = block(place, 7)
     return place

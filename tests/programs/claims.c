@@ -1,4 +1,5 @@
-/* claims STAGES: calls malloc, and then writes into the header of its recorder that it has begun so many stages. */
+/* claims NUMBER [WORD]: calls malloc, and then writes the number into a word of its recorder's header: the one that
+   counts the stages that were begun, or another. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,6 @@ static void allocate(void) {
 }
 
 int main(int count, char **words) {
-    (void)count;
     allocate();
     char line[4096];
     uint64_t start, end;
@@ -26,7 +26,7 @@ int main(int count, char **words) {
             header = (uint64_t *)start;
     fclose(maps);
     if (!header) return 3;
-    header[BEGUN] = strtoull(words[1], 0, 0);
+    header[count > 2 ? atoi(words[2]) : BEGUN] = strtoull(words[1], 0, 0);
     allocate();
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Clients with a context of OpenSSL each, in a dict; and a dict of the few values that many strings have."""
+"""Clients with a context of OpenSSL each, in a dict; and a dict of the few distinct values of many strings."""
 
 import ssl
 import sys

@@ -31,12 +31,12 @@ class Node(object):
         self.value = value
 
     def method(self):
-        """Only here to be bound."""
+        """Exist as a method to be bound."""
         return self.value
 
 
 class Slotted(object):
-    """Slots and weak references."""
+    """A class with slots and weak references."""
 
     __slots__ = ("value", "__weakref__")
 
@@ -45,7 +45,7 @@ class Slotted(object):
 
 
 class Old:
-    """Python 2's old-style class; a plain one since."""
+    """An old-style class in Python 2; a plain one in Python 3."""
 
     def __init__(self, value):
         self.value = value
@@ -56,11 +56,11 @@ class Failure(Exception):
 
 
 class Counted(collections.OrderedDict):
-    """An ordered dict's subclass."""
+    """A subclass of the ordered dict."""
 
 
 def generate(value):
-    """A generator that stays suspended."""
+    """Yield once; the generator stays suspended."""
     yield value
     yield value + 1
 
@@ -150,8 +150,8 @@ def reach(found):
 
 
 def tell(path):
-    """Write the truth in a child, then pause: what the child saw of this function's frame stays true."""
-    # The C function: os.fork() would run hooks in the child that make objects which the parent does not have.
+    """Write the truth in a child, then pause: the child's view of this function's frame stays true."""
+    # The C function: os.fork() would run hooks in the child that make objects that the parent does not have.
     child = ctypes.PyDLL(None).fork()
     if child == 0:
         reached = reach(gc.get_objects())

@@ -1,8 +1,8 @@
-//! Containers of Rust with random contents: prints a row for each of their blocks (address, what it is), then pauses.
+//! Containers of Rust with random contents: prints a row for each of their blocks (address, kind), then pauses.
 //!
-//! collections SEED ROUNDS: a container of each kind in static data, in blocks and on the stack; with ROUNDS more than 0
-//! they grow, shrink, are moved and thrown away that often. What a block is comes from the program's own allocator, which is
-//! told before each call what that call may allocate. The rows are kept as complements, so that they point to nothing.
+//! collections SEED ROUNDS: a container of each kind in static data, in blocks and on the stack; with ROUNDS above 0
+//! they grow, shrink, are moved and dropped that often. The kind of a block comes from the program's own allocator,
+//! which is told the kind before each call. The rows are stored as complements, so that they point to nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::type_name;
@@ -20,7 +20,7 @@ const NO_ROW: Row = Row(AtomicUsize::new(0), AtomicU32::new(0));
 static TOLD: [Row; ROWS] = [NO_ROW; ROWS];
 static NOW: AtomicU32 = AtomicU32::new(0);
 
-/// Linear probing; a row that was given up keeps its place.
+/// Return the row of a block, by linear probing; a removed row keeps its place.
 fn row_of(block: *mut u8) -> &'static Row {
     let hidden = !(block as usize);
     let mut place = hidden.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
@@ -74,7 +74,7 @@ const SHARED: u32 = 9;
 const BOX: u32 = 10;
 const COUNTED: u32 = 15;
 
-/// What `make` allocates is `what`.
+/// Run `make` with all its allocations recorded as the kind `what`.
 fn told<T>(what: u32, make: impl FnOnce() -> T) -> T {
     let before = NOW.swap(what, Relaxed);
     let made = make();
@@ -114,7 +114,7 @@ struct Circle(f64);
 struct Square(f64, f64);
 struct Named(String, u64);
 struct Path(Vec<u64>, f64);
-/// The same methods as a Circle's, which may become one with them.
+/// A type with the same methods as Circle, which the compiler may merge.
 struct Twin(f64);
 
 macro_rules! shapes {
@@ -376,7 +376,7 @@ impl PopFirst for BTreeMap<String, Vec<u32>> {
     }
 }
 
-/// An empty VecDeque has a block in older releases.
+/// Return empty containers; an empty VecDeque has a block in older releases.
 fn empty() -> Box<All> {
     let all = told(DEQUE, All::default);
     told(PLAIN, || Box::new(all))

@@ -1,7 +1,7 @@
-"""Set the garbage collector at random, say how it stands, rest: collector.py SEED TRUTH.
+"""Set the garbage collector at random, print its state, rest: collector.py SEED TRUTH.
 
-TRUTH is JSON: {"enabled": …, "thresholds": […], "counts": […], "frozen": …}; the youngest count goes on while
-it is written, and it is written again where a collection came between.
+TRUTH is JSON: {"enabled": ..., "thresholds": [...], "counts": [...], "frozen": ...}; the youngest count continues while
+it is written, and it is written again after a collection in between.
 """
 
 import gc
@@ -12,7 +12,7 @@ import sys
 
 
 def write_truth(path):
-    """Whether what was written into path still holds when it is written."""
+    """Write the truth; return whether it still holds afterwards."""
     truth = {"enabled": gc.isenabled(), "thresholds": gc.get_threshold(), "counts": gc.get_count()}
     truth["frozen"] = gc.get_freeze_count() > 0
     with open(path, "w") as file:

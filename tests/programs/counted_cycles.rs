@@ -1,5 +1,5 @@
-//! Lost objects: counted_cycles KIND COUNT, of `rc` and `arc` (children in a Vec), which keep one another, and `parent`:
-//! forgotten parents whose children know them by a Weak.
+//! Lost objects: counted_cycles KIND COUNT. KIND is `rc` or `arc` (children in a Vec, which keep one another), or
+//! `parent`: forgotten parents that their children know by a Weak.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

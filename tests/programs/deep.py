@@ -1,15 +1,15 @@
-"""deep.py DEPTH: as many calls in each other, each with a list of its own in a local variable; the innermost waits."""
+"""deep.py DEPTH: nested calls, each with a list of its own in a local variable; the innermost waits."""
 
 import signal
 import sys
 
 
 class Item:
-    """One that only a frame keeps."""
+    """An object that only a frame keeps."""
 
 
 def call(left):
-    """Keep a list, and call on."""
+    """Keep a list, and call the next level."""
     own = [Item()]
     if left:
         call(left - 1)

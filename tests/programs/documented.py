@@ -1,4 +1,4 @@
-"""Texts that lie where objects were and end like those: documented.py COUNT. Prints nothing; waits for input."""
+"""Texts at the places of earlier objects, with equal ends: documented.py COUNT. Prints nothing; waits for input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Past:
     """An object of 48 bytes in 3.12."""
 
 
-# They end within the count of references, before the type.
+# They end within the reference count, before the type.
 texts = [f"a text of a type, in a place {number:06}" for number in range(int(sys.argv[1]))]
 past = [Past() for _ in texts]
 del past

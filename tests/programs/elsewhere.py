@@ -1,9 +1,9 @@
 """elsewhere SEED COUNT TABLE [damage]
 
-Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes what the interpreter
-says of them: TABLE is {"types": {type: [count, bytes]}, "buffers": [[address of the object, address, bytes]],
-"damaged": bytes}, the bytes by sys.getsizeof(). With "damage" a byte array says at last that it has a quarter of all
-addresses; "damaged" is what it has.
+Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes the interpreter's
+figures: TABLE is {"types": {type: [count, bytes]}, "buffers": [[address of the object, address, bytes]], "damaged":
+bytes}, the bytes by sys.getsizeof(). With "damage" a byte array finally claims a quarter of all addresses; "damaged" is
+its real size.
 """
 
 import array
@@ -20,7 +20,7 @@ rng = random.Random(seed)
 
 
 class Plain:
-    """With attributes."""
+    """A class with attributes."""
 
 
 class Named(str):
@@ -32,35 +32,35 @@ class Rows(list):
 
 
 class Pairs(dict):
-    """A dict."""
+    """A subclass of dict."""
 
 
 class Numbers(array.array):
-    """An array."""
+    """A subclass of array."""
 
 
 class Text(bytes):
-    """Bytes."""
+    """A subclass of bytes."""
 
 
 class Bag(set):
-    """A set."""
+    """A subclass of set."""
 
 
 class Row(tuple):
-    """A tuple."""
+    """A subclass of tuple."""
 
 
 class Large(int):
-    """An int."""
+    """A subclass of int."""
 
 
 class Data(bytearray):
-    """A byte array."""
+    """A subclass of bytearray."""
 
 
 class Chain(collections.deque):
-    """A deque."""
+    """A subclass of deque."""
 
 
 def some(largest):
@@ -68,7 +68,7 @@ def some(largest):
 
 
 def resized(made):
-    """Grown by single steps, so that there is room beyond the last item."""
+    """Grow the object by single steps, so that it has room beyond the last item."""
     for _ in range(some(40)):
         made.append(0)
     return made
@@ -94,7 +94,7 @@ MAKERS = {
     "Plain": Plain,
 }
 held = {name: [make() for _ in range(count)] for name, make in MAKERS.items()}
-# What only others lead to: no list of the collector has them.
+# Objects that only others lead to: no list of the collector has them.
 kept = tuple(bytes(2000 + place) for place in range(count))
 gc.collect()
 sums = {"__main__." + name: [len(made), sum(map(sys.getsizeof, made))] for name, made in held.items()}
@@ -103,7 +103,7 @@ numbers = [[id(one), one.buffer_info()[0], one.itemsize * len(one)] for one in h
 with open(table, "w") as file:
     json.dump({"types": sums, "buffers": numbers, "damaged": held["Data"][0].__alloc__()}, file)
 if sys.argv[4:] == ["damage"]:
-    # ob_alloc, behind the head and ob_size.
+    # ob_alloc, after the header and ob_size.
     field = ctypes.c_ssize_t.from_address(id(held["Data"][0]) + 24)
     field.value = 1 << 62
 signal.pause()

@@ -1,4 +1,4 @@
-"""Leave cycles of several kinds, whose parts of one type are as many and as large, and rest: COUNT."""
+"""Leave cycles of several kinds, whose parts of one type are equal in number and size, and rest: COUNT."""
 
 import gc
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 class One:
-    """Leads to a tuple."""
+    """An object that leads to a tuple."""
 
     __slots__ = ("x",)
 

@@ -1,5 +1,5 @@
-"""Hold random values many times over, and instances with attributes; write one's own counts to FILE, and rest:
-SEED COUNT FILE. Plain enough for Python 3.6."""
+"""Hold random values many times over, and instances with attributes; write its own counts to FILE, and rest: SEED
+COUNT FILE. Plain enough for Python 3.6."""
 
 import json
 import os
@@ -13,17 +13,17 @@ LETTERS = ["ab", "\xe4\xf6", "\u0416\u4e00", "\U0001f40d\U0001f600"]
 
 
 class Plain:
-    """Attributes in a dict, or in values of its own."""
+    """A class with attributes in a dict, or in inline values."""
 
 
 class Slotted:
-    """A slot, after that of a base."""
+    """A class with a slot, after that of a base."""
 
     __slots__ = ("other", "group")
 
 
 class Below(Slotted):
-    """A dict and inherited slots."""
+    """A class with a dict and inherited slots."""
 
 
 def made(kind):
@@ -82,7 +82,7 @@ lengths = [len(one) for one in arrays]
 with open(FILE, "w") as file:
     shown = [repr(one()) for one in values]
     empty_list = sys.getsizeof([])
-    # A byte 0 behind the data; since 3.15 all that a bytes object has beside its data.
+    # A byte 0 after the data; since 3.15 all of a bytes object except its data.
     own = sys.getsizeof(b"") if sys.version_info >= (3, 15) else 1
     truth = {
         "values": truth,

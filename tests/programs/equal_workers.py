@@ -1,5 +1,8 @@
-"""Fork two workers that make the same for themselves: equal_workers.py SEED. Each has strings, which stay as they are,
-and byte arrays, each of which it may write to a moment later. The bytes of the objects of both kinds are printed."""
+"""Fork two workers that make the same objects: equal_workers.py SEED.
+
+Each has strings, which do not change, and byte arrays, each of which it may write to a moment later. The bytes of the
+objects of both kinds are printed.
+"""
 
 import json
 import os
@@ -11,7 +14,7 @@ alive, held = os.pipe()
 
 
 def make():
-    """Make the same in each worker."""
+    """Make the same objects in each worker."""
     rng = random.Random(seed)
     size = rng.randrange(100, 300)
     strings = [f"{number:0{size}d}" for number in range((6 << 20) // size)]

@@ -1,7 +1,8 @@
-"""Give every name that a program chooses the names of a JSON list, and rest: modules, types, attributes, keys,
+"""Use the names of a JSON list for all names that a program chooses, and rest: modules, types, attributes, keys,
 functions, their files, threads, coroutines and tasks, mapped files.
 
-Usage: evil_names.py NAMES FOLDER [exit]"""
+Usage: evil_names.py NAMES FOLDER [exit]
+"""
 
 import asyncio
 import ctypes
@@ -19,12 +20,12 @@ HELD = {}
 
 
 def renamed(function, name):
-    """The function under another name, in a file of such a name."""
+    """Return the function under another name, in a file of such a name."""
     return types.FunctionType(function.__code__.replace(co_name=name, co_filename=f"/x/{name}.py"), {**globals()})
 
 
 def made(name):
-    """A type of that name in a module of that name, or None where Python refuses it."""
+    """Return a type of that name in a module of that name, or None if Python refuses it."""
     try:
         kind = type(name, (), {"__module__": name})
     except (ValueError, UnicodeError):
@@ -36,7 +37,7 @@ def made(name):
 
 
 def kept(name):
-    """Objects of such a type, a buffer each, cycles of them, and a dict with such keys."""
+    """Return objects of such a type, with a buffer each, cycles of them, and a dict with such keys."""
     kind = made(name)
     if kind is None:
         return
@@ -54,7 +55,7 @@ def kept(name):
 
 
 def rests(name, ready):
-    """What a thread does."""
+    """Rest, as the function of a thread."""
     with open(f"/proc/self/task/{threading.get_native_id()}/comm", "wb") as comm:
         comm.write(name.encode("utf-8", "replace").replace(b"\0", b"0")[:15])
     ready.set()
@@ -62,19 +63,19 @@ def rests(name, ready):
 
 
 def started(name):
-    """A thread of such a name, in a function of such a name."""
+    """Return a thread of such a name, in a function of such a name."""
     ready = threading.Event()
     threading.Thread(target=renamed(rests, name), args=(name, ready), daemon=True, name=name).start()
     ready.wait()
 
 
 async def waits():
-    """What a task waits in."""
+    """Wait, as the coroutine of a task."""
     await asyncio.sleep(3600)
 
 
 async def main():
-    """Make all of it, and rest."""
+    """Make all objects, and rest."""
     tracemalloc.start()
     tasks = []
     for place, name in enumerate(NAMES):

@@ -1,5 +1,7 @@
-"""Hold arrays whose fields are overwritten, beside sound ones: false_arrays.py SEED. Writes {false: [address], sound:
-[[address, bytes]]} on standard error."""
+"""Hold arrays with overwritten fields, beside sound ones: false_arrays.py SEED.
+
+Writes {false: [address], sound: [[address, bytes]]} on standard error.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import random
 import signal
 import sys
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 
 import numpy as np  # noqa: E402
@@ -24,7 +26,7 @@ def word(address):
 
 
 def overwritten(array, which):
-    """Return the array after one of its fields was made false."""
+    """Return the array with one of its fields overwritten."""
     at, huge = id(array), RANDOM.choice(HUGE)
     if which == "shape":
         word(word(at + DIMENSIONS).value).value = huge

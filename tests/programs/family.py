@@ -1,8 +1,9 @@
-"""A master and its workers, each of which writes to what it had at the fork in a way of its own, and then waits.
+"""A master and its workers, each of which writes to its memory from the fork in its own way, and then waits.
 
 The argument is a number of objects. The workers: one does nothing, one keeps a reference to each object, one runs the
-collector, one writes into a large bytearray, one makes what there was not. The master says by a line for each who is
-who, then reads."""
+collector, one writes into a large bytearray, one makes new objects. The master prints the id of each in a line, then
+reads.
+"""
 
 import gc
 import os
@@ -10,7 +11,7 @@ import sys
 
 
 class Touched:
-    """What one worker refers to once more."""
+    """An object to which one worker refers once more."""
 
     __slots__ = ("number",)
 
@@ -19,7 +20,7 @@ class Touched:
 
 
 def nothing():
-    """The worker that writes nothing but what running writes."""
+    """Write only the pages that running itself writes."""
 
 
 def refer():
@@ -28,7 +29,7 @@ def refer():
 
 
 def collect():
-    """Run over all objects that the collector tracks."""
+    """Collect, which visits all objects that the collector tracks."""
     gc.collect()
 
 
@@ -39,7 +40,7 @@ def write():
 
 
 def make():
-    """Make rows, in memory that the master has not."""
+    """Make rows, in memory that the master does not have."""
     MADE.extend([{"number": number, "text": f"row {number} " * 9} for number in range(len(OBJECTS))])
 
 
@@ -52,7 +53,7 @@ del KEPT[:]
 gc.collect()
 if len(sys.argv) > 2:
     gc.freeze()
-# Closed when the master ends, however that is: then the workers end.
+# Closed when the master ends in any way: then the workers end.
 alive, held = os.pipe()
 for work in (nothing, refer, collect, write, make):
     reading, writing = os.pipe()

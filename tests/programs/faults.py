@@ -22,10 +22,10 @@ import weakref
 
 
 class Fault(object):
-    """Nothing wrong: a few kinds of objects in a few containers."""
+    """No fault: a few kinds of objects in a few containers."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         count = generator.randrange(60000, 90000)
         self.words = {str(number): number * 1000003 for number in range(count)}
         self.rows = [(number, str(number + count)) for number in range(count)]
@@ -37,10 +37,10 @@ class Fault(object):
 
 
 class Idle(Fault):
-    """Tuples of every length that has a free list, on it: two thousand each, and some that no list takes."""
+    """Tuples of every length that has a free list: two thousand each, and some that no list takes."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         lengths = [1 + number % 20 for number in range(2000 * 20 + generator.randrange(1000))]
         generator.shuffle(lengths)
         made = [(None,) * length for length in lengths]
@@ -51,7 +51,7 @@ class Idle(Fault):
 
 
 class Node(object):
-    """Leads to itself."""
+    """An object that leads to itself."""
 
     def __init__(self, number):
         """Make the cycle."""
@@ -60,32 +60,32 @@ class Node(object):
 
 
 class Cycles(Fault):
-    """Objects that lead to themselves, and nobody to them."""
+    """Objects that lead to themselves, without other references."""
 
     LEAST = 15000
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         gc.disable()
         for number in range(generator.randrange(self.LEAST, 2 * self.LEAST)):
             Node(number)
 
 
 class Old(Cycles):
-    """Cycles that become garbage after the collector has looked at them for the last time."""
+    """Cycles that become garbage after the collector's last visit."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
         gc.collect()
         del made
 
 
 class Frozen(Cycles):
-    """Cycles out of the collector's reach."""
+    """Cycles that the collector does not visit."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
         gc.freeze()
         del made
@@ -97,13 +97,13 @@ class Frozen(Cycles):
 
 
 class ManyCycles(Cycles):
-    """More of them than are looked for in any program."""
+    """More cycles than are searched for in any program."""
 
     LEAST = 130000
 
 
 class ManyOld(Old):
-    """Cycles that became garbage after the last look of the collector, and more than are looked for in any program."""
+    """Cycles that became garbage after the collector's last visit, and more than are searched for in any program."""
 
     LEAST = 130000
 
@@ -112,7 +112,7 @@ class Lists(Fault):
     """Many short lists that were made by append()."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         self.rows = []
         for _ in range(generator.randrange(400000, 500000)):
             self.rows.append([])
@@ -125,10 +125,10 @@ class Lists(Fault):
 
 
 class Stack(Fault):
-    """A long list of which a third has gone, and its room not."""
+    """A long list that lost a third of its items but keeps its room."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         self.items = [None] * generator.randrange(3 << 20, 4 << 20)
         del self.items[len(self.items) * 2 // 3 :]
 
@@ -138,10 +138,10 @@ class Stack(Fault):
 
 
 class Buffer(Fault):
-    """A byte array that was filled, of which a third has been cut off since, at its end."""
+    """A filled byte array that lost its last third."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         self.bytes = bytearray()
         for _ in range(generator.randrange(400, 500)):
             self.bytes += b"x" * 65536
@@ -156,7 +156,7 @@ class Emptied(Fault):
     """A dict that lost nearly all of its entries, one by one."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         count, left = generator.randrange(600000, 800000), generator.randrange(5000)
         self.kept = dict.fromkeys(range(count))
         for number in range(count - left):
@@ -171,7 +171,7 @@ class Popped(Emptied):
     """A dict that lost its entries, the latest first."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         left = generator.randrange(5000)
         self.kept = {str(number): None for number in range(generator.randrange(600000, 800000))}
         while len(self.kept) > left:
@@ -182,7 +182,7 @@ class EmptiedSet(Fault):
     """A set that lost nearly all of its items."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         left = generator.randrange(5000)
         self.kept = set(range(generator.randrange(600000, 800000)))
         while len(self.kept) > left:
@@ -194,10 +194,10 @@ class EmptiedSet(Fault):
 
 
 class Grown(Fault):
-    """Tables that growth alone made as large as they are, and those that nothing can replace."""
+    """Tables whose size comes from growth alone, and tables that cannot be replaced."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         count = generator.randrange(200000, 400000)
         self.dict, self.set, self.queue = dict.fromkeys(range(count)), set(range(count)), {}
         self.grow(self.dict.setdefault)
@@ -205,7 +205,7 @@ class Grown(Fault):
         for number in range(4 * count):
             self.queue[number] = None
             self.queue.pop(number - count // 4, None)
-        # In Python 2 a namespace is in no order.
+        # In Python 2 a namespace has no order.
         if sys.version_info[0] > 2:
             names = ["%d" % number for number in range(count)]
             globals().update(dict.fromkeys(names))
@@ -217,7 +217,7 @@ class Grown(Fault):
 
     @staticmethod
     def grow(add):
-        """Until it has just grown."""
+        """Add items until the table has just grown."""
         container = add.__self__
         size = sys.getsizeof(container)
         while sys.getsizeof(container) == size:
@@ -225,10 +225,10 @@ class Grown(Fault):
 
 
 class Columns(Fault):
-    """Byte arrays that grow in turn, each in the others' way, after a large buffer has raised malloc's threshold."""
+    """Byte arrays that grow in turn and block each other, after a large buffer has raised malloc's threshold."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         bytearray(30 << 20)
         self.columns = [bytearray() for _ in range(32)]
         self.lengths = [generator.randrange(20, 60) for _ in self.columns]
@@ -243,38 +243,38 @@ class Queue(Buffer):
     """A byte array that was cut at its beginning."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         self.bytes = bytearray(b"x" * 65536 * generator.randrange(400, 500))
         del self.bytes[: len(self.bytes) // 3]
 
 
 class Session(object):
-    """What a cache keeps."""
+    """An object in a cache."""
 
     def __init__(self, number):
-        """Make it."""
+        """Make the objects."""
         self.name = "session %0100d" % number
 
 
 class Cache(Fault):
-    """A dict from which nothing is ever dropped."""
+    """A dict that drops nothing."""
 
     LEAST = 30000
     kept = {}
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         for number in range(generator.randrange(self.LEAST, self.LEAST * 3 // 2)):
             self.kept["key %d" % number] = Session(number)
 
     def mend(self):
-        """Follow the advice, and say how many there were."""
+        """Follow the advice, and print the number of entries."""
         sys.stderr.write("kept %d\n" % len(self.kept))
         self.kept.clear()
 
 
 class ManyCache(Cache):
-    """More than the graph is drawn of in any program."""
+    """More objects than the limit for reading the graph in any program."""
 
     LEAST = 150000
 
@@ -283,7 +283,7 @@ class Log(Cache):
     """A list that is only appended to."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         self.kept = [Session(number) for number in range(generator.randrange(self.LEAST, self.LEAST * 3 // 2))]
 
     def mend(self):
@@ -295,7 +295,7 @@ class Full(Cache):
     """A table that was full before the first request: since then other dicts were changed. Then it grows after all."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         Cache.__init__(self, generator)
         self.counters = [{} for _ in range(10)]
         for number in range(200000):
@@ -310,7 +310,7 @@ class Forked(Cache):
     """A table that a child shares. Then it grows here."""
 
     def __init__(self, generator):
-        """Make it; the child ends with its parent."""
+        """Make the table; the child ends with its parent."""
         Cache.__init__(self, generator)
         end, own = os.pipe()
         if os.fork() == 0:
@@ -330,7 +330,7 @@ class Views(Fault):
     """Short views of long bytes, two of each of them."""
 
     def __init__(self, generator):
-        """Make them."""
+        """Make the objects."""
         self.shown = []
         for _ in range(generator.randrange(40, 60)):
             # Filled, so that all of it is resident.
@@ -343,26 +343,26 @@ class Views(Fault):
 
 
 class Parts(Views):
-    """Views that show most of their bytes, and short ones of bytes that are held besides."""
+    """Views that show most of their bytes, and short views of bytes that something else holds too."""
 
     def __init__(self, generator):
-        """Make them."""
+        """Make the objects."""
         Views.__init__(self, generator)
         self.held = [memoryview(view.obj) for view in self.shown[::2]]
         self.large = [memoryview(b"%06d" % generator.randrange(10**6) * 50000)[:200000] for _ in range(40)]
 
 
 class Registered(Fault):
-    """Connections that are held by a function which was registered with them: the collector does not see the library's
-    references."""
+    """Connections that are held by a function that was registered with them: the collector does not see the
+    library's references."""
 
     def __init__(self, generator):
-        """Make them, and let go of them."""
+        """Make the connections, and drop them."""
         self.kept = [self.make(generator) for _ in range(generator.randrange(60, 90))]
         gc.collect()
 
     def make(self, generator):
-        """Return a weak reference to what one of them holds."""
+        """Return a weak reference to the data that one connection holds."""
         import sqlite3
 
         connection, held = sqlite3.connect(":memory:"), Held(generator)
@@ -370,7 +370,7 @@ class Registered(Fault):
         return weakref.ref(held)
 
     def mend(self):
-        """Tell how many the collector leaves."""
+        """Print how many the collector leaves."""
         gc.collect()
         sys.stderr.write("left %d of %d\n" % (sum(one() is not None for one in self.kept), len(self.kept)))
         sys.stderr.flush()
@@ -380,12 +380,12 @@ class Handled(Registered):
     """Parsers that are held by their handlers: words in C, which their type shows to the collector."""
 
     def __init__(self, generator):
-        """Make them, and let go of them, out of the collector's sight."""
+        """Make the parsers, and drop them, without the collector's knowledge."""
         gc.disable()
         self.kept = [self.make(generator) for _ in range(generator.randrange(60, 90))]
 
     def make(self, generator):
-        """Return a weak reference to what one of them holds."""
+        """Return a weak reference to the data that one parser holds."""
         from xml.parsers import expat
 
         parser, held = expat.ParserCreate(), Held(generator)
@@ -394,18 +394,18 @@ class Handled(Registered):
 
 
 class Held(object):
-    """Some 200 KiB."""
+    """About 200 KiB of data."""
 
     def __init__(self, generator):
-        """Make them."""
+        """Make the objects."""
         self.texts = ["%01000d" % generator.randrange(10**6) for _ in range(200)]
 
 
 class Traced(Fault):
-    """tracemalloc is on, and most of the program is what it keeps."""
+    """A program with tracemalloc enabled, whose tables are most of its memory."""
 
     def __init__(self, generator):
-        """Make it."""
+        """Make the objects."""
         import tracemalloc
 
         tracemalloc.start(generator.randrange(1, 4))
@@ -421,10 +421,10 @@ class Traced(Fault):
 
 
 class Numbers(Fault):
-    """Numbers that went, but for a few that keep their blocks (Python 2)."""
+    """Deleted numbers, except for a few that keep their blocks (Python 2)."""
 
     def __init__(self, generator):
-        """Make them, and let go of most."""
+        """Make the numbers, and drop most."""
         made = [generator.randrange(1000, 10**9) for _ in range(400000)]
         made += [generator.random() for _ in range(400000)]
         self.some = generator.sample(made, 20)
@@ -476,7 +476,7 @@ def rest(stats=getattr(sys, "_debugmallocstats", gc.isenabled)):
 
 
 def main():
-    """Make the fault, rest, mend it, rest."""
+    """Make the fault, rest, follow the advice, rest."""
     fault = FAULTS[sys.argv[2]](random.Random(int(sys.argv[1])))
     rest()
     fault.mend()

@@ -1,4 +1,4 @@
-"""Leave holes: large buffers that grow by realloc, between small things that stay; fragmented.py SEED BUFFERS."""
+"""Leave holes: large buffers that grow by realloc, between small objects that stay; fragmented.py SEED BUFFERS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def grow(generator: random.Random, steps: int) -> bytearray:
 
 
 def fragment(generator: random.Random, count: int) -> list[object]:
-    """Return what stays: things beyond pymalloc's 512 bytes, allocated between buffers that were dropped."""
+    """Return the objects that stay: larger than pymalloc's 512 bytes, allocated between buffers that were dropped."""
     kept: list[object] = []
     buffers: list[bytearray] = []
     for _ in range(count):

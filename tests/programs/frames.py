@@ -1,7 +1,8 @@
-"""Hold DataFrames, tables and arrays of random sizes, and write down what they say of themselves: frames.py SEED TRUTH.
+"""Hold DataFrames, tables and arrays of random sizes, and write their own figures: frames.py SEED TRUTH.
 
 TRUTH is {"frames": [{path, what, shape, bytes, columns: [[name, dtype, bytes, deep or null]]}], "arrays": [{path,
-shape, dtype, bytes, data, views, base}], "places": [[address, what, name, shape]]}. What is not installed is left out.
+shape, dtype, bytes, data, views, base}], "places": [[address, what, name, shape]]}. Packages that are not installed are
+left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import sys
 import warnings
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 warnings.simplefilter("ignore")
 SEED, TRUTH = int(sys.argv[1]), sys.argv[2]
@@ -55,13 +56,13 @@ def numpy_part():
 
 
 def tables_of(index, deep):
-    """The bytes of the hash tables that lookups made, which memory_usage() counts for the index that they are in."""
+    """Return the bytes of the hash tables that lookups made, which memory_usage() counts for their index."""
     own = index._engine.sizeof(deep) if hasattr(getattr(index, "_engine", None), "sizeof") else 0
     return own + sum(tables_of(level, deep) for level in getattr(index, "levels", []))
 
 
 def described(path, what, frame):
-    """The oracle is memory_usage(): by column, index first."""
+    """Return a row with the columns' bytes by memory_usage(), index first."""
     shallow, deep = frame.memory_usage(index=True), frame.memory_usage(index=True, deep=True)
     names = [None, *map(label, frame.columns)]
     dtypes = [None, *map(str, frame.dtypes)]
@@ -171,7 +172,7 @@ def add_table(path, what, table):
 
 
 def main():
-    """Make all that there are packages for, as variables of this module; write what it is, and wait."""
+    """Make an object for each installed package, as variables of this module; write their figures, and wait."""
     import numpy
 
     own = sys.modules["__main__"].__dict__

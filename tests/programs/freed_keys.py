@@ -1,5 +1,8 @@
-"""Lose a list as a library does that takes a reference: freed_keys.py COUNT. Dicts that had it are gone, and the
-interpreter keeps their keys for the next dicts. Prints nothing; waits for standard input."""
+"""Lose a list like a library that takes a reference: freed_keys.py COUNT.
+
+Dicts that had it are gone, and the interpreter keeps their keys for the next dicts. Prints nothing; waits for standard
+input.
+"""
 
 import ctypes
 import os

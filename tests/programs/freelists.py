@@ -16,10 +16,10 @@ READ, ARGUMENTS = (sys.stdin.readline, ()) if sys.version_info[0] == 2 else (os.
 
 
 class Holder(object):
-    """Only here for its method."""
+    """A class with a method to be bound."""
 
     def method(self):
-        """Only here to be bound."""
+        """Exist as a method to be bound."""
 
 
 def makers(generator):
@@ -48,19 +48,19 @@ def makers(generator):
 
 
 def tell(stats=getattr(sys, "_debugmallocstats", gc.isenabled), pause=signal.pause):
-    """Print the figures, then stop; no object comes or goes in between."""
+    """Print the figures, then stop; no object is made or deleted in between."""
     stats()
     pause()
 
 
 def drain(held):
-    """Let everything go, kinds mixed."""
+    """Delete everything, kinds mixed."""
     while held:
         held.pop()
 
 
 def main():
-    """Make the objects, stop, let them go, stop."""
+    """Make the objects, stop, delete them, stop."""
     generator = random.Random(int(sys.argv[1]))
     make = makers(generator)
     counts = {name: generator.randrange(20, 300) for name in make}

@@ -1,5 +1,5 @@
-//! Buffers that are full, and whose words look like those of a Vec that holds little: full SEED COUNT KIND, of `deque`,
-//! `reader` and `ring`, the VecDeque of rustc 1.66 and older. Prints how many bytes they have room for and hold.
+//! Full buffers whose words look like those of a Vec with few items: full SEED COUNT KIND. KIND is `deque`, `reader` or
+//! `ring`, the VecDeque of rustc 1.66 and older. Prints their capacity and their length in bytes.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Repeat};
@@ -27,7 +27,7 @@ fn letter(state: &mut u64) -> u8 {
     b'a' + (next(state) % 26) as u8
 }
 
-/// A queue of text whose first letters were taken.
+/// Return a queue of text whose first letters were taken.
 fn deque(state: &mut u64) -> Connection {
     let mut queue: VecDeque<u8> = VecDeque::with_capacity(60000);
     (0..60000).for_each(|_| queue.push_back(letter(state)));
@@ -35,7 +35,7 @@ fn deque(state: &mut u64) -> Connection {
     Connection { number: next(state), queue }
 }
 
-/// A file of which the first bytes were read.
+/// Return a reader of a file whose first bytes were read.
 fn reader(state: &mut u64) -> BufReader<Repeat> {
     let mut reader = BufReader::with_capacity(60000, std::io::repeat(letter(state)));
     reader.fill_buf().unwrap();

@@ -1,8 +1,7 @@
-"""A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
+"""A process with uncollected cycles, and with lost blocks of malloc.
 
-Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes a line of ids of objects, a line of
-addresses that it lost itself, and one of those that a thread lost that is gone, to TRUTH; it keeps addresses with all
-bits turned.
+Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes three lines to TRUTH: ids of objects,
+addresses that it lost itself, and addresses that an ended thread lost; it keeps addresses with all bits turned.
 """
 
 import ctypes
@@ -13,27 +12,27 @@ import signal
 import sys
 import threading
 
-# A library is a cycle of its own when it goes.
+# A library is a cycle of its own when it is deleted.
 library = ctypes.CDLL(None)
 
 
 class Plain(object):  # noqa: UP004
-    """With attributes."""
+    """A class with attributes."""
 
 
 class Slotted(object):  # noqa: UP004
-    """With slots."""
+    """A class with slots."""
 
     __slots__ = ("one", "two")
 
 
 def bytes_of(rng):
-    """Return a value that nobody else has."""
+    """Return a unique value."""
     return bytes(bytearray(rng.randrange(256) for _ in range(rng.randrange(40, 700))))
 
 
 def cycle(rng):
-    """Return the ids of all objects of a new cycle, to which nothing leads from elsewhere."""
+    """Return the ids of all objects of a new cycle without other references."""
     parts = []
     for _ in range(rng.randrange(1, 6)):
         kind = rng.randrange(4)
@@ -53,7 +52,7 @@ def cycle(rng):
             made = Plain()
             made.value = bytes_of(rng)
             parts += [(made, lambda it, to: setattr(it, "next", to)), (made.value, None)]
-            # Since 3.11 there is no dict before somebody asks for it.
+            # Since 3.11 there is no dict before it is requested.
             if sys.version_info < (3, 11):
                 parts.append((made.__dict__, None))
     joints = [part for part in parts if part[1] is not None]
@@ -76,7 +75,7 @@ def lost(rng):
 
 
 def in_thread(function):
-    """Return what the function returns in a thread, which has gone then."""
+    """Return the result of the function in a thread that ends."""
     found = []
     thread = threading.Thread(target=lambda: found.extend(function()))
     thread.start()
@@ -99,7 +98,7 @@ def main():
         lines = objects, [~address for address in here], [~address for address in there]
         file.write("\n".join(" ".join(map(str, numbers)) for numbers in lines))
     del file, lines
-    # os.read() of 3.15 has a block of its own while it waits.
+    # os.read() of 3.15 has its own block while it waits.
     signal.pause()
     return alive
 

@@ -1,4 +1,4 @@
-"""Leave lists that lead to blocks which are free already, as in the middle of a resize: given_back.py SEED COUNT."""
+"""Leave lists that lead to freed blocks, as in the middle of a resize: given_back.py SEED COUNT."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import random
 import sys
 
 OB_ITEM = 24
-# Of sizes that little else asks for.
+# Sizes that little else requests.
 LEAST, MOST = 400, 512
 
 
 def main() -> None:
-    """Ask for blocks, give them back, and note them in empty lists, which have nothing in that field."""
+    """Allocate blocks, free them, and store their addresses in empty lists, whose field is otherwise null."""
     rng, api = random.Random(int(sys.argv[1])), ctypes.pythonapi
     api.PyObject_Malloc.restype, api.PyObject_Malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     api.PyObject_Free.restype, api.PyObject_Free.argtypes = None, [ctypes.c_size_t]

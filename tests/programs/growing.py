@@ -1,11 +1,11 @@
-"""Leak: growing.py COUNT. Rests; at each line COUNT objects more hang on a list, and it rests again."""
+"""Leak: growing.py COUNT. Rests; at each line it adds COUNT objects to a list, and rests again."""
 
 import os
 import sys
 
 
 class Leaked:
-    """What is never dropped."""
+    """An object that is never dropped."""
 
     def __init__(self, number):
         """Own a little text."""
@@ -13,7 +13,7 @@ class Leaked:
 
 
 class Keeper:
-    """What holds it."""
+    """The object with the list."""
 
     def __init__(self):
         """Begin with nothing."""

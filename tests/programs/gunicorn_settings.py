@@ -14,12 +14,12 @@ control_socket_disable = True
 
 
 def when_ready(server):
-    """Before the first worker is forked."""
+    """Act before the first worker is forked."""
     if os.environ.get("FREEZE"):
         gc.freeze()
 
 
 def post_worker_init(worker):
-    """In each worker, once it has the application."""
+    """Act in each worker, once it has the application."""
     if os.environ.get("COLLECT"):
         gc.collect()

@@ -5,27 +5,27 @@ import sys
 
 
 class InList:
-    """Held by a list of an object of a module."""
+    """An object in a list of an object of a module."""
 
 
 class InDict:
-    """Held by a dict of the same object."""
+    """An object in a dict of the same object."""
 
 
 class InBoth:
-    """Held by both, so that only the object itself holds them alone."""
+    """An object in both, so that only the object itself holds it alone."""
 
 
 class InLocal:
-    """Held by a variable of a function that runs."""
+    """An object in a variable of a running function."""
 
 
 class InNone:
-    """Held by nothing but themselves; nobody collects them."""
+    """An object that only holds itself; no collector runs."""
 
 
 class Keeper:
-    """What holds some."""
+    """The object that holds some."""
 
     def __init__(self):
         """Hold enough to be among the largest."""

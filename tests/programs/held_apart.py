@@ -1,4 +1,4 @@
-"""Keep a few of many objects and of many bytes in a structure of this module, then evaluate what is asked for:
+"""Keep a few of many objects and of many bytes in a structure of this module, then evaluate expressions:
 held_apart.py SEED."""
 
 import random
@@ -8,20 +8,20 @@ from references import answer
 
 
 class Record(object):  # noqa: UP004
-    """Nothing but slots: a block of a size that little else has."""
+    """An object with slots only: a block of a size that little else has."""
 
     __slots__ = tuple("slot" + str(number) for number in range(48))
 
 
 class Cache(object):  # noqa: UP004
-    """Attributes."""
+    """A class with attributes."""
 
 
 cache = Cache()
 
 
 def main():
-    """Let nearly all go between those that stay."""
+    """Delete nearly all objects between those that stay."""
     rng = random.Random(int(sys.argv[1]))
     made = [Record() for _ in range(60000)]
     cache.log = [record for record in made if rng.randrange(1500) == 0]

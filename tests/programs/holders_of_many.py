@@ -26,7 +26,7 @@ rows = [block() for _ in range(count // 4)]
 by_name = {f"name {n}": [n * 1000003, block()] for n in range(count // 10)}
 records = [Record(n) for n in range(count // 10)]
 Record.table += [(block(), block()) for _ in range(count // 20)]
-# What two hold, none keeps alone.
+# Objects with two holders, neither of which keeps them alone.
 shared = rng.sample(rows, len(rows) // 10)
 cycle = [block() for _ in range(1000)]
 cycle.append(cycle)

@@ -1,7 +1,7 @@
-"""Work as it is done with other people's libraries: jobs.py NAME SEED SECONDS. Then wait for standard input.
+"""Typical work of other libraries: jobs.py NAME SEED SECONDS. Then wait for standard input.
 
-NAME: one of ``JOBS``. Rounds of the job follow each other for so many seconds, at least one; what the last ones made is
-held.
+NAME: one of ``JOBS``. Rounds of the job follow each other for so many seconds, at least one; the results of the last
+ones are held.
 """
 
 from __future__ import annotations
@@ -89,20 +89,20 @@ def application() -> Any:
 
     @app.route("/json/<name>")
     def answer(name: str) -> Any:
-        """Answer in JSON."""
+        """Reply in JSON."""
         return flask.jsonify({"name": name, "headers": dict(flask.request.headers), "pages": len(pages)})
 
     return app
 
 
 class Server:
-    """A flask application behind werkzeug's threads, on loopback, that is asked by threads of this process."""
+    """A flask application behind werkzeug's threads, on loopback, with clients in threads of this process."""
 
     def __init__(self) -> None:
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         class Quiet(WSGIRequestHandler):
-            """Log nothing."""
+            """A handler that logs nothing."""
 
             def log(self, *arguments: Any) -> None:
                 """Do nothing."""
@@ -112,7 +112,7 @@ class Server:
         self.askers = concurrent.futures.ThreadPoolExecutor(8)
 
     def ask(self, rng: random.Random) -> list[Any]:
-        """Return the answers to many requests."""
+        """Return the replies to many requests."""
         names = [f"page/{rng.randrange(1000)}" if rng.random() < 0.7 else f"json/{rng.random()}" for _ in range(200)]
         return list(self.askers.map(self._get, names))
 
@@ -137,7 +137,7 @@ def rows(rng: random.Random) -> list[Any]:
     from sqlalchemy import orm
 
     class Base(orm.DeclarativeBase):
-        """Of all tables."""
+        """The base class of all tables."""
 
     class Author(Base):
         """A row."""
@@ -213,7 +213,7 @@ _events: collections.deque[Any] = collections.deque()
 
 
 def greenlets(rng: random.Random) -> list[Any]:
-    """Leave greenlets waiting with gevent; let those of some rounds before end."""
+    """Leave greenlets waiting with gevent; end those of earlier rounds."""
     import gevent
     import gevent.event
 
@@ -302,7 +302,7 @@ JOBS: dict[str, Callable[[random.Random], list[Any]]] = {
 
 
 def busy(jobs: list[str], seed: int, end: float, held: collections.deque[Any]) -> None:
-    """Do rounds of the jobs until the time has come."""
+    """Do rounds of the jobs until the end time."""
     rng = random.Random(seed)
     while True:
         held.append([JOBS[name](rng) for name in jobs])

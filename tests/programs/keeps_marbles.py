@@ -1,5 +1,7 @@
-"""Keep marbles: keeps_marbles.py COUNT SIZE. COUNT blocks of C, SIZE bytes each, in a chain whose beginning only a
-masked word leads to; prints where it begins, then rests."""
+"""Keep marbles: keeps_marbles.py COUNT SIZE.
+
+COUNT blocks of C, SIZE bytes each, in a chain that only a masked word leads to; prints its first address, then rests.
+"""
 
 import ctypes
 import os
@@ -10,7 +12,7 @@ MASK = 0x5A5A5A5A5A5A5A5A
 
 
 def main():
-    """Make the chain from its end on; no word of ours is an address of one."""
+    """Make the chain from its end on; no word of this program is an address in it."""
     count, size = map(int, sys.argv[1:])
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

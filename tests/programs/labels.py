@@ -1,11 +1,11 @@
-"""Hold tables whose labels were made of a secret: labels.py SECRET. All look like names in code."""
+"""Hold tables whose labels contain a secret: labels.py SECRET. All look like names in code."""
 
 from __future__ import annotations
 
 import signal
 import sys
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 
 import pandas as pd  # noqa: E402
@@ -15,7 +15,7 @@ import pyarrow as pa  # noqa: E402
 SECRET = sys.argv[1]
 COUNT = 20_000
 NUMBERS = range(COUNT)
-# Pivoting makes labels of values.
+# Pivoting turns values into labels.
 WHO = [f"{SECRET}{number % 2}" for number in NUMBERS]
 DAYS = [number // 2 for number in NUMBERS]
 struct = pa.struct([(f"{SECRET}_of_struct", pa.int64())])

@@ -1,7 +1,7 @@
 """Python objects that are too large for pymalloc, among blocks that only look like objects.
 
 Usage: large.py SEED TABLE. TABLE is JSON: {type's name: [address of the object's block]}, of all live objects of two
-classes that nothing but this program has, and of some bytes objects. Then it pauses.
+classes that only this program has, and of some bytes objects. Then it pauses.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ HAVE_GC = 1 << 14
 
 
 class Blob(bytes):
-    """Bytes with a garbage collector's head before them, as every instance of a class has."""
+    """A bytes object with a garbage collector's header before it, as every instance of a class has."""
 
     __slots__ = ()
 
 
 class Row(tuple):
-    """A tuple is collected anyway."""
+    """A tuple, which the collector tracks anyway."""
 
     __slots__ = ()
 
 
 def block(found: object) -> int:
-    """Return where the block of an object begins."""
+    """Return the start of an object's block."""
     return id(found) - (GC_HEAD if type(found).__flags__ & HAVE_GC else 0)
 
 
 def main() -> None:
-    """Make objects, free some, and keep decoys: buffers that hold a count and a type where an object has them."""
+    """Make objects, free some, and keep decoys: buffers with a count and a type at the places of an object's."""
     rng = random.Random(int(sys.argv[1]))
     raw = [rng.randbytes(rng.randrange(600, 9000)) for _ in range(300)]
     blobs = [Blob(plain) for plain in raw] + [Blob(bytes(rng.randrange(200_000, 900_000))) for _ in range(5)]

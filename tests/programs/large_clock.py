@@ -1,7 +1,7 @@
-"""Hold objects of so many MiB, and watch the clock without a rest: large_clock.py MIB TABLE.
+"""Hold objects of so many MiB, and read the clock without a rest: large_clock.py MIB TABLE.
 
 TABLE is mapped shared: one line, as tests/programs/checking.c writes them, with the longest time in nanoseconds between
-two looks at the clock. Whoever reads may set it to 0.
+two readings of the clock. A reader may set it to 0.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 import time
 
 NAME, ROUNDS, LONGEST = 0, 32, 56
-# As many lines as the table of those who read it has (tests/harm/table.py), in whole pages.
+# As many lines as the reader's table has (tests/harm/table.py), in whole pages.
 SIZE = 8192
-# What a row costs: a dict, its keys, a str, an int and a list.
+# Bytes of a row: a dict, its keys, a str, an int and a list.
 ROW = 700
 
 
@@ -28,7 +28,7 @@ def rows(mebibytes: int) -> list[dict[str, object]]:
 
 
 def watch(table: mmap.mmap) -> None:
-    """Look at the clock until killed."""
+    """Read the clock until killed."""
     put, get, now = struct.pack_into, struct.unpack_from, time.monotonic_ns
     count, before = 0, now()
     while True:

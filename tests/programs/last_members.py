@@ -1,7 +1,8 @@
 """last_members.py SEED COUNT TABLE: blocks of malloc's, COUNT of them in a list, and as many that are lost.
 
-The list leads through last members, which overlap the next chunks' headers. The table has "kept ADDRESS" or
-"lost ADDRESS"."""
+The list leads through last members, which overlap the next chunks' headers. The table has "kept ADDRESS" or "lost
+ADDRESS".
+"""
 
 import ctypes
 import random

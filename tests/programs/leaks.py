@@ -1,9 +1,9 @@
 """A process whose extension module leaks objects and blocks, with cycles that the collector frees, and others.
 
-Usage: leaks.py SEED FOLDER EXTENSION [COUNT SIZE]. EXTENSION: the folder of leaking_extension; it loses COUNT objects,
-and twice as many blocks, of SIZE bytes. Rests before it plants, and then.
-When it goes on it collects, and writes the ids of all objects that the collector found to FOLDER/collected.
-FOLDER/cycles has the ids of its cycles ("collected", or why it is not), FOLDER/lost what the extension wrote.
+Usage: leaks.py SEED FOLDER EXTENSION [COUNT SIZE]. EXTENSION: the folder of leaking_extension, which loses COUNT
+objects, and twice as many blocks, of SIZE bytes. Rests before it plants, and afterwards. When it continues it collects,
+and writes the ids of all objects that the collector found to FOLDER/collected. FOLDER/cycles has the ids of its cycles
+("collected", or the reason why not), FOLDER/lost the output of the extension.
 """
 
 import gc
@@ -16,18 +16,18 @@ import leaking_extension as leaking
 
 
 class Node(object):  # noqa: UP004
-    """With a parent and children."""
+    """A class with a parent and children."""
 
 
 class Deleted(object):  # noqa: UP004
-    """With a finalizer."""
+    """A class with a finalizer."""
 
     def __del__(self):
         """Do nothing."""
 
 
 def failing(number):
-    """Keep the exception in the frame that it was raised in; return the exception's id."""
+    """Keep an exception in the frame that raised it; return the exception's id."""
     scratch = bytearray(number)
     try:
         raise ValueError(scratch)
@@ -49,7 +49,7 @@ def family(rng):
 
 
 def held():
-    """Return the id of a list in a cycle through an object that the collector does not look into."""
+    """Return the id of a list in a cycle through an object that the collector does not visit."""
     one = []
     one.append(leaking.hold(one))
     return id(one)
@@ -63,7 +63,7 @@ def deleted():
 
 
 def frozen():
-    """Return the id of a list that leads to itself, and that gc.freeze() puts aside (3.7 and later)."""
+    """Return the id of a list that leads to itself, and that gc.freeze() sets aside (3.7 and later)."""
     one = []
     one.append(one)
     if hasattr(gc, "freeze"):
@@ -72,7 +72,7 @@ def frozen():
 
 
 def taken():
-    """Return the id of a node with one more reference than it has holders."""
+    """Return the id of a node with one reference more than holders."""
     one = Node()
     leaking.take(one)
     return id(one)

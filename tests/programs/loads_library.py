@@ -1,4 +1,4 @@
-"""Loads a library of C++, has it fill its containers, and waits: loads_library.py LIBRARY SEED."""
+"""Loads a library of C++, lets it fill its containers, and waits: loads_library.py LIBRARY SEED."""
 
 import ctypes
 import sys

@@ -1,7 +1,6 @@
 """Hold buffers that look like objects, then pause: lookalikes.py COUNT.
 
-The items of each array read as a bytearray's fields, whose buffer is an object that really is one. Plain enough for
-Python 2.7.
+The items of each array look like a bytearray's fields, whose buffer is a real object. Plain enough for Python 2.7.
 """
 
 import array
@@ -10,13 +9,13 @@ import sys
 
 
 class Fake(bytearray):
-    """No object of it lives when the program pauses."""
+    """A class without live objects at the pause."""
 
     __slots__ = ()
 
 
 class Real(list):
-    """What the items of the arrays point to; it owns a block itself."""
+    """The class to which the items of the arrays point; its objects own a block."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
-"""Look at itself: looks_inside.py PACKAGES FILE HOW…
+"""Take a snapshot of itself: looks_inside.py PACKAGES FILE HOW...
 
-PACKAGES: the folder that gdbheap is in; FILE: what is written. HOW, in this order: ``undumpable`` and ``filtered`` (no
-ptrace, no process_vm_readv) restrict it; ``signal`` asks from a handler, with a lock held; ``report`` writes a page.
-It says the result in a line of JSON on standard error, and rests. Any CPython from 3.9 on runs it."""
+PACKAGES: the folder of gdbheap; FILE: the file to be written. HOW, in this order: ``undumpable`` and ``filtered`` (no
+ptrace, no process_vm_readv) restrict it; ``signal`` takes the snapshot in a handler, with a lock held; ``report``
+writes a page. It prints the result as a line of JSON on standard error, and rests. Any CPython from 3.9 on runs it.
+"""
 
 import ctypes
 import json
@@ -26,12 +27,12 @@ children = []
 
 
 def instruction(code, jump_true, jump_false, value):
-    """One of BPF's."""
+    """Return an instruction of BPF."""
     return struct.pack("HBBI", code, jump_true, jump_false, value)
 
 
 def restrict(libc):
-    """What was asked for."""
+    """Apply the requested restrictions."""
     if "undumpable" in how:
         assert libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
     if "filtered" in how:
@@ -47,7 +48,7 @@ def restrict(libc):
 
 
 def look():
-    """Write the file, and the result."""
+    """Write the file, and print the result."""
     try:
         saved = gdbheap.write_report(path) if "report" in how else gdbheap.snapshot(path)
         found = {"size": saved.size, "paused": saved.paused, "seconds": saved.seconds}
@@ -63,7 +64,7 @@ def look():
 
 
 def main():
-    """Ask, with threads that wait and a lock that is held."""
+    """Take the snapshot, with waiting threads and a held lock."""
     signal.signal(signal.SIGCHLD, lambda number, frame: children.append(number))
     lock = threading.Lock()
     for _ in range(3):

@@ -1,7 +1,7 @@
-"""Ask malloc for blocks, fill them and forget where they are: lost.py COUNT SEED TRUTH. Then wait for standard input.
+"""Ask malloc for blocks, fill them and forget their addresses: lost.py COUNT SEED TRUTH. Then wait for standard input.
 
-TRUTH is JSON: ``key``, and ``blocks``, a list of [address ^ key, bytes, what they look like]; so that no address stays
-in this process. A C++ object is a vtable's address with a few numbers behind it; where libstdc++ is found.
+TRUTH is JSON: ``key``, and ``blocks``, a list of [address ^ key, bytes, apparent contents]; so no address stays in this
+process. A C++ object is a vtable's address followed by a few numbers, if libstdc++ is found.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LEAST, MOST = 1200, 9000
 
 
 def makers(rng: random.Random) -> dict[str, Callable[[int], bytes]]:
-    """Return for each look how to fill a block."""
+    """Return for each kind of contents a function that fills a block."""
     libc = ctypes.CDLL(None)
     functions = [ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in ("malloc", "free", "printf")]
     found: dict[str, Callable[[int], bytes]] = {
         "zeros": bytes,
         "text": lambda size: "".join(rng.choices(string.ascii_letters, k=size)).encode(),
-        # Neither an address nor a small number in any word.
+        # No word is an address or a small number.
         "data": lambda size: struct.pack("<Q", 0xEE1E_D000_0000_0001) * (size // 8),
         "pointers": lambda size: struct.pack("<Q", rng.choice(functions)) * (size // 8),
     }

@@ -20,19 +20,19 @@ def size():
 
 
 def address_of(mapped):
-    """Return where the memory lies, which mmap objects do not say."""
+    """Return the address of the memory, which mmap objects do not have."""
     return ctypes.addressof(ctypes.c_char.from_buffer(mapped))
 
 
 def mapping(flags, length):
-    """Return anonymous memory, the first half written to."""
+    """Return anonymous memory with the first half written."""
     found = mmap.mmap(-1, length, flags=flags | mmap.MAP_ANONYMOUS)
     found[: length // 2] = b"x" * (length // 2)
     return found
 
 
 def of_file(length, access):
-    """Return a mapped file, the first half written to."""
+    """Return a mapped file with the first half written."""
     with tempfile.TemporaryFile() as file:
         file.truncate(length)
         found = mmap.mmap(file.fileno(), length, access=access)
@@ -43,7 +43,7 @@ def of_file(length, access):
 sizes = {name: size() for name in ("shared", "private", "parted", "copied", "written")}
 shared = mapping(mmap.MAP_SHARED, sizes["shared"])
 private = [mapping(mmap.MAP_PRIVATE, sizes["private"])]
-# The kernel keeps one mapping as three when a part of it differs.
+# The kernel divides a mapping into three if a part of it differs.
 parted = {"of three": mapping(mmap.MAP_PRIVATE, sizes["parted"])}
 libc.mprotect(address_of(parted["of three"]) + 100 * PAGE, 50 * PAGE, mmap.PROT_READ)
 copied = of_file(sizes["copied"], mmap.ACCESS_COPY)

@@ -1,5 +1,5 @@
 """Map a file of a folder shared, and a memfd at two places that overlap in the file; touch both, and print the bytes
-of the file and those that the memfd's two mappings have in common."""
+of the file and those that the memfd's two mappings share."""
 
 import json
 import mmap
@@ -12,7 +12,7 @@ rng = random.Random(int(sys.argv[1]))
 
 
 def file_of(path, size):
-    """Return a descriptor of a file of that size whose bytes are there."""
+    """Return a descriptor of a file of that size without holes."""
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if path else os.memfd_create("cache")
     os.ftruncate(number, size)
     return number

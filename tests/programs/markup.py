@@ -19,7 +19,7 @@ NAMES = (
 
 
 class Node:
-    """What holds the token."""
+    """The class that holds the token."""
 
     def __init__(self, token, number):
         self.text = f"{token} {number}"
@@ -28,7 +28,7 @@ class Node:
 
 
 def renamed(function, name):
-    """The function under another name, in a file of such a name."""
+    """Return the function under another name, in a file of such a name."""
     function.__code__ = function.__code__.replace(co_name=name, co_filename=f"/tmp/{name[:100]}.py")
     return function
 
@@ -44,7 +44,7 @@ def rest(held):
 
 
 def main():
-    """Make all of it, and rest."""
+    """Make all objects, and rest."""
     token = sys.argv[1]
     kinds = [type(name, (), {"__module__": name[:40]}) for name in NAMES]
     held = {name: [kind() for _ in range(200 + place)] for place, (name, kind) in enumerate(zip(NAMES, kinds))}

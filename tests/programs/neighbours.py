@@ -1,4 +1,5 @@
-"""Maps shared memory directly beside each private mapping, as large as told, each with a pattern; prints where."""
+"""Maps shared memory directly beside each private mapping, of the given size, each with a pattern; prints the
+addresses."""
 
 import ctypes
 import json

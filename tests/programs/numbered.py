@@ -1,4 +1,4 @@
-"""Blocks of malloc whose addresses are in arrays alone: numbered.py SEED COUNT TABLE; the table says which kind."""
+"""Blocks of malloc whose addresses are only in arrays: numbered.py SEED COUNT TABLE; the table names the kind."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SIZES = range(2000, 4000)
 
 
 def blocks(rng: random.Random, count: int) -> list[int]:
-    """Return so many blocks, as what they are not: the complements of their addresses."""
+    """Return the complements of the addresses of so many blocks."""
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     return [~malloc(rng.choice(SIZES)) for _ in range(count)]
 
 
 def main() -> None:
-    """Fill the arrays, say so, and wait."""
+    """Fill the arrays, write the table, and wait."""
     rng, count = random.Random(int(sys.argv[1])), int(sys.argv[2])
     numbers, structs = blocks(rng, count), blocks(rng, count)
-    # At the end of an array malloc may leave room.
+    # malloc may leave room at the end of an array.
     held = numpy.zeros(count + 64, rng.choice(["i8", "u8", "M8[s]"]))
     raw = numpy.zeros(count + 64, [("next", "V8")])
     numpy.invert(numpy.array(numbers), out=held.view("i8")[:count])

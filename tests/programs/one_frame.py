@@ -1,5 +1,7 @@
-"""Hold one DataFrame in a dict, beside little else: one_frame.py SEED. Writes {shape, columns: {name: bytes}} of it,
-of the three largest columns, on standard error."""
+"""Hold one DataFrame in a dict, beside little else: one_frame.py SEED.
+
+Writes its {shape, columns: {name: bytes}}, with the three largest columns, on standard error.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import random
 import signal
 import sys
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 
 import numpy as np  # noqa: E402

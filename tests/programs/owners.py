@@ -1,8 +1,8 @@
-"""Hold objects that own blocks, and write down what they own: owners.py SEED COUNT TRUTH.
+"""Hold objects that own blocks, and write a table of them: owners.py SEED COUNT TRUTH.
 
 TRUTH is JSON: ``sizes`` is {type: [count, bytes requested for each owned block]}, by ``__sizeof__`` of the types;
-``owners`` is [address of a block, address of its owner] for each, by what the types say of themselves or by their
-fields. A child writes it. numpy's arrays are among them where numpy is installed.
+``owners`` is [address of a block, address of its owner] for each, by the types' own methods or by their fields. A child
+writes it. It includes numpy's arrays if numpy is installed.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ NODE = 32
 
 
 class Deque(collections.deque):  # type: ignore[type-arg]
-    """Blocks of 64 items, linked."""
+    """A deque: linked blocks of 64 items."""
 
 
 class Ordered(collections.OrderedDict):  # type: ignore[type-arg]
-    """Keys, a table of nodes, nodes."""
+    """An ordered dict: keys, a table of nodes, nodes."""
 
 
 class Array(array.array):  # type: ignore[type-arg]
-    """Items."""
+    """An array with its items."""
 
 
 class Bytes(bytearray):
-    """Data."""
+    """A byte array with its data."""
 
 
 class List(list):  # type: ignore[type-arg]
-    """Items."""
+    """A list with its items."""
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """Keys."""
+    """A dict with its keys."""
 
 
 class Set(set):  # type: ignore[type-arg]
-    """A table."""
+    """A set with a table."""
 
 
 class Wide(ctypes.Structure):
-    """More than the 16 bytes that the object itself has room for."""
+    """A structure larger than the 16 bytes in the object itself."""
 
     _fields_ = [("data", ctypes.c_char * 700)]
 
@@ -66,7 +66,7 @@ def word(address: int) -> int:
 
 
 def rest(thing: Any) -> int:
-    """Return what ``__sizeof__`` counts beyond the object's own fields."""
+    """Return the bytes that ``__sizeof__`` counts beyond the object's own fields."""
     return int(thing.__sizeof__()) - int(type(thing).__basicsize__)
 
 
@@ -80,7 +80,7 @@ def of_deque(thing: Any) -> dict[int, int]:
 
 
 def of_ordered(thing: Any) -> dict[int, int]:
-    """Return the same of an OrderedDict: keys, table and nodes."""
+    """Return {address: bytes} of the blocks of an OrderedDict: keys, table and nodes."""
     keys = dict.__sizeof__(thing) - type(thing).__basicsize__
     blocks = {word(id(thing) + 32): keys, word(id(thing) + 64): rest(thing) - keys - NODE * len(thing)}
     at = word(id(thing) + 48)
@@ -106,7 +106,7 @@ def of_ndarray(thing: Any) -> dict[int, int]:
 
 
 def makers(rng: random.Random) -> dict[type, tuple[Callable[[], Any], Callable[[Any], dict[int, int]]]]:
-    """Return for each type how to make one, and what it owns."""
+    """Return for each type a function that makes one, and a function that returns its blocks."""
     size = rng.randrange
     found: dict[type, tuple[Callable[[], Any], Callable[[Any], dict[int, int]]]] = {
         Deque: (lambda: Deque(range(size(600))), of_deque),
@@ -122,7 +122,7 @@ def makers(rng: random.Random) -> dict[type, tuple[Callable[[], Any], Callable[[
         shapes: list[Callable[[], Any]] = [lambda: (size(300),), lambda: (size(20), size(20))]
 
         class Plain(numpy.ndarray):  # type: ignore[type-arg]
-            """Data, and dimensions."""
+            """An array with data and dimensions."""
 
         Plain.__qualname__ = "Plain"
         found[Plain] = (lambda: Plain(rng.choice(shapes)()), of_ndarray)
@@ -130,7 +130,7 @@ def makers(rng: random.Random) -> dict[type, tuple[Callable[[], Any], Callable[[
 
 
 def main() -> None:
-    """Make them, write the truth, wait."""
+    """Make the objects, write the truth, wait."""
     rng = random.Random(int(sys.argv[1]))
     kinds = makers(rng)
     held: dict[type, list[Any]] = {kind: [] for kind in kinds}

@@ -1,5 +1,4 @@
-"""Give parts of large blocks to madvise or mprotect, so that the kernel keeps their mappings in parts: parted.py SEED
-COUNT.
+"""Pass parts of large blocks to madvise or mprotect, so that the kernel divides their mappings: parted.py SEED COUNT.
 
 Writes mallinfo's count and bytes of mmapped chunks, then the address and malloc_usable_size() of each block, a line
 each, then waits for standard input. numpy does this to its arrays.
@@ -19,7 +18,7 @@ PROT_READ = 1
 
 
 class Mallinfo2(ctypes.Structure):
-    """What ``mallinfo2`` returns."""
+    """The result of ``mallinfo2``."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -28,7 +27,7 @@ class Mallinfo2(ctypes.Structure):
 
 
 def main() -> None:
-    """Ask, advise, count."""
+    """Allocate, advise, count."""
     rng, libc = random.Random(int(sys.argv[1])), ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     libc.malloc_usable_size.restype, libc.malloc_usable_size.argtypes = ctypes.c_size_t, [ctypes.c_size_t]

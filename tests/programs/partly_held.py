@@ -1,10 +1,9 @@
-"""A process with strings that are held in one way each, for answers that are found in a given time.
+"""A process with strings that are held in one way each, for answers with a time limit.
 
 Usage: partly_held.py WAY COUNT. WAY: one (a dict of a module), local (a list of a frame), attribute (of an instance),
 shared (two lists have the same strings), named (a list with two names), lost (nothing leads to the list), tree (each
-node of a tree has one, and refers to its parent).
-Prints JSON on standard error: {"bytes": of the strings by sys.getsizeof(), "most": with what any allocator adds, and
-the containers}.
+node of a tree has one, and refers to its parent). Prints JSON on standard error: {"bytes": of the strings by
+sys.getsizeof(), "most": with the allocator's possible additions, and the containers}.
 """
 
 import ctypes
@@ -38,25 +37,25 @@ def grow(found):
 
 
 def strings(count):
-    """Return that many strings that nobody else has."""
+    """Return so many strings that only this program has."""
     return [f"text {number} of {count}" for number in range(count)]
 
 
 def told(found, *containers, each=0):
-    """Return the bytes of the strings, and of them with their containers and what ``each`` has beside it."""
+    """Return the bytes of the strings, and their bytes with their containers and the additions of ``each``."""
     least = sum(map(sys.getsizeof, found))
     more = sum(map(sys.getsizeof, containers)) + POINTERS * (len(containers) + 1)
     return json.dumps({"bytes": least, "most": least + (ROOM + each) * len(found) + more})
 
 
 def wait(text):
-    """Say so and wait."""
+    """Print the text and wait."""
     print(text, file=sys.stderr, flush=True)
     sys.stdin.readline()
 
 
 def hold(way, count):
-    """Hold them in a way that lasts; return what is told of them."""
+    """Hold the strings in a way that lasts; return their figures."""
     module = sys.modules["__main__"]
     found = strings(count)
     if way == "one":
@@ -80,7 +79,7 @@ def hold(way, count):
 
 
 def main(count):
-    """Hold them in a local variable."""
+    """Hold the strings in a local variable."""
     found = strings(count)
     text = told(found, found)
     wait(text)

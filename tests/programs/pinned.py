@@ -12,13 +12,13 @@ import sys
 
 
 class Left:
-    """Nothing but slots: a block of a size that little else has."""
+    """An object with slots only: a block of a size that little else has."""
 
     __slots__ = tuple(f"slot{number}" for number in range(48))
 
 
 def main() -> None:
-    """Make them, let nearly all go, write the truth, pause."""
+    """Make the objects, delete nearly all, write the truth, pause."""
     generator = random.Random(int(sys.argv[1]))
     made = [Left() for _ in range(20_000)]
     kept = [thing for thing in made if generator.randrange(1500) == 0]

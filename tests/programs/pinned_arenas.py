@@ -1,9 +1,9 @@
-"""Leave a few objects in each of many arenas, and drop those that it is told to.
+"""Leave a few objects in each of many arenas, and drop the requested ones.
 
 Usage: pinned_arenas.py SEED KEPT TRUTH [SPARE].
 
-TRUTH is a JSON list of the addresses of what is left. Each line on standard input is the path of a JSON list of
-addresses: these are dropped, and the cyclic garbage collector runs. With SPARE, smaller objects are made between
+TRUTH is a JSON list of the addresses of the remaining objects. Each line on standard input is the path of a JSON list
+of addresses: these are dropped, and the cyclic garbage collector runs. With SPARE, smaller objects are made between
 them, one beside so many; the line "spare" drops these, a second later.
 """
 
@@ -23,13 +23,13 @@ class Spare:
 
 
 class Left:
-    """Nothing but slots: a block of a size that little else has."""
+    """An object with slots only: a block of a size that little else has."""
 
     __slots__ = tuple(f"slot{number}" for number in range(40))
 
 
 def main() -> None:
-    """Make them, let nearly all go, write the truth, then do as told."""
+    """Make the objects, delete nearly all, write the truth, then follow the requests."""
     generator = random.Random(int(sys.argv[1]))
     kept_of = int(sys.argv[2])
     made, spare, every = [], [], int(sys.argv[4]) if len(sys.argv) > 4 else 0
@@ -44,7 +44,7 @@ def main() -> None:
         json.dump(sorted(kept), file)
     for line in sys.stdin:
         if line.strip() == "spare":
-            # mimalloc waits for 10 ms, and one more for each page that went before.
+            # mimalloc waits for 10 ms, and one more for each page that was freed before.
             time.sleep(1)
             del spare
             continue

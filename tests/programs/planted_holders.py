@@ -1,10 +1,11 @@
-"""Keep most of this process's memory by one holder of a shape, and write down what it is called and how much it keeps.
+"""Keep most of this process's memory by one holder of some shape, and write its name and its bytes.
 
     planted_holders.py SHAPE SEED TRUTH
 
-It rests twice, before and after it plants. TRUTH is JSON: ``word``, which every name of the holder has in it,
-``bytes``, the sum of what the program made, and ``item``, the address of one of the blocks. It is {} where a release
-lacks the shape. Any CPython runs it."""
+It rests twice, before and after it plants. TRUTH is JSON: ``word``, a part of every name of the holder, ``bytes``, the
+sum of the planted objects, and ``item``, the address of one of the blocks. It is {} if a release lacks the shape. Any
+CPython runs it.
+"""
 
 import collections
 import functools
@@ -37,7 +38,7 @@ def rest():
 
 
 def wanted():
-    """Return how many bytes are more than half of what there will be."""
+    """Return more than half of the bytes that there will be."""
     with open("/proc/self/statm") as file:
         resident = int(file.read().split()[1]) * PAGE
     return max(LEAST, resident * 5 // 4)
@@ -48,7 +49,7 @@ def block():
 
 
 def items():
-    """Return blocks of bytes, no two of which are one."""
+    """Return distinct blocks of bytes."""
     left, found = wanted(), []
     while left > 0:
         found.append(block())
@@ -84,12 +85,16 @@ class Slotted(object):
     __slots__ = ("planted",)
 
 
+class Branching(object):
+    __slots__ = ("body", "left", "right", "entries")
+
+
 class Mapping(dict):
     pass
 
 
 def module_variable(make):
-    """Return a shape: what ``make`` makes of the blocks is a variable of the module."""
+    """Return a shape: the result of ``make`` for the blocks is a variable of the module."""
 
     def plant():
         global planted
@@ -113,7 +118,7 @@ SHAPES["nested_twice"] = module_variable(lambda found: {"outer": {"inner": found
 
 @shape
 def module_bytes():
-    """One block of its own: it keeps nothing but itself."""
+    """Make one block that keeps only itself."""
     global planted
     planted = os.urandom(wanted())
     return told(planted, planted)
@@ -121,7 +126,7 @@ def module_bytes():
 
 @shape
 def many_variables():
-    """A module of variables that are small, each alone. Python 2 has all bytes among its str."""
+    """Make a module of small variables. Python 2 has all bytes among its str."""
     if sys.version_info < (3,):
         return {}
     module = type(os)("planted")
@@ -164,6 +169,47 @@ def linked_list():
         planted = node
         nodes += [node] if sys.version_info >= (3, 11) else [node, node.__dict__]
     return told(found[-1], *(found + nodes))
+
+
+@shape
+def binary_tree():
+    global planted
+    found = items()
+    nodes = [Branching() for _ in found]
+    for number, node in enumerate(nodes):
+        node.body = found[number]
+        node.left, node.right = (nodes[at] if at < len(nodes) else None for at in (2 * number + 1, 2 * number + 2))
+    planted = nodes[0]
+    return told(found[-1], *(found + nodes))
+
+
+@shape
+def folders():
+    global planted
+    found = items()
+    nodes = [Branching() for _ in found]
+    for number, node in enumerate(nodes):
+        node.body, node.entries = found[number], {}
+        if number:
+            nodes[(number - 1) // 5].entries["%d" % number] = node
+    planted = nodes[0]
+    return told(found[-1], *(found + nodes + [node.entries for node in nodes]))
+
+
+@shape
+def closures():
+    global planted
+
+    def make(block):
+        def run():
+            return block
+
+        return run
+
+    found = items()
+    planted = [make(one) for one in found]
+    own = [run.__closure__ for run in planted]
+    return told(found[-1], planted, *(found + planted + own + [cells[0] for cells in own]))
 
 
 @shape
@@ -287,7 +333,7 @@ def kept_traceback():
     return answer.pop()
 
 
-# No syntax of Python 2.
+# Not valid in Python 2.
 TASK = """
 import asyncio
 async def hold():
@@ -341,7 +387,7 @@ def memory_view():
 
 @shape
 def extension_object():
-    """Blocks of C that a field of an object leads to, each to the next."""
+    """Make blocks of C that a field of an object leads to, each to the next."""
     global planted
     import planted_extension
 
@@ -351,7 +397,7 @@ def extension_object():
 
 @shape
 def extension_static():
-    """Blocks of C to which only a static variable of an extension leads."""
+    """Make blocks of C to which only a static variable of an extension leads."""
     import planted_extension
 
     count, item = planted_extension.keep(wanted())
@@ -360,7 +406,7 @@ def extension_static():
 
 @shape
 def mapped_memory():
-    """Memory that the program mapped, as Python 2 and later do it."""
+    """Map memory, as Python 2 and later do it."""
     global planted
     import mmap
 
@@ -372,7 +418,7 @@ def mapped_memory():
 
 @shape
 def modules_of_one_file():
-    """As many programs load their plug-ins."""
+    """Load modules as many programs load their plug-ins."""
     path = os.path.join(os.path.dirname(truth), "planted_plugin.py")
     source = compile("def run(step):\n    return TABLE[step]\n", path, "exec")
     size, found = wanted() // 400, []
@@ -383,7 +429,7 @@ def modules_of_one_file():
         module.TABLE = [os.urandom(8000) for _ in range(size // 8000 + 1)]
         sys.modules[module.__name__] = module
         found += [module, module.TABLE, module.run, module.run.__code__]
-    # The namespaces' own sizes: all that else they lead to is shared.
+    # The namespaces' own sizes: all else that they lead to is shared.
     own = sum(sys.getsizeof(one.__dict__) for one in found[::4])
     answer = told(found[1][0], *found)
     return dict(answer, word="plugin", bytes=answer["bytes"] + own)
@@ -405,7 +451,7 @@ def numpy_array():
 
 @shape
 def numpy_over_bytes():
-    """An array whose memory is that of another object."""
+    """Make an array whose memory is that of another object."""
     global planted
     import numpy
 

@@ -1,6 +1,9 @@
-"""Hold frames and series of polars: polars_frames.py SEED FILE. Writes {version, frames: {address: {shape, columns}},
-false: addresses, place} to FILE; a column is [name, dtype, estimated_size() or None where that is not looked for],
-place is where the first value of the series "numbers" lies. The false ones are frames of which a word was changed."""
+"""Hold frames and series of polars: polars_frames.py SEED FILE.
+
+Writes {version, frames: {address: {shape, columns}}, false: addresses, place} to FILE; a column is [name, dtype,
+estimated_size() or None if it is not computed], place is the address of the first value of the series "numbers". The
+false ones are frames with one changed word.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import signal
 import struct
 import sys
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 
 import polars as pl  # noqa: E402
@@ -23,7 +26,7 @@ UNREAD = ("List", "Struct", "Categorical")
 
 
 def column(name, rows):
-    """A column of a kind by chance, some with values that are not there."""
+    """Return a column of a random kind, some with missing values."""
     kind = rng.choice([*NUMBERS, "Boolean", "String", "Binary", "Date", "Datetime", "Duration", "Time"])
     lacks = rng.choice([0, 0, 0.3])
     longest = rng.choice([0, 5, 12, 13, 90])
@@ -41,12 +44,15 @@ def column(name, rows):
 
 
 def name_of(number):
-    """No two are the same; some are longer than 12, 23 or 24 bytes."""
+    """Return a unique name; some are longer than 12, 23 or 24 bytes."""
     return f"{number}{'ä' * rng.choice([0, 3])}{'n' * rng.choice([0, 1, 9, 20, 21, 22, 23, 24, 60])}"
 
 
 def frame():
-    """A frame of one or several parts, whole or cut. With one row polars keeps single values instead of arrays."""
+    """Return a frame of one or several parts, whole or cut.
+
+    With one row polars keeps single values instead of arrays.
+    """
     rows = rng.randrange(2, 2000)
     made = pl.DataFrame([column(name_of(number), rows) for number in range(rng.randrange(1, 12))])
     if rng.random() < 0.4:
@@ -55,7 +61,7 @@ def frame():
 
 
 def changed(place):
-    """A frame of which one word was changed: of its vector, or of arrays; nothing may touch it again."""
+    """Return a frame with one changed word, of its vector or of arrays; it may not be used again."""
     made = pl.DataFrame({"a": list(range(1000)), "b": [1.5] * 1000})
     at = id(made._df)
     words = struct.unpack("9Q", ctypes.string_at(at, 72))
@@ -83,7 +89,7 @@ def size_of(series):
 
 
 def place(series):
-    """Where its first value lies: as polars says up to 1.31, later as Arrow does if it is here."""
+    """Return the address of its first value: polars has it up to 1.31, later Arrow if it is here."""
     if hasattr(series._s, "_get_buffer_info"):
         return series._s._get_buffer_info()[0]
     try:

@@ -1,13 +1,15 @@
-"""pool_steps.py SEED: at each line of standard input some objects come and others go; prints sys._debugmallocstats().
+"""pool_steps.py SEED: at each line of standard input some objects are made and others deleted; prints
+sys._debugmallocstats().
 
-Nothing is allocated between the figures and the wait for the next line: all that it takes is there before."""
+Nothing is allocated between the figures and the wait for the next line: everything needed exists before.
+"""
 
 import random
 import sys
 
 
 def main():
-    """Rest, step, tell."""
+    """Rest, make a step, print."""
     generator = random.Random(int(sys.argv[1]))
     held, letter = [], bytearray(1)
     tell, wait = sys._debugmallocstats, sys.stdin.buffer.raw.readinto

@@ -30,7 +30,7 @@ def one(generator):
 
 
 def churn(generator, count):
-    """Return what is left after clustered and scattered deletions: full, partial and empty pools."""
+    """Return the rest after clustered and scattered deletions: full, partial and empty pools."""
     held = [one(generator) for _ in range(count)]
     for _ in range(generator.randrange(1, 6)):
         first = generator.randrange(len(held))
@@ -49,7 +49,7 @@ def tell(stats=getattr(sys, "_debugmallocstats", gc.isenabled), pause=signal.pau
 
 
 def main():
-    """Read the arguments, churn, tell."""
+    """Read the arguments, churn, print."""
     generator = random.Random(int(sys.argv[1]))
     kept = churn(generator, int(sys.argv[2]))
     gc.disable()

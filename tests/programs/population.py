@@ -1,13 +1,12 @@
 """Hold known numbers of objects: population.py SEED MOST LARGEST TRUTH.
 
 Stops twice, each time in a read of one byte from standard input: first with everything prepared and nothing made, then
-with the population made. Between the two stops, exactly the populations come into being.
-MOST bounds the number of objects of a type, LARGEST their sizes.
-TRUTH is written by a child just before the second: {type: [count, bytes, buffers, spare]}, where ``bytes`` and
-``buffers`` are what malloc and pymalloc hand out for the objects and what they own, and ``spare`` how much more these
-blocks may be: 16 bytes for each of malloc's (a rest too small to be a chunk of its own), the rest of a page for one
-that may have a mapping of its own; and {type: addresses} for the classes whose instances may own one block more (their
-attributes' values). Plain enough for Python 2.7.
+with the population made. Exactly the populations are made between the two stops. MOST bounds the number of objects of a
+type, LARGEST their sizes. TRUTH is written by a child just before the second: {type: [count, bytes, buffers, spare]},
+where ``bytes`` and ``buffers`` are the sizes that malloc and pymalloc return for the objects and their buffers, and
+``spare`` the bytes by which these blocks may be larger: 16 bytes for each of malloc's (a rest too small for a chunk),
+the rest of a page for one that may have its own mapping; and {type: addresses} for the classes whose instances may own
+one block more (their attributes' values). Plain enough for Python 2.7.
 """
 
 import collections
@@ -23,13 +22,13 @@ Unicode = type(u"")
 
 
 class Slots(object):
-    """No dict, two slots."""
+    """A class with two slots and no dict."""
 
     __slots__ = ("left", "right")
 
 
 class Plain(object):
-    """A dict that does not exist until somebody asks: its values lie in a block of their own."""
+    """A class whose dict does not exist until it is requested: its values are in a separate block."""
 
     def __init__(self, number):
         self.number = number
@@ -37,11 +36,11 @@ class Plain(object):
 
 
 class Mapping(dict):
-    """A dict subclass, with a dict of its own."""
+    """A dict subclass with its own dict."""
 
 
 class Text(Unicode):
-    """Not compact: its characters lie in a block of their own."""
+    """A str that is not compact: its characters are in a separate block."""
 
 
 class Number(float):
@@ -51,7 +50,7 @@ class Number(float):
 
 
 class Raw(bytes):
-    """Variable size; its dict slot lies behind the bytes."""
+    """A class of variable size; its dict slot is after the bytes."""
 
 
 class Row(list):
@@ -65,16 +64,16 @@ class Buffer(bytearray):
 
 
 class Outer(object):
-    """Only holds the nested class."""
+    """A class with a nested class."""
 
     class Inner(object):
-        """Its qualified name has a dot."""
+        """A class whose qualified name has a dot."""
 
         __slots__ = ("weight",)
 
 
 class Leaked(object):
-    """Only in cycles that nothing reaches."""
+    """A class with objects only in unreachable cycles."""
 
     __slots__ = ("partner",)
 
@@ -89,7 +88,7 @@ def local_class():
 
 
 Local = local_class()
-# Since 3.13 an object's attributes may lie behind it in its own block.
+# Since 3.13 an object's attributes may be after it in its own block.
 INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0
 # In 3.6 "debug" is "malloc_debug", and a debug build is "debug" by itself. A hook is a size and two words of padding,
 # and up to 3.7 a number.
@@ -103,7 +102,7 @@ SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
 def makers(generator, largest):
-    """Return how one object of each type is made; the argument is its number."""
+    """Return a function for each type that makes one object; the argument is its number."""
     sizes = [size for size in SIZES if size <= largest]
 
     def size():
@@ -130,14 +129,15 @@ def makers(generator, largest):
         bytearray: lambda i: bytearray(size()),
         list: lambda i: [None] * size(),
         dict: lambda i: dict.fromkeys(range(size() // 100)),
-        # Read 16 bytes too late, it looks like an instance of Plain; its blocks are as large and lie among theirs.
+        # Read 16 bytes too late, it looks like an instance of Plain; its blocks have the same size and are among
+        # theirs.
         tuple: lambda i: (Plain, None),
         set: lambda i: set(range(size() % 250 if largest > 100 else size() // 20)),
     }
 
 
 def leak(pairs):
-    """Leave ``pairs`` cycles of two that nothing reaches; the collector is off."""
+    """Leave ``pairs`` unreachable cycles of two; the collector is off."""
     for _ in range(pairs):
         one, two = Leaked(), Leaked()
         one.partner, two.partner = two, one
@@ -153,14 +153,15 @@ def fill(holders, make, pairs):
 
 
 def is_chunk(size, of_malloc):
-    """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 asks it itself."""
+    """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 uses malloc
+    itself."""
     return not MIMALLOC and (size + HOOKS > 512 or of_malloc or WITHOUT_PYMALLOC)
 
 
 def allocated(size, of_malloc=False):
-    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk.
+    """Return the bytes allocated for a request of ``size`` bytes: pymalloc's block, or glibc's chunk.
 
-    pymalloc asks malloc for what is too large for it; since 3.6 malloc has hooks of its own.
+    pymalloc asks malloc for larger requests; since 3.6 malloc has hooks of its own.
     """
     if MIMALLOC:
         return block_of_mimalloc(size + HOOKS)
@@ -191,7 +192,7 @@ def block_of_mimalloc(size):
 
 
 def inside(thing):
-    """Return the bytes requested for an object itself, with what lies before it (a GC head, a dict's place).
+    """Return the bytes requested for an object itself, with the words before it (a GC head, a dict's place).
 
     PyType_GenericAlloc, which makes the instances of classes, adds one item and rounds up to 8.
     """
@@ -208,7 +209,7 @@ def inside(thing):
 def outside(thing):
     """Return the bytes requested for the block that an object owns, 0 if it has none."""
     if isinstance(thing, list) and FREE_THREADED and int(thing.__sizeof__()) > type(thing).__basicsize__:
-        # The array says itself for how many items it has room.
+        # The array itself knows for how many items it has room.
         return int(thing.__sizeof__()) - type(thing).__basicsize__ + 8
     if isinstance(thing, (list, dict, bytearray, set)):
         return int(thing.__sizeof__()) - type(thing).__basicsize__
@@ -231,7 +232,7 @@ def truth(holder):
 
 
 def inline_values(thing):
-    """Return the bytes of the attributes that lie behind an object: a byte and a value for each, and one null."""
+    """Return the bytes of the attributes after an object: a byte and a value for each, and one null."""
     import ctypes
 
     capacity = bytearray(ctypes.string_at(id(thing) + type(thing).__basicsize__, 1))[0]
@@ -239,7 +240,7 @@ def inline_values(thing):
 
 
 def dicts_of(holders):
-    """Return the dicts that the instances in ``holders`` have for their attributes; before 3.11 each has one."""
+    """Return the attribute dicts of the instances in ``holders``; before 3.11 each has one."""
     own = [thing for kind, holder in holders.items() if kind is Plain for thing in holder]
     return [other for thing in own for other in gc.get_referents(thing) if type(other) is dict]
 
@@ -251,7 +252,7 @@ def name(kind):
 
 
 def managed(holders):
-    """Return the addresses of the instances of classes with Py_TPFLAGS_MANAGED_DICT, where these have a block."""
+    """Return the addresses of the instances of classes with Py_TPFLAGS_MANAGED_DICT, if these have a block."""
     if sys.version_info < (3, 11) or INLINE_VALUES:
         return {}
     return {name(kind): [id(thing) for thing in holder] for kind, holder in holders.items() if kind.__flags__ & 1 << 4}
@@ -275,8 +276,10 @@ def tell(holders, pairs, path):
 
 
 def wait(arguments=(0, 1)):
-    """Read one byte from standard input: the parent's leave to go on. 3.6 would make a tuple of two arguments, at the
-    second stop one in another chunk than at the first."""
+    """Read one byte from standard input: the parent's permission to continue.
+
+    3.6 would make a tuple of two arguments, at the second stop in another chunk than at the first.
+    """
     os.read(*arguments)
 
 

@@ -1,4 +1,4 @@
-"""Allocates blocks that stay, and prints where each lies and what traceback says of the call: a line of JSON each."""
+"""Allocates blocks that stay, and prints the address and the traceback of each call: a line of JSON each."""
 
 import json
 import os
@@ -55,7 +55,7 @@ thread = threading.Thread(target=in_thread)
 thread.start()
 thread.join()
 for number in range(50):
-    # Code objects that die: others come in their place.
+    # Deleted code objects, whose places others take.
     source = "\n" * number + f"def made_{number}(size):\n    plain(size)\nmade_{number}(130000)\n"
     exec(compile(source, f"made_{number}.py", "exec"), {"plain": plain})
 # The blocks stay.

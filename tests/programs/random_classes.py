@@ -1,7 +1,8 @@
-"""A process with a random graph of objects of several classes, and what all objects of each keep together, found by
-leaving them out.
+"""A process with a random graph of objects of several classes, and the bytes that all objects of each keep together,
+found by leaving them out.
 
-Usage: random_classes.py SEED OBJECTS TRUTH. Writes {name of a class: ids of what only its objects keep} to TRUTH.
+Usage: random_classes.py SEED OBJECTS TRUTH. Writes {name of a class: ids of the objects that only its objects keep}
+to TRUTH.
 """
 
 import gc
@@ -12,7 +13,7 @@ import sys
 
 
 class Slotted(object):  # noqa: UP004
-    """Two references."""
+    """A class with two references."""
 
     __slots__ = ("one", "two")
 
@@ -24,7 +25,7 @@ CLASSES = [type("Class" + str(number), (Slotted,), {"__slots__": ()}) for number
 
 
 def build(rng, count):
-    """Return the objects: mostly trees, so that there is something to retain, with some more references."""
+    """Return the objects: mostly trees, so that some are retained, with some more references."""
     made = [rng.choice(CLASSES)() for _ in range(count)]
     for place in range(1, count):
         near = made[max(0, place - 1 - int(rng.expovariate(0.05)))]
@@ -35,7 +36,7 @@ def build(rng, count):
 
 
 def reached(roots, without):
-    """Return the ids of what is reached from some objects without those of a class."""
+    """Return the ids of the objects that are reachable from some objects without those of a class."""
     seen, left = {}, [root for root in roots if type(root) is not without]
     while left:
         one = left.pop()
@@ -46,7 +47,7 @@ def reached(roots, without):
 
 
 def truth_of(rng, count):
-    """Return the roots of a new graph, and what each class keeps."""
+    """Return the roots of a new graph, and the objects that each class keeps."""
     made = build(rng, count)
     roots = [made[0]] + [rng.choice(made) for _ in range(5)]
     whole = reached(roots, None)
@@ -54,7 +55,7 @@ def truth_of(rng, count):
 
 
 def main():
-    """Build, find out, wait."""
+    """Build, compute, wait."""
     globals()["held"], truth = truth_of(random.Random(int(sys.argv[1])), int(sys.argv[2]))
     gc.collect()
     with open(sys.argv[3], "w") as file:

@@ -1,7 +1,7 @@
-"""A process with random graphs of objects, and what each of some objects retains, found by leaving it out.
+"""A process with random graphs of objects, and the objects that each of some objects retains, found by leaving it out.
 
 Usage: random_graph.py SEED SIZES ASKED TRUTH. SIZES: how many objects each graph has, with commas. Writes [[id, ids of
-what only it keeps]] to TRUTH, of at most ASKED objects of each graph.
+the objects that only it keeps]] to TRUTH, for at most ASKED objects of each graph.
 """
 
 import gc
@@ -12,7 +12,7 @@ import sys
 
 
 class Slotted(object):  # noqa: UP004
-    """Two references."""
+    """A class with two references."""
 
     __slots__ = ("one", "two")
 
@@ -35,7 +35,7 @@ def build(rng, count, kinds):
     """Return the objects of a random graph."""
     made = [([], {}, Slotted())[kind] if kind < 2 else Slotted() for kind in kinds]
     for place in range(1, count):
-        # Mostly trees, so that there is something to retain.
+        # Mostly trees, so that some objects are retained.
         near = max(0, place - 1 - int(rng.expovariate(0.05)))
         connect(kinds[near], made[near], made[place], rng)
     for _ in range(rng.randrange(count)):
@@ -45,13 +45,13 @@ def build(rng, count, kinds):
 
 
 def targets(kind, thing, numbers):
-    """Return the numbers of what an object refers to."""
+    """Return the numbers of an object's references."""
     found = thing if kind == 0 else thing.values() if kind == 1 else (thing.one, thing.two)
     return [numbers[id(one)] for one in found if id(one) in numbers]
 
 
 def reached(rows, roots, without):
-    """Return the numbers that are reached from the roots without one of them."""
+    """Return the numbers that are reachable from the roots without the node ``without``."""
     seen = {root for root in roots if root != without}
     open_ = list(seen)
     while open_:
@@ -63,14 +63,14 @@ def reached(rows, roots, without):
 
 
 def asked_of(rng, count, most):
-    """Return the roots of a new graph, and [id, ids of what only it keeps] of some of its objects."""
+    """Return the roots of a new graph, and [id, ids of the objects that only it keeps] for some of its objects."""
     kinds = [rng.randrange(3) for _ in range(count)]
     made = build(rng, count, kinds)
     numbers = {id(thing): place for place, thing in enumerate(made)}
     rows = [targets(kind, thing, numbers) for kind, thing in zip(kinds, made)]
     roots = sorted({0} | {rng.randrange(count) for _ in range(5)})
     ids = [id(thing) for thing in made]
-    # What the roots do not reach is garbage.
+    # Objects that the roots do not reach are garbage.
     whole = reached(rows, roots, None)
     some = rng.sample(sorted(whole), min(most, len(whole)))
     truth = [[ids[one], [ids[other] for other in whole - reached(rows, roots, one)]] for one in some]
@@ -78,7 +78,7 @@ def asked_of(rng, count, most):
 
 
 def main():
-    """Build, find out, wait."""
+    """Build, compute, wait."""
     rng, sizes, most = random.Random(int(sys.argv[1])), map(int, sys.argv[2].split(",")), int(sys.argv[3])
     globals()["held"], truth = [], []
     for size in sizes:

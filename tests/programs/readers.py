@@ -1,5 +1,7 @@
-"""A parent makes a table of so many rows and forks two workers that only read it, and one that does nothing. It writes
-who is who by a line each, then reads."""
+"""A parent makes a table of so many rows and forks two workers that only read it, and one that does nothing.
+
+It prints the id of each in a line, then reads.
+"""
 
 import os
 import sys
@@ -18,7 +20,7 @@ def read():
         total += value + len(key)
 
 
-# Closed when the parent ends, however that is: then the workers end.
+# Closed when the parent ends in any way: then the workers end.
 alive, held = os.pipe()
 for work in (idle, read, read):
     reading, writing = os.pipe()

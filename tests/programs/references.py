@@ -1,12 +1,12 @@
 """A process with objects in structures of known shape, which evaluates expressions afterwards.
 
 Usage: references.py SEED SIZE SOME TRUTH. Writes {structure: [ids of SOME of its objects]} to TRUTH. Each line of
-standard input is the path of a JSON list of expressions; the list of what id() says of their values is written beside
-it.
+standard input is the path of a JSON list of expressions; the list of the ids of their values is written beside it.
 """
 
 import collections
 import functools
+import gc
 import json
 import os
 import random
@@ -14,14 +14,14 @@ import sys
 
 
 class Link(object):  # noqa: UP004
-    """With attributes in a dict, or what stands for it."""
+    """A class with attributes in a dict, or in its replacement."""
 
     def __init__(self, next_link):
         self.next = next_link
 
 
 class Slotted(object):  # noqa: UP004
-    """With attributes in slots."""
+    """A class with attributes in slots."""
 
     __slots__ = ("first", "second", "weight")
 
@@ -31,12 +31,12 @@ class Slotted(object):  # noqa: UP004
         self.weight = object()
 
     def second_of(self):
-        """Return what is not first."""
+        """Return the second item."""
         return self.second
 
 
 class Tree(object):  # noqa: UP004
-    """Two branches, and a leaf that others may have too."""
+    """Two branches, and a leaf that others may share."""
 
     def __init__(self, left, right, leaf):
         self.left = left
@@ -45,7 +45,7 @@ class Tree(object):  # noqa: UP004
 
 
 class Several(list):
-    """Items and attributes."""
+    """A class with items and attributes."""
 
 
 def nested(size):
@@ -109,7 +109,7 @@ def closure(value, other):
 
 
 def cached(value):
-    """Return a function of C that holds one of Python, or that one's like where there is none."""
+    """Return a function of C that holds one of Python, or a similar class if there is none."""
 
     def wrapped():
         return value
@@ -118,7 +118,7 @@ def cached(value):
 
 
 class CachedByHand(object):  # noqa: UP004
-    """What functools has since 3.2."""
+    """A replacement for functools.lru_cache, which exists since 3.2."""
 
     def __init__(self, wrapped):
         self.__wrapped__ = wrapped
@@ -149,7 +149,7 @@ def ring(size):
 
 
 def walk_ring(first):
-    """Yield them."""
+    """Yield the objects of a cycle."""
     yield first
     at = first.first
     while at is not first:
@@ -211,6 +211,7 @@ def main():
         "properties": [made.fget.args[0] for made in space["properties"]],
         "cached": [made.__wrapped__ for made in space["cached"]],
         "classes": [one for made in space["objects"] for one in (made, made.kept)],
+        "class dicts": [one for made in space["objects"] for one in gc.get_referents(made) if type(one) is dict],
         "generators": [made.gi_frame.f_locals["mine"][0] for made in space["generators"]],
     }
     truth = {name: [id(one) for one in rng.sample(found, some)] for name, found in structures.items()}
@@ -231,7 +232,7 @@ def hold(truth):
 
 
 def answer():
-    """Evaluate what is asked for."""
+    """Evaluate the requested expressions."""
     while True:
         line = os.read(0, 4096).decode()
         if not line.strip():

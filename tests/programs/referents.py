@@ -1,7 +1,7 @@
-"""A process that says what its objects refer to, as the collector sees it.
+"""A process that writes the references of its objects, as the collector visits them.
 
 Usage: referents.py SEED OBJECTS TRUTH. Writes a line for each of some objects of the collector: its id, and the ids of
-what it refers to. All of them are still there when it waits.
+its referents. All of them still exist when it waits.
 """
 
 import gc
@@ -13,7 +13,7 @@ import references
 
 
 def main():
-    """Build, look, write, wait."""
+    """Build, collect the references, write, wait."""
     rng, count = random.Random(int(sys.argv[1])), int(sys.argv[2])
     references.few = [references.started(object()) for _ in range(count // 10)]
     references.others = [references.closure(object(), [number]) for number in range(count // 10)]

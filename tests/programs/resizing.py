@@ -1,4 +1,4 @@
-"""Resize tables without end: resizing.py SEED. In the middle of that only a register may know a table."""
+"""Resize tables without end: resizing.py SEED. During a resize, only a register may have a table's address."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Fill dicts and sets, so that most of the time goes into moving what they hold; never return."""
+    """Fill dicts and sets, so that most of the time is spent moving their entries; never return."""
     rng = random.Random(int(sys.argv[1]))
     keys = [rng.getrandbits(60) for _ in range(1 << 17)]
     while True:
@@ -16,7 +16,7 @@ def main() -> None:
             table[len(table)] = table
         kept = set(keys)
         for _ in range(40):
-            # A copy of what has holes is made by inserting one item after the other.
+            # A copy of a table with holes is made by inserting one item after the other.
             kept.discard(rng.choice(keys))
             kept = kept | {rng.getrandbits(60)}
             del table[rng.choice(list(table))]

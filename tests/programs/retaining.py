@@ -1,4 +1,4 @@
-"""A function whose variables retain much and little: retaining.py COUNT SIZE."""
+"""A function whose variables retain few and many bytes: retaining.py COUNT SIZE."""
 
 import sys
 

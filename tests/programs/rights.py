@@ -9,7 +9,7 @@ import struct
 import sys
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-# linux/filter.h: BPF_RET | BPF_K, and what lets every call through.
+# linux/filter.h: BPF_RET | BPF_K, and the value that permits every call.
 RETURN, ALLOW = 0x06, 0x7FFF0000
 
 kind, folder = sys.argv[1:]

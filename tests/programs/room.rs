@@ -1,5 +1,5 @@
-//! Containers that hold little of what they have room for, and a channel that nobody reads: room SEED COUNT.
-//! Prints for each container what it has room for and holds, in bytes.
+//! Containers that use little of their capacity, and a channel without a reader: room SEED COUNT. Prints the capacity
+//! and the length of each container in bytes.
 
 use std::collections::HashMap;
 use std::sync::mpsc;

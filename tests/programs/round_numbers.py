@@ -1,6 +1,7 @@
-"""Objects with 1.0 as a float, and a lost block at the address that its bits are.
+"""Objects with 1.0 as a float, and a lost block at the address with these bits.
 
-The program must be linked at a fixed address, so that its heap can grow over that address."""
+The program must be linked at a fixed address, so that its heap can grow over that address.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ MMAP_THRESHOLD = -3
 
 
 def take() -> None:
-    """Have malloc hand out the block at the address, and leave it."""
+    """Allocate the block at that address, and lose it."""
     libc.mallopt(MMAP_THRESHOLD, 1 << 30)
     libc.memalign.restype, libc.memalign.argtypes = ctypes.c_size_t, [ctypes.c_size_t, ctypes.c_size_t]
     while (found := libc.memalign(ALIGNED, SIZE)) != ONE:

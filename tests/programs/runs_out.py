@@ -1,5 +1,5 @@
-"""Runs out of memory by a limit that it sets itself: on a line of input it fills up, catches the MemoryError, says so
-and lets go what it had."""
+"""Runs out of memory by its own limit: on a line of input it fills its memory, catches the MemoryError, prints it
+and deletes the objects."""
 
 import resource
 import sys
@@ -9,7 +9,7 @@ LIMIT, PIECE = int(sys.argv[1]), int(sys.argv[2])
 
 
 class Hoard:
-    """What the memory is filled with."""
+    """The objects that fill the memory."""
 
     def __init__(self):
         self.pieces = []

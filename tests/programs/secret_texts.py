@@ -1,6 +1,6 @@
-"""Rests with secrets in memory, as every kind of string, of bytes and of key. argv: one token, how many pairs the vault
-has, and "damaged" for a damaged chunk; the environment's TOKEN is one too. Each secret starts with the token. Prints
-nothing; the file "places" says where some of them lie."""
+"""Rests with secrets in memory, as every kind of string, of bytes and of key. argv: one token, how many pairs the
+vault has, and "damaged" for a damaged chunk; the environment's TOKEN is one too. Each secret starts with the token.
+Prints nothing; the file "places" has the addresses of some of them."""
 
 import collections
 import ctypes
@@ -29,7 +29,7 @@ class Account:
 
 
 class Linked:
-    """An object that is found by way of others."""
+    """An object that is found through others."""
 
     def __init__(self, value):
         self.value = value
@@ -39,18 +39,18 @@ Point = collections.namedtuple("Point", "name x")
 
 
 class Row(tuple):
-    """Rows of a table, whose columns somebody named as he liked."""
+    """Rows of a table, whose column names are secrets."""
 
     _fields = (token + " column", "x")
 
 
 def made(name, suffix=""):
-    """A new string with the secret of that name."""
+    """Return a new string with the secret of that name."""
     return "".join([secrets[name], suffix])
 
 
 def worker(ready):
-    """A thread whose local variables are secrets."""
+    """Run a thread whose local variables are secrets."""
     local = {made("key", "/thread"): Linked(made("one", "/thread"))}
     chunk = made("bytes", "/thread").encode()
     ready.set()
@@ -59,11 +59,11 @@ def worker(ready):
 
 
 class Holder:
-    """What the program holds."""
+    """The holder of the secrets."""
 
 
 def failure():
-    """An exception with a message and a traceback."""
+    """Return an exception with a message and a traceback."""
     try:
         raise ValueError(made("one", " is wrong"), made("two", "\u20ac"))
     except ValueError as error:
@@ -108,7 +108,7 @@ ready = threading.Event()
 threading.Thread(target=worker, args=(ready,), daemon=True).start()
 ready.wait()
 
-# The last thing that is filled: a table that was full long ago is not leak-like.
+# The vault is filled last: a table that was full long ago is not leak-like.
 held.vault = {made("key", "/vault"): {number: Text(made("one", f"/{number}")) for number in range(pairs)}}
 
 places = {name: id(getattr(held, name)) for name in ("one", "two", "four", "ascii", "text", "bytes", "bytearray")}
@@ -141,7 +141,7 @@ with open("places", "w") as file:
     json.dump(places, file)
 del file
 
-# Where a neighbour wrote beyond its end, the size of a chunk is eight characters.
+# A neighbour wrote beyond its end: the size of a chunk is eight characters.
 if sys.argv[3:] == ["damaged"]:
     blocks = [library.malloc(5000) for _number in range(50)]
     before = next(block for block in blocks if block + 5008 in blocks)

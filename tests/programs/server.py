@@ -1,6 +1,6 @@
 """An HTTP server with threads on a free port of the loopback interface: server.py PORTFILE.
 
-A request's body is answered by its checksum and the path. What it keeps changes with every request.
+The reply to a request is the checksum of its body, and the path. The kept bodies change with every request.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ MOST = 3000
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers."""
+    """Handles requests."""
 
     protocol_version = "HTTP/1.1"
     # Its replies are short, and sent in two writes.
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        """Answer one request, and keep its body for a while."""
+        """Reply to one request, and keep its body for a while."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         KEPT[self.path] = body
         while len(KEPT) > MOST:
@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Hold instances by the tenant that each is of, write one's own counts to FILE, and rest: SEED COUNT FILE."""
+"""Hold instances with tenants, write its own counts to FILE, and rest: SEED COUNT FILE."""
 
 import collections
 import json
@@ -13,12 +13,12 @@ COLOURS = ("red", "green", "blue")
 
 
 class Session:
-    """Attributes in whatever order; some have a dict of their own."""
+    """A class with attributes in random order; some instances have a dict."""
 
     def __init__(self):
         if rng.random() < 0.3:
             self.colour = rng.choice(COLOURS)
-        # Each has a str of its own.
+        # Each has its own str.
         self.tenant_id = "".join(list(rng.choice(TENANTS)))
         self.number = rng.getrandbits(40)
         if rng.random() < 0.1:

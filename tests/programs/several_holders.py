@@ -1,4 +1,4 @@
-"""Hold items that several hold, of which one is held by thousands of generators too; then rest: SEED."""
+"""Hold items with several holders each, one of which thousands of generators hold too; then rest: SEED."""
 
 import os
 import random
@@ -8,14 +8,14 @@ rng = random.Random(int(sys.argv[1]))
 
 
 class Shared:
-    """In two lists."""
+    """An item in two lists."""
 
     def __init__(self):
         self.data = bytearray(rng.randrange(2000, 4000))
 
 
 class Scattered(Shared):
-    """In two variables of its own each."""
+    """An item in two variables of its own."""
 
 
 def waits(thing):

@@ -1,4 +1,4 @@
-"""Blocks of malloc that two objects lead to, each through a table of its own: none of the tables alone keeps them.
+"""Blocks of malloc that two objects lead to, each through its own table: neither table alone keeps them.
 
 Usage: shared_blocks.py COUNT SIZE. The objects are `one` and `other`.
 """

@@ -1,7 +1,7 @@
 """Holders of known sizes: shared_out.py SEED TRUTH. Writes {path: bytes of the objects that only it leads to} to TRUTH.
 
-A package of its own, variables of this module and of the package's, an attribute deep in an instance, a local variable
-of a frame that runs, and items that a list, a tuple and a set share.
+A package, variables of this module and of the package's, an attribute deep in an instance, a local variable of a
+running frame, and items that a list, a tuple and a set share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import types
 
 
 class Item:
-    """Something that there is much of."""
+    """A numerous item."""
 
     __slots__ = ("number", "text")
 
@@ -24,7 +24,7 @@ class Item:
 
 
 class Service:
-    """Something that has much."""
+    """An object with many items."""
 
     def __init__(self, items: list[Item]) -> None:
         self.cache = {"known": dict(enumerate(items))}
@@ -39,13 +39,13 @@ def items(rng: random.Random) -> list[Item]:
 
 
 def owned(found: list[Item], *others: object) -> int:
-    """Return the bytes of items and what they have, and of other objects."""
+    """Return the bytes of items and their contents, and of other objects."""
     own = sum(sys.getsizeof(one) + sys.getsizeof(one.number) + sys.getsizeof(one.text) for one in found)
     return own + sum(map(sys.getsizeof, others))
 
 
 def package(rng: random.Random) -> types.ModuleType:
-    """Return a module that is known as a package, with thousands of functions and a table."""
+    """Return a module that is a package, with thousands of functions and a table."""
     made = types.ModuleType("warehouse")
     made.__file__ = "/srv/warehouse/__init__.py"
     exec("".join(CODE.format(number) for number in range(rng.randrange(3000, 4000))), made.__dict__)
@@ -55,12 +55,12 @@ def package(rng: random.Random) -> types.ModuleType:
 
 
 def main() -> None:
-    """Make all of it, write what it is, and wait."""
+    """Make all objects, write the truth, and wait."""
     rng = random.Random(int(sys.argv[1]))
     local, known = items(rng), service.cache["known"]
     truth = {
         "sys.modules['warehouse'].stock": owned(warehouse.stock, warehouse.stock),
-        # A tuple has its items in it, a list beside it: one step more.
+        # A tuple contains its items, a list has them in a separate block: one step more.
         "sys.modules['__main__'].again": owned(listed, again),
         "sys.modules['__main__'].service.cache['known']": owned(list(known.values()), known, *known),
         "local": owned(local, local),

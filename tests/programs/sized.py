@@ -1,7 +1,7 @@
-"""Hold objects that tell their size, then let them go: sized.py SEED COUNT TRUTH.
+"""Hold objects with a known size, then delete them: sized.py SEED COUNT TRUTH.
 
-TRUTH is JSON: {block size: [objects, bytes asked for]} by sys.getsizeof(), of what is held at the first stop and gone
-at the second. A stop is a read of standard input.
+TRUTH is JSON: {block size: [objects, bytes requested]} by sys.getsizeof(), of the objects that are held at the first
+stop and gone at the second. A stop is a read of standard input.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 
 
 class Plain:
-    """Attributes in a dict that nobody asked for."""
+    """A class with attributes in a dict that was never requested."""
 
 
 class Slotted:
-    """Three slots."""
+    """A class with three slots."""
 
     __slots__ = ("a", "b", "c")
 
@@ -37,12 +37,12 @@ def one(generator: random.Random) -> object:
         return int(generator.choice("+-") + "f" * (size + 15), 16)
     if kind == 6:
         return generator.random()
-    # 3.13 does not count the values behind an object.
+    # 3.13 does not count the values after an object.
     return Plain() if kind == 7 and sys.version_info < (3, 13) else Slotted()
 
 
 def main() -> None:
-    """Make the objects, write the truth, stop, let them go, stop."""
+    """Make the objects, write the truth, stop, delete them, stop."""
     generator = random.Random(int(sys.argv[1]))
     made = [one(generator) for _ in range(int(sys.argv[2]))]
     kept = list({id(thing): thing for thing in made}.values())
@@ -56,7 +56,7 @@ def main() -> None:
             row[1] += asked
     with open(sys.argv[3], "w") as file:
         json.dump(truth, file)
-    # The last one goes with the loop's own name for it.
+    # The last one is deleted with the loop's own name for it.
     del thing, file, row, truth, asked
     os.read(0, 1)
     kept.clear()

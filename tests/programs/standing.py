@@ -1,7 +1,7 @@
-"""Threads that wait inside of functions, and objects of a class of its own: standing.py SEED OBJECTS THREADS TRUTH.
+"""Threads that wait inside functions, and objects of a class: standing.py SEED OBJECTS THREADS TRUTH.
 
-TRUTH tells the number of objects, and of each thread but the main one where it stands, the innermost frame first.
-Plain enough for Python 2.7.
+TRUTH has the number of objects, and the frames of each thread except the main one, innermost first. Plain enough for
+Python 2.7.
 """
 
 import json
@@ -14,7 +14,7 @@ import time
 
 
 class Held:
-    """What is counted."""
+    """The class whose objects are counted."""
 
     def __init__(self, number):
         self.number = number
@@ -30,7 +30,7 @@ def descend(depth, started, gate):
 
 
 def stands(frame):
-    """Return (function, line) of a frame and of those that wait for it."""
+    """Return (function, line) of a frame and of its callers."""
     found = []
     while frame is not None:
         found.append((frame.f_code.co_name, frame.f_lineno))
@@ -50,7 +50,7 @@ def main():
         thread.start()
     while len(started) < int(sys.argv[3]):
         time.sleep(0.01)
-    # From the last word of Python to the wait for the lock it is a moment.
+    # A moment passes between the last Python code and the wait for the lock.
     time.sleep(0.2)
     own = threading.current_thread().ident
     threads = [stands(frame) for ident, frame in sys._current_frames().items() if ident != own]

@@ -1,6 +1,6 @@
 """Leave the address of an object in the unused end of the blocks of modules' states, as an earlier user of them would.
 
-state_slack.py FILE: the file has ``{"victim": address, "states": [address, ...]}`` when the program stands still.
+state_slack.py FILE: the file has ``{"victim": address, "states": [address, ...]}`` when the program pauses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORD = 8
 
 
 class Victim:
-    """What nothing but a variable refers to."""
+    """An object to which only a variable refers."""
 
 
 def word(address: int) -> int:
@@ -28,7 +28,7 @@ def word(address: int) -> int:
 
 
 def states() -> list[tuple[int, int]]:
-    """Return the address of each module's state, and of the first unused word of its block where there is one."""
+    """Return the address of each module's state, and of the first unused word of its block if there is one."""
     found = []
     for module in list(sys.modules.values()):
         if type(module) is not type(sys) or not word(id(module) + MD_DEF) or not word(id(module) + MD_STATE):
@@ -40,7 +40,7 @@ def states() -> list[tuple[int, int]]:
 
 
 def main(path: str) -> None:
-    """Write into the slack, say where, stand still."""
+    """Write into the unused words, write their addresses, pause."""
     import _csv  # noqa: F401
     import _json  # noqa: F401
     import _struct  # noqa: F401

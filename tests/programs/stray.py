@@ -1,7 +1,7 @@
-"""Hang a tree of C's below one Python object, with numbers that occur in static data as addresses in it.
+"""Attach a tree of C's to one Python object, at addresses that equal numbers in static data.
 
 stray.py KIND NUMBER BYTES SEED: the break is moved so that the heap grows over NUMBER, if that is not 0. At a line on
-standard input the tree is built, and standard error has ``{"grown": ...}``, what malloc says was handed out for it.
+standard input the tree is built, and standard error has ``{"grown": ...}``, malloc's own count of the allocated bytes.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ libc.sbrk.restype, libc.sbrk.argtypes = ctypes.c_size_t, [ctypes.c_ssize_t]
 
 
 class Info(ctypes.Structure):
-    """struct mallinfo2."""
+    """The C structure mallinfo2."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usm fsm uord ford keep".split()]
 
 
 def in_use() -> int:
-    """Return the bytes that glibc has handed out."""
+    """Return the bytes that glibc has allocated."""
     libc.mallinfo2.restype = Info
     info = libc.mallinfo2()
     return int(info.uord + info.hblkhd)
 
 
 def move(start: int) -> None:
-    """Move the break up to where the heap is to grow. When malloc comes upon it, what it says of itself jumps."""
+    """Move the break up to where the heap is to grow. When malloc meets it, malloc's own figures jump."""
     here = libc.sbrk(0)
     if here > start:
-        # Where the heap begins is the kernel's choice.
+        # The kernel chooses the start of the heap.
         os.execv(sys.executable, [sys.executable, *sys.argv])
     libc.sbrk((start - here) & ~4095)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -50,7 +50,7 @@ def move(start: int) -> None:
 
 
 def database(size: int, rng: random.Random) -> Any:
-    """Return a database in memory whose pages have that size together."""
+    """Return a database in memory whose pages have that total size."""
     made = sqlite3.connect(":memory:")
     made.execute("create table t(a, b)")
     rows = ((i, os.urandom(100).hex()) for i in range(size // 230))
@@ -60,14 +60,14 @@ def database(size: int, rng: random.Random) -> Any:
 
 
 def document(size: int, rng: random.Random) -> Any:
-    """Return the root of a tree of libxml2's, to which nothing else leads."""
+    """Return the root of a tree of libxml2's, without other references."""
     import lxml.etree
 
     return lxml.etree.fromstring("<a>" + "<b>text</b>" * (size // 250) + "</a>")
 
 
 def parser(size: int, rng: random.Random) -> Any:
-    """Return a parser in the middle of a deep document: it keeps a chain of what is open."""
+    """Return a parser in the middle of a deep document: it keeps a chain of open elements."""
     made = xml.parsers.expat.ParserCreate()
     made.Parse("<a>" * (size // 160))
     return made

@@ -1,4 +1,4 @@
-"""Objects of types in C with what they refer to: lines ``holder target name`` for the file argv[1], both addresses."""
+"""Objects of types in C with their references: lines ``holder target name`` for the file argv[1], both addresses."""
 
 import functools
 import gc
@@ -8,7 +8,7 @@ import sys
 
 
 class Thing(object):
-    """An object with an address of its own."""
+    """A class whose objects have distinct addresses."""
 
     def __getitem__(self, place):
         return place
@@ -18,18 +18,18 @@ kept, lines = [], []
 
 
 def refers(holder, target, name):
-    """The holder has the target in the field of that name."""
+    """Write that the holder has the target in the field of that name."""
     kept.append((holder, target))
     lines.append("%d %d %s" % (id(holder), id(target), name))
 
 
 def referents(holder, name):
-    """What the collector visits in an object, of the type of that name."""
+    """Write the referents of an object by the collector, if they have the type of that name."""
     return [one for one in gc.get_referents(holder) if type(one).__name__ == name]
 
 
 def of_iterators():
-    """Iterators of builtins and of itertools."""
+    """Make iterators of builtins and of itertools."""
     things, made = [Thing(), Thing()], Thing
     pair, names, some = (things[0], things[1]), {"thing": things[0]}, set(things)
     source = iter(things)
@@ -64,7 +64,7 @@ def of_iterators():
 
 
 def of_views():
-    """Memory that another object has."""
+    """Make views of other objects' memory."""
     data = bytearray(100)
     view = memoryview(data)
     if sys.version_info[0] == 3:
@@ -77,7 +77,7 @@ def of_views():
 
 
 def of_caches():
-    """Tables of functools.lru_cache, and what binds arguments."""
+    """Make tables of functools.lru_cache, and objects that bind arguments."""
     thing, key = Thing(), 10**9 + os.getpid()
     refers(functools.partial(Thing, thing), Thing, ".func")
     refers(property(Thing), Thing, ".fget")
@@ -96,7 +96,7 @@ def of_caches():
 
 
 def of_contexts():
-    """Context variables, and the objects of ssl."""
+    """Make context variables, and the objects of ssl."""
     thing = Thing()
     if sys.version_info >= (3, 7):
         import contextvars
@@ -119,7 +119,7 @@ def of_contexts():
 
 
 def of_arrays():
-    """numpy's arrays."""
+    """Make numpy's arrays."""
     try:
         import numpy
     except ImportError:

@@ -1,10 +1,10 @@
 """Fill interpreters with objects: subinterpreters.py SEED OBJECTS ISOLATED SHARED TRUTH; CPython 3.12 and later.
 
-ISOLATED interpreters have pools of their own, SHARED ones the main interpreter's. Without TRUTH (``-``) each isolated
-one prints sys._debugmallocstats() in a thread of its own and pauses there; then the main one prints
-sys.getallocatedblocks(), which counts all of them, its own figures, and pauses too. With TRUTH a forked child writes
-down every object that each interpreter can reach, one file for each, TRUTH.0 for the main one. What the child runs is
-compiled there: objects that are not alive in the parent may be among them.
+ISOLATED interpreters have their own pools, SHARED ones the main interpreter's. Without TRUTH (``-``) each isolated one
+prints sys._debugmallocstats() in its own thread and pauses there; then the main one prints sys.getallocatedblocks(),
+which counts all of them, its own figures, and pauses too. With TRUTH a forked child writes down every object that each
+interpreter can reach, one file for each, TRUTH.0 for the main one. The child's code is compiled there: objects that are
+not alive in the parent may be among them.
 """
 
 import gc
@@ -26,7 +26,7 @@ else:
     create = {True: lambda: interpreters.create(isolated=True), False: lambda: interpreters.create(isolated=False)}
 
 PAUSE = "34 "
-# Run in every interpreter; ``seed`` and ``objects`` stand before it.
+# Run in every interpreter, after definitions of ``seed`` and ``objects``.
 FILL = """
 import gc
 import os
@@ -94,14 +94,15 @@ def pausing_threads():
 
 
 def tell_all(isolated, tell):
-    """Have each interpreter print its figures and pause, one after the other, the main one last."""
+    """Let each interpreter print its figures and pause, one after the other, the main one last."""
     for number, interpreter in enumerate(isolated):
         threading.Thread(target=run, args=(interpreter, "tell()"), daemon=True).start()
         while pausing_threads() <= number:
             time.sleep(0.01)
     gc.collect()
     gc.disable()
-    # Since 3.14 freed ints wait for reuse, and since 3.15 what formats bytes: none is left, and all is warm.
+    # Since 3.14 freed ints wait for reuse, and since 3.15 the formatter of bytes: all are taken, and everything has run
+    # once.
     spare = [(1 << 40) + i for i in range(200)]
     first = sys.getallocatedblocks()
     os.write(2, b"blocks before: %d\n" % first)
@@ -115,7 +116,7 @@ def write_truth(others, path, fill):
     """Write the truth in a child, which has no thread but this one, then pause."""
     import ctypes
 
-    # The C function: os.fork() would run hooks in the child that make objects which the parent does not have.
+    # The C function: os.fork() would run hooks in the child that make objects that the parent does not have.
     child = ctypes.PyDLL(None).fork()
     if child == 0:
         for number, interpreter in enumerate(others, 1):
@@ -127,7 +128,7 @@ def write_truth(others, path, fill):
 
 
 def main():
-    """Make the interpreters, fill all, tell."""
+    """Make the interpreters, fill all, print."""
     seed, objects, isolated, shared = map(int, sys.argv[1:5])
     own = [create[True]() for _ in range(isolated)]
     others = own + [create[False]() for _ in range(shared)]

@@ -1,9 +1,9 @@
-"""Interpreters with objects of their own, which evaluate expressions: subreferences.py SEED ISOLATED SHARED TRUTH.
+"""Interpreters with their own objects, which evaluate expressions: subreferences.py SEED ISOLATED SHARED TRUTH.
 
 CPython 3.12 and later.
 
-Writes ids of some objects of interpreter N to TRUTH.N, the main one is 0. Each line of standard input is a path: what
-id() says of the expressions in PATH.N is written to PATH.N.answer. All is JSON.
+Writes ids of some objects of interpreter N to TRUTH.N, the main one is 0. Each line of standard input is a path: the
+ids of the values of the expressions in PATH.N are written to PATH.N.answer. All is JSON.
 """
 
 import os
@@ -20,7 +20,7 @@ else:
     run = interpreters.run_string
     create = {True: lambda: interpreters.create(isolated=True), False: lambda: interpreters.create(isolated=False)}
 
-# Run in every interpreter; ``seed`` stands before it.
+# Run in every interpreter, after a definition of ``seed``.
 FILL = """
 import json
 import random
@@ -47,7 +47,7 @@ def answer(path):
 
 
 def in_all(others, call, path):
-    """Call a function in every interpreter with a path of its own."""
+    """Call a function in every interpreter with its own path."""
     exec(f"{call}({f'{path}.0'!r})", vars(sys.modules["__main__"]))
     for number, interpreter in others.items():
         run(interpreter, f"{call}({f'{path}.{number}'!r})")

@@ -1,6 +1,7 @@
-"""Grows, when it is told so, by small steps at a steady rate: RATE bytes a second up to MOST bytes, then rests.
+"""Grows on request, by small steps at a steady rate: RATE bytes a second up to MOST bytes, then rests.
 
-argv: RATE MOST. Whatever it has is held by a list, `cargo`, of one kind of object, so that a look at it can say so."""
+argv: RATE MOST. All its memory is held by a list, `cargo`, of one kind of object, so that an answer can name it.
+"""
 
 import sys
 import time
@@ -9,7 +10,7 @@ STEP = 256 << 10
 
 
 class Ballast:
-    """One step's worth."""
+    """The memory of one step."""
 
     def __init__(self) -> None:
         """Write to each page."""

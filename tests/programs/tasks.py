@@ -1,4 +1,4 @@
-"""Make random tasks, coroutines and generators, write what asyncio says of each to FILE, and rest.
+"""Make random tasks, coroutines and generators, write asyncio's data about each to FILE, and rest.
 
 Arguments: a random seed, how many groups of tasks, how many in the largest, FILE.
 """
@@ -17,7 +17,7 @@ KEPT = []
 
 
 class Own(asyncio.Task):
-    """A class of its own."""
+    """A subclass of Task."""
 
 
 async def sleeps(number):
@@ -40,7 +40,7 @@ async def nested(number):
 
 
 class Awaitable:
-    """What has an __await__ that is a generator."""
+    """An object whose __await__ is a generator."""
 
     def __await__(self):
         yield from asyncio.sleep(3600).__await__()
@@ -89,15 +89,15 @@ MAKERS = [sleeps, waits, nested, through, consumes, gathers, other]
 
 
 def unwrapped(thing):
-    """What a coroutine's __await__(), or an asynchronous generator's __anext__(), passes on to: only the garbage
-    collector knows."""
+    """Return the target of a coroutine's __await__(), or an asynchronous generator's __anext__(): only the garbage
+    collector knows it."""
     names = {"coroutine_wrapper": "coroutine", "async_generator_asend": "async_generator"}
     name = names.get(type(thing).__name__)
     return next(one for one in gc.get_referents(thing) if type(one).__name__ == name) if name else thing
 
 
 def chain(thing):
-    """What a coroutine or generator says of where it waits, inwards: (qualified name, line)."""
+    """Return the places at which a coroutine or generator waits, inwards: (qualified name, line)."""
     found = []
     while thing is not None:
         names = ("cr_frame", "gi_frame", "ag_frame")

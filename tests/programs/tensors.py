@@ -1,4 +1,4 @@
-"""Hold torch's tensors of random sizes, and write down what they say of themselves: tensors.py SEED TRUTH.
+"""Hold torch's tensors of random sizes, and write their own figures: tensors.py SEED TRUTH.
 
 TRUTH is {"tensors": [{path, shape, dtype, device, nbytes, bytes, data, views}], "places": [[address, shape, dtype]],
 "sparse": path, "false": [address], "views": [address]}. Those at "false" were overwritten.
@@ -13,7 +13,7 @@ import signal
 import sys
 import warnings
 
-# Beside this file are programs with the names of modules.
+# This folder has programs with the names of modules.
 del sys.path[0]
 warnings.simplefilter("ignore")
 
@@ -34,13 +34,13 @@ def storage_of(tensor):
 
 
 def impl_of(tensor):
-    """The address of its StorageImpl."""
+    """Return the address of its StorageImpl."""
     storage = storage_of(tensor)
     return (storage if hasattr(tensor, "untyped_storage") else storage._storage)._cdata
 
 
 def described(path, tensor, views=0):
-    """The oracle is torch itself."""
+    """Return torch's own figures of a tensor."""
     is_here = tensor.device.type == "cpu"
     size = storage_of(tensor).nbytes() if is_here else 0
     truth["tensors"].append({
@@ -54,7 +54,7 @@ def described(path, tensor, views=0):
 
 
 def tensors_of_dtypes():
-    """One of each that torch has."""
+    """Return a tensor of each dtype that torch has."""
     found = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
     for dtype in sorted(found, key=str):
         try:
@@ -78,7 +78,7 @@ def alone(tensor, shape, offset):
 
 
 def overwritten(which):
-    """Return a tensor after one of its fields, found by its value, was made false."""
+    """Return a tensor with one of its fields, found by its value, overwritten."""
     rows, columns, offset = RANDOM.sample(PRIMES, 3)
     tensor = alone(torch.zeros(offset + rows * columns), (rows, columns), offset)
     own, stored = words(tensor._cdata, 24), words(impl_of(tensor), 9)

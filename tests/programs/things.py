@@ -1,7 +1,7 @@
-"""Hold what has a text that repr() does not give, and write down each one's address and text: things.py SEED TRUTH.
+"""Hold objects whose text differs from repr(), and write each one's address and text: things.py SEED TRUTH.
 
-TRUTH is JSON, as values.py writes it: too long values cut by hand, functions with their places, modules, str objects
-that were never made ready.
+TRUTH is JSON, as values.py writes it: long values cut by hand, functions with their places, modules, str objects that
+were never made ready.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALPHABETS = ("abc '", "é\xa0'", "Ωж漢\ud800", "😀漢a")
 
 
 class Node:
-    """Only here for its method."""
+    """A class with a method."""
 
     def method(self) -> Callable[[], object]:
         """Return a closure."""
@@ -32,7 +32,7 @@ def cut(text: str, length: int) -> str:
 
 
 def shown(items: Any, count: int) -> str:
-    """Return the items that are shown, and how many more there are."""
+    """Return the shown items, and the number of the others."""
     return f"{', '.join(items)}, … {count - ITEMS:,} more"
 
 

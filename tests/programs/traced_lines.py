@@ -1,6 +1,6 @@
-"""Allocate at random lines, write what tracemalloc says of each line to FILE, and rest: SEED COUNT FRAMES FILE.
+"""Allocate at random lines, write tracemalloc's figures for each line to FILE, and rest: SEED COUNT FRAMES FILE.
 
-FILE is written by a forked child, which has the same traces and whose own are not the parent's.
+FILE is written by a forked child, which has the same traces but its own later objects.
 """
 
 import gc
@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 
 SEED, COUNT, FRAMES, FILE = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-# What is allocated at this line of the file and later is not the same in both processes.
+# Allocations at this line of the file and later differ between the two processes.
 LAST = next(n for n, line in enumerate(open(__file__), 1) if line.startswith("child = "))
 rng = random.Random(SEED)
 tracemalloc.start(FRAMES)
@@ -61,9 +61,12 @@ try:
 except ImportError:
     _testcapi = None
 if hasattr(_testcapi, "tracemalloc_track"):
-    # What others have allocated, in domains of their own.
+    # Allocations of others, in their own domains.
     for number in range(rng.randrange(1, 50)):
         _testcapi.tracemalloc_track(rng.randrange(1, 4), 0x10000 + 16 * number, rng.randrange(1, 9999))
+    # Blocks of the same addresses, as of another device. Such a domain is in the same bucket of the table (3.6, 3.7).
+    for address in places:
+        _testcapi.tracemalloc_track(1 << 24, address, rng.randrange(1, 9999))
 gc.collect()
 child = os.fork()
 if not child:

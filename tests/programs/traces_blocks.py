@@ -1,4 +1,4 @@
-"""Makes as many strings as it is told while tracemalloc is on."""
+"""Makes the given number of strings while tracemalloc is on."""
 
 import signal
 import sys

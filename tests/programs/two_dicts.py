@@ -1,4 +1,4 @@
-"""Two dicts of equal size, of as many texts as it is told."""
+"""Two dicts of equal size, with the given number of texts."""
 
 import signal
 import sys

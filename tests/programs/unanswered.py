@@ -1,19 +1,18 @@
-"""A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked|epoll|inode|folder
-[PATH]``.
+"""A target whose file is on a FUSE server that never responds: ``unanswered.py FOLDER DEVICE
+private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked|epoll|inode|folder [PATH]``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
-"later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
-the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
-"locking": after SIGUSR1. "exec": it has written to the file, which nobody takes, and waits in execve() for ever.
-"dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the target maps
-it privately; "opened": and the target has only opened it.
-"linked": nobody learns which files there are, root may ask, and the name of a file that the target has mapped is by now
-a link to one of them. "epoll": a thread of it waits in epoll_ctl(), and keeps the lock of an epoll that has
-three descriptors.
-"inode", "folder": two threads keep the lock of a file that they may read, or of a folder that they make (PATH): one
-reads it into a page that never comes, one is to change it. The server then ends by itself after some seconds: who looks
-at all processes waits for each that ends."""
+"later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and
+holds the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
+"locking": after SIGUSR1. "exec": it has written to the file, which is never written back, and waits in execve() for
+ever. "dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the
+target maps it privately; "opened": and the target has only opened it. "linked": the server lists no files, root may
+ask, and the name of a file that the target has mapped is by now a link to one of them. "epoll": a thread of it waits
+in epoll_ctl(), and holds the lock of an epoll that has three descriptors. "inode", "folder": two threads hold the
+lock of a file that they may read, or of a folder that they make (PATH): one reads it into a page that never arrives,
+one is to change it. The server then ends by itself after some seconds: a command about all processes waits for each
+that ends.
+"""
 
 import ctypes
 import io
@@ -33,7 +32,7 @@ CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 0x20000, 0x4400
 INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, STATFS, OPENDIR = 26, 1, 3, 14, 15, 16, 17, 27
 FORGET, INTERRUPT, POLL = 2, 36, 40
 GETDENTS64 = {"x86_64": 217, "aarch64": 61}
-# FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
+# FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: cached pages are dropped when the file is mapped, not when it is opened.
 DIRECT = 1 | 2
 SERVER_SECONDS, LOCK_SECONDS = 18, 60
 how = sys.argv[3]
@@ -51,7 +50,7 @@ def attributes(inode: int) -> bytes:
 
 
 def serve(device: int) -> None:
-    """Answer everything but reads, or writes, or names."""
+    """Respond to everything except reads, or writes, or names."""
     if (is_written and how != "exec") or how == "linked":
         signal.alarm(SERVER_SECONDS)
     if keeps:
@@ -83,7 +82,7 @@ def serve(device: int) -> None:
 
 
 def lock(mapped: mmap.mmap, folder: str) -> None:
-    """Have a thread wait in mmap()."""
+    """Let a thread wait in mmap()."""
     if os.fork() == 0:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         sys.exit(mapped[SIZE // 2])
@@ -99,7 +98,7 @@ def lock(mapped: mmap.mmap, folder: str) -> None:
 
 
 def keep_epoll(folder: str) -> None:
-    """Have a thread wait while it adds to an epoll, which watches a pipe already."""
+    """Let a thread wait while it adds to an epoll, which watches a pipe already."""
     poll, (reader, _writer) = select.epoll(), os.pipe()
     file = os.open(f"{folder}/file", os.O_RDWR)
     poll.register(reader, select.EPOLLIN)
@@ -111,7 +110,7 @@ def keep_epoll(folder: str) -> None:
 
 
 def keep_inode(folder: str, place: str) -> None:
-    """Have a thread read a file or a folder into memory that never comes, and another one wait for it to be over."""
+    """Let a thread read a file or a folder into memory that never arrives, and another one wait for its end."""
     if how == "folder":
         os.mkdir(place)
     with open(f"{folder}/file", "r+b", buffering=0) as file:
@@ -134,7 +133,7 @@ def keep_inode(folder: str, place: str) -> None:
 
 
 def map_linked(folder: str) -> mmap.mmap:
-    """Map a file, and put a link to one that nobody answers for under its name."""
+    """Map a file, and put a link to a file of the silent server under its name."""
     name = f"{folder}.so"
     with open(name, "w+b", buffering=0) as file:
         file.write(bytes(mmap.PAGESIZE))
@@ -145,7 +144,7 @@ def map_linked(folder: str) -> mmap.mmap:
 
 
 def write_in_child(file: io.FileIO) -> None:
-    """Have a child write to a page of the file, which keeps its mapping."""
+    """Let a child write to a page of the file, and keep its mapping."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -172,7 +171,7 @@ def main() -> None:
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     if is_written or linked or keeps or how.startswith("lock"):
-        # Whoever waits is free again once the server has ended.
+        # A waiting process is released once the server has ended.
         if os.fork() > 0:
             serve(device)
         os.close(device)
@@ -200,7 +199,7 @@ def main() -> None:
         if how in ("dirty", "exec"):
             mapped[SIZE // 2] = 1
         if is_written:
-            # Whoever closes it waits, too.
+            # A process that closes the file waits, too.
             print(os.getpid(), flush=True)
             if how == "exec":
                 os.execv("/bin/sleep", ["sleep", "600"])

@@ -1,4 +1,4 @@
-"""Holds as many MiB as it is told that it never touches, and a few that it does."""
+"""Holds the given number of MiB that it never touches, and a few that it does."""
 
 import signal
 import sys

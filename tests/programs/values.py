@@ -1,6 +1,7 @@
 """Hold random nested values and write down each one's address and repr: values.py SEED COUNT TRUTH.
 
-TRUTH is JSON: a list of [address, text]. The text is repr()'s; own classes say their instances' attributes there.
+TRUTH is JSON: a list of [address, text]. The text is repr()'s; classes of this program show their instances' attributes
+there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ open_now: list[int] = []
 
 
 def attributes(thing: object, slots: tuple[str, ...] = ()) -> str:
-    """Return ``name=value`` of the slots that are set and of the dict, with commas; dots inside itself."""
+    """Return ``name=value`` of the slots that are set and of the dict, with commas, and dots for the object itself."""
     if id(thing) in open_now:
         return "..."
     open_now.append(id(thing))
@@ -39,18 +40,18 @@ class Node:
         return f"{plain[:-1]}: {words}>" if words else plain
 
     def method(self) -> None:
-        """Only here to be bound."""
+        """Exist as a method to be bound."""
 
 
 class Slotted(Node):
-    """A dict from its base, and slots."""
+    """A class with a dict from its base, and slots."""
 
     __slots__ = ("zeta", "alpha")
     ALL_SLOTS = ("alpha", "zeta")
 
 
 class Bare:
-    """Slots alone."""
+    """A class with slots alone."""
 
     __slots__ = ("left", "right", "__weakref__")
     ALL_SLOTS = ("left", "right")
@@ -58,53 +59,53 @@ class Bare:
 
 
 class Text(str):
-    """A str whose characters lie apart from it."""
+    """A str with its characters in a separate block."""
 
     def __repr__(self) -> str:
         return own(self, str.__repr__(self))
 
 
 class Number(int):
-    """An int with a dict."""
+    """An int subclass, whose objects have an attribute dict."""
 
     def __repr__(self) -> str:
         return own(self, int.__repr__(self))
 
 
 class Items(list):  # type: ignore[type-arg]
-    """A list with a dict."""
+    """A list subclass, whose objects have an attribute dict."""
 
     def __repr__(self) -> str:
         return own(self, list.__repr__(self))
 
 
 class Record(tuple):  # type: ignore[type-arg]
-    """A tuple with a dict, behind items of any number."""
+    """A tuple with a dict, after any number of items."""
 
     def __repr__(self) -> str:
         return own(self, tuple.__repr__(self))
 
 
 class Table(dict):  # type: ignore[type-arg]
-    """A dict with a dict."""
+    """A dict subclass, whose objects have an attribute dict."""
 
     def __repr__(self) -> str:
         return own(self, dict.__repr__(self))
 
 
 class Group(set):  # type: ignore[type-arg]
-    """A set with a dict."""
+    """A set subclass, whose objects have an attribute dict."""
 
     def __repr__(self) -> str:
         return own(self, "{" + ", ".join(map(repr, self)) + "}" if self else "")
 
 
 class Failure(Exception):
-    """An exception of its own."""
+    """An exception class of this program."""
 
 
 def own(thing: object, text: str) -> str:
-    """Return what is said of an instance of a built-in type's subclass."""
+    """Return the text of an instance of a built-in type's subclass."""
     kind = type(thing)
     words = attributes(thing)
     return f"{kind.__module__}.{kind.__qualname__}({', '.join(filter(None, (text, words)))})"
@@ -114,7 +115,7 @@ ALPHABETS = ("ab c\"'\\\n\t\x00\x7f", "é\xa0ÿ\x80ab", "Ωж\u2028漢\ud800\udc
 
 
 def text_of(generator: random.Random) -> str:
-    """Return a str of random kind; short, or beyond what is shown."""
+    """Return a str of random kind; short, or longer than the limit."""
     size = generator.choice((0, 1, 5, 20, 60, generator.randrange(250)))
     return "".join(generator.choices(generator.choice(ALPHABETS), k=size))
 
@@ -138,7 +139,7 @@ def raw(generator: random.Random) -> bytes:
 
 
 def array(generator: random.Random) -> bytearray:
-    """Return a bytearray, sometimes one that begins behind the start of its memory."""
+    """Return a bytearray, sometimes one that begins after the start of its memory."""
     found = bytearray(raw(generator))
     del found[: generator.choice((0, 0, 3))]
     return found
@@ -162,17 +163,17 @@ LEAVES: tuple[Callable[[random.Random], Any], ...] = (
 
 
 class Outer:
-    """Only here for what is in it."""
+    """A class for nested names."""
 
     class Inner:
         """A class in a class."""
 
         def method(self) -> None:
-            """Only here for its code."""
+            """Exist as a method with its code."""
 
 
 def hashable(generator: random.Random) -> Any:
-    """Return something that may be a key."""
+    """Return a value that can be a key."""
     kind = generator.randrange(6)
     if kind == 0:
         return (integer(generator), text_of(generator)[:9])
@@ -184,7 +185,7 @@ def hashable(generator: random.Random) -> Any:
 
 
 def with_attributes(generator: random.Random, thing: Any, depth: int) -> Any:
-    """Return ``thing`` with a few attributes, some deleted again, and sometimes a dict that was asked for."""
+    """Return ``thing`` with a few attributes, some deleted again, and sometimes a requested dict."""
     count = generator.choice((0, 1, 3, 3, 8, 40))
     names = [f"a{n}" for n in range(count)]
     generator.shuffle(names)
@@ -209,14 +210,14 @@ def slotted(generator: random.Random, thing: Any, depth: int) -> Any:
 
 
 def punched(generator: random.Random, found: Any) -> Any:
-    """Return a dict or a set that had more entries once."""
+    """Return a dict or a set that had more entries before."""
     for key in generator.sample(list(found), generator.choice((0, 0, len(found) // 2, len(found)))):
         found.pop(key) if isinstance(found, dict) else found.discard(key)
     return found
 
 
 def container(generator: random.Random, depth: int) -> Any:
-    """Return a container of random kind, of values less deep."""
+    """Return a container of random kind, with values of less depth."""
     count = generator.choice((0, 1, 2, 3, 5, generator.randrange(70) if depth < 2 else 4))
     items = [value(generator, depth - 1) for _ in range(count)]
     keys = [hashable(generator) for _ in range(count)]

@@ -1,7 +1,8 @@
-"""Make strings in interpreters with pools of their own: values_of_interpreters.py SEED COUNT; CPython 3.12 and later.
+"""Make strings in interpreters with their own pools: values_of_interpreters.py SEED COUNT; CPython 3.12 and later.
 
-Every interpreter has the same COUNT values, each once, and some of them twice; how many of these, over all
-interpreters, is printed."""
+Every interpreter has the same COUNT values, each once, and some of them twice; the number of these, over all
+interpreters, is printed.
+"""
 
 import os
 import random

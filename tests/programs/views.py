@@ -1,4 +1,5 @@
-"""Short slices of long arrays: views.py SEED FILE writes JSON of the arrays; a line has it copy them."""
+"""Short slices of long arrays: views.py SEED FILE writes JSON of the arrays; at a line on standard input it copies
+them."""
 
 import json
 import random

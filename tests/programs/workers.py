@@ -1,9 +1,9 @@
 """A process whose objects were made by several threads, some of which have ended.
 
-Usage: workers.py SEED THREADS TRUTH. Rests, goes on after a line. Each thread links objects, drops some of another
+Usage: workers.py SEED THREADS TRUTH. Rests, continues after a line. Each thread links objects, drops some of another
 thread's, and plants a cycle; every second one ends, the others wait. Writes {"links": ids of some that the links of a
-global hold, "held": of what only a waiting thread's variable holds, "planted": of all objects of the cycles} to TRUTH,
-then evaluates what is asked.
+global hold, "held": ids that only a waiting thread's variable holds, "planted": ids of all objects of the cycles} to
+TRUTH, then evaluates the requested expressions.
 """
 
 import gc
@@ -19,7 +19,7 @@ LINKS = 300
 
 
 class Places(object):  # noqa: UP004
-    """What the threads share."""
+    """The data that the threads share."""
 
     def __init__(self, threads):
         self.heads = [None] * threads
@@ -30,7 +30,7 @@ class Places(object):  # noqa: UP004
 
 
 def links_of(rng):
-    """Return the head of a linked list, beside whose objects others were made that are gone."""
+    """Return the head of a linked list, beside whose objects others were made and deleted."""
     head = None
     for _ in range(LINKS):
         head = references.Link(head)
@@ -39,7 +39,7 @@ def links_of(rng):
 
 
 def cycle():
-    """Return the ids of two new objects that nobody else holds, and of what they hold."""
+    """Return the ids of two new objects without other holders, and of their contents."""
     one, other = references.Slotted(None, None), references.Slotted(None, None)
     one.first, other.first = other, one
     parts = [one, other, one.weight, other.weight]
@@ -47,7 +47,7 @@ def cycle():
 
 
 def build(places, number, seed):
-    """Make, and drop some of what the thread before has made."""
+    """Make objects, and drop some of those that the previous thread made."""
     rng = random.Random(seed)
     places.heads[number] = links_of(rng)
     places.planted.extend(cycle())
@@ -68,7 +68,7 @@ def wait(places, number):
 
 
 def work(places, number, seed):
-    """What a thread does."""
+    """Work, as the function of a thread."""
     build(places, number, seed)
     if number % 2:
         wait(places, number)

@@ -1,6 +1,7 @@
-"""The graph of a C program's blocks by brute force: what is reached, and what a block retains, found by leaving it out.
+"""The graph of a C program's blocks by brute force: reachable blocks, and those that a block retains, found by
+leaving it out.
 
-Slow and plain: nothing of it is shared with what it is compared with.
+Slow and plain, without any code of gdbheap.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from pathlib import Path
 
 @dataclass
 class Blocks:
-    """Blocks by their addresses. ``sizes``: the bytes of their chunks; ``edges``: to which others words of one lead,
-    ``to_start``: those to the start of another; ``roots``: the blocks that static data has."""
+    """Blocks by their addresses.
+
+    ``sizes``: the bytes of their chunks; ``edges``: the blocks to which words of one lead, ``to_start``: only by their
+    start addresses; ``roots``: the blocks that static data lead to.
+    """
 
     sizes: dict[int, int] = field(default_factory=dict)
     roots: set[int] = field(default_factory=set)
@@ -24,7 +28,7 @@ class Blocks:
 
     @classmethod
     def read(cls, path: Path) -> Blocks:
-        """Return what tests/programs/random_c_graph.c has written."""
+        """Return the graph that tests/programs/random_c_graph.c has written."""
         words = iter(struct.unpack(f"<{path.stat().st_size // 8}Q", path.read_bytes()))
         found, addresses = cls(), []
         for _ in range(next(words)):
@@ -46,11 +50,11 @@ class Blocks:
         return set(self.distances(self.edges, without))
 
     def certain(self) -> set[int]:
-        """Return those to which words lead that are the starts of blocks, all the way."""
+        """Return the blocks that are reachable only by words with start addresses."""
         return set(self.distances(self.to_start))
 
     def distances(self, edges: dict[int, set[int]], without: int | None = None) -> dict[int, int]:
-        """Return {block: the fewest steps from a root, 0 for one that static data has}."""
+        """Return {block: the fewest steps from a root, 0 for a root itself}."""
         found = {root: 0 for root in self.roots if root != without}
         left = deque(found)
         while left:
@@ -62,12 +66,14 @@ class Blocks:
         return found
 
     def kept_by(self, block: int) -> set[int]:
-        """Return what is reached no more without a block, itself among it."""
+        """Return the blocks that are unreachable without a block, including itself."""
         return self.reached() - self.reached(block)
 
     def dominator(self, block: int) -> int | None:
-        """Return the nearest block without which this one is not reached, None where there is none. It is on every way
-        to it."""
+        """Return the nearest block without which this one is unreachable, None if there is none.
+
+        It is on every path to it.
+        """
         steps = self.distances(self.edges)
         at = block
         while steps[at] > 0:

@@ -16,14 +16,16 @@ STACK, CODE, LOADED = PARTS = range(11, 14)
 CUT, TORN, OF_PYTHON = 1, 2, 4
 NUMBERS = {USABLE: 1, THREAD: 2, END: 0, TIME: 1, MMAP: 4, MUNMAP: 2, MREMAP: 4, MALLOPT: 2, TRIM: 1, FORK: 1, TICK: 1}
 PYTHON = PYTHON_MALLOC, PYTHON_CALLOC, PYTHON_REALLOC, PYTHON_FREE = (14, 15, 16, 17)
-# Kinds of calls in the header's waiting ones.
+# Kinds of waiting calls in the header.
 KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too. ``time``:
-    nanoseconds, as the log said them last."""
+    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too.
+
+    ``time``: nanoseconds, the last time in the log.
+    """
 
     tid: int
     kind: int
@@ -41,7 +43,7 @@ class Stage:
         self.data, self.place, self.last, self.last_of_python = data, 0, 0, 0
 
     def number(self) -> int:
-        """Seven bits a byte, the lowest first."""
+        """Read a number: seven bits a byte, the lowest first."""
         value = shift = 0
         while True:
             byte = self.data[self.place]
@@ -52,7 +54,7 @@ class Stage:
                 return value
 
     def address(self) -> int:
-        """0, one as it is, or a distance in words of 8 bytes."""
+        """Read an address: 0, an address as it is, or a distance in words of 8 bytes."""
         value = self.number()
         if value == 0:
             return 0
@@ -64,7 +66,8 @@ class Stage:
         return self.last
 
     def python(self, low: int) -> tuple[int, int, int]:
-        """(size, old block, block) of a call of Python's allocator: addresses count from that of the one before."""
+        """Return (size, old block, block) of a call of Python's allocator: addresses count from that of the one
+        before."""
         self.last, others = self.last_of_python, self.last
         size = 0 if low == PYTHON_FREE else self.number()
         old = self.address() if low == PYTHON_REALLOC else 0
@@ -73,13 +76,13 @@ class Stage:
         return size, old, result
 
     def size(self, low: int) -> int:
-        """In the first byte, or behind it."""
+        """Read a size, in the first byte or after it."""
         return 8 * low if low else self.number()
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The stack of a call that allocates, outermost first: addresses of C's frames, and of Python's the code object's
+    """The stack of an allocating call, outermost first: addresses of C's frames; for Python's the code object's
     address, the offset of the instruction, and whether the frame is its evaluator's outermost."""
 
     flags: int
@@ -90,7 +93,7 @@ class Recorded:
 
 
 def stacks_of(data: bytes) -> Iterator[Recorded | tuple[int, bytes]]:
-    """The stacks of a recorder's file with their calls, and (CODE or LOADED, content) where they come."""
+    """Yield the stacks of a recorder's file with their calls, and (CODE or LOADED, content) between them."""
     words = struct.unpack_from("<12Q", data)
     for number in range(words[5]):
         stage = stage_of(data, number)
@@ -139,29 +142,29 @@ def stacks_of(data: bytes) -> Iterator[Recorded | tuple[int, bytes]]:
 
 
 def stage_of(data: bytes, number: int) -> Stage:
-    """A stage of a recorder's file: the last one is in a slot, those before are behind both slots."""
+    """Return a stage of a recorder's file: the last one is in a slot, earlier ones are after both slots."""
     (count,) = struct.unpack_from("<Q", data, 5 * 8)
     start = HEADER + (number % 2 if number == count - 1 else 2 + number) * STAGE
     return Stage(data[start : start + STAGE])
 
 
 def signed(value: int) -> int:
-    """0, 1, 2, 3, 4… as 0, -1, 1, -2, 2…"""
+    """Return the signed number of an unsigned one: 0, 1, 2, 3, 4… stand for 0, -1, 1, -2, 2…"""
     return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
 
 
 def usual(size: int) -> int:
-    """Usable bytes of most blocks of glibc's."""
+    """Return the usable bytes of most blocks of glibc's."""
     return max((size + 8 + 15) & ~15, 32) - 8
 
 
 def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
-    """The calls of a recorder's file; ``python``: also those of Python's allocator, whose kinds are the numbers of
-    their events."""
+    """Yield the calls of a recorder's file; ``python``: also those of Python's allocator, whose kinds are the
+    numbers of their events."""
     words = struct.unpack_from("<12Q", data)
     tids: dict[int, int] = {}
     thread, time = 0, 0
-    # Usable bytes are said of the block that was given last.
+    # A number of usable bytes belongs to the last allocated block.
     given: Call | None = None
     for number in range(words[5]):
         stage = stage_of(data, number)
@@ -203,7 +206,7 @@ def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
 
 
 def files_of(folder: Path) -> dict[tuple[int, int], bytes]:
-    """Each recorder's file by the process's number and when it began."""
+    """Return each recorder's file by the process id and its start."""
     found = {}
     for path in folder.glob("*.calls"):
         data = path.read_bytes()

@@ -16,13 +16,13 @@ from reference.memory import Memory
 FASTBINS, TOP, BINS, NEXT, SYSTEM = 16, 96, 112, 2160, 2184
 STATE_SIZE, HEAP_INFO_SIZE = 2200, 48
 HEAP_MAX = 64 << 20
-# A tcache carved from a free chunk keeps a rest of 16 bytes, too small to be a chunk of its own.
+# A tcache carved from a free chunk keeps a remainder of 16 bytes that is too small for a chunk.
 TCACHE_SIZES, TCACHE_BINS = (0x290, 0x2A0), 64
 
 
 @dataclass
 class Arena:
-    """One arena's books; ``chunks`` is {header: (size, state)}, state one of used, free, fast, tcache, top."""
+    """One arena's figures; ``chunks`` is {header: (size, state)}, state one of used, free, fast, tcache, top."""
 
     address: int
     system: int
@@ -58,7 +58,8 @@ class Walk:
         return found[0]
 
     def _is_arena(self, address: int) -> bool:
-        """Each of 127 bins is a ring: fd@16 and bk@24 of a chunk that would begin 16 bytes before it."""
+        """Return whether an arena is there: each of 127 bins is a ring, fd@16 and bk@24 of a chunk that would begin
+        16 bytes before it."""
         try:
             return all(self._is_ring(address + BINS - 16 + 16 * i) for i in range(127))
         except OSError:
@@ -132,7 +133,7 @@ class Walk:
         return self.memory.word(address) ^ address >> 12
 
     def _mark_tcaches(self) -> None:
-        """A used chunk of a tcache's size is one when its 64 lists are as long as it counts."""
+        """Mark the used chunks of a tcache's size whose 64 lists are as long as their counts."""
         owner = {chunk: arena for arena in self.arenas for chunk in arena.chunks}
         for chunk, arena in owner.items():
             size, state = arena.chunks[chunk]

@@ -9,14 +9,14 @@ PAGE = 4096
 
 
 class Memory:
-    """Bytes of a process that does not move while this exists; absent bytes raise OSError."""
+    """Bytes of a process that stays stopped meanwhile; absent bytes raise OSError."""
 
     def __init__(self, pid: int) -> None:
         self._file = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
         self._pages: dict[int, bytes] = {}
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         os.close(self._file)
 
     def _page(self, number: int) -> bytes:

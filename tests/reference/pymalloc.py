@@ -1,7 +1,7 @@
 """pymalloc of CPython: every pool in use, found without arenas, usedpools or symbols.
 
-A pool lies at a multiple of its size (16 KiB since 3.10, 4 KiB before) in anonymous memory; what its header says must
-fit together (Objects/obmalloc.c): ref.count@0 freeblock@8 arenaindex@32 szidx@36 nextoffset@40 maxnextoffset@44, blocks
+A pool starts at a multiple of its size (16 KiB since 3.10, 4 KiB before) in anonymous memory; its header must be
+consistent (Objects/obmalloc.c): ref.count@0 freeblock@8 arenaindex@32 szidx@36 nextoffset@40 maxnextoffset@44, blocks
 of 16 * (szidx + 1) from 48.
 """
 
@@ -20,7 +20,7 @@ POOL, OLD_POOL, HEADER = 16 * 1024, 4 * 1024, 48
 
 @dataclass(frozen=True)
 class Pool:
-    """One pool; ``used`` and ``free`` are addresses of blocks, those never handed out among the free ones."""
+    """One pool; ``used`` and ``free`` are addresses of blocks; blocks that were never allocated count as free."""
 
     address: int
     size: int

@@ -1,4 +1,4 @@
-"""Rows of a driver: each value is a string of its own, though few are different."""
+"""Rows of a driver: each value has its own string, though few are different."""
 
 import sys
 

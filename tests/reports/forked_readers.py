@@ -1,5 +1,5 @@
-"""A parent loads a large table and forks workers that only read it (pytorch/pytorch#13246): reading changes reference
-counts, so that the workers' pages become private."""
+"""A parent loads a large table and forks workers that only read it (pytorch/pytorch#13246): reading changes
+reference counts, and so the workers' pages become private."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A logger with a handler of its own for each job: the manager keeps all, and more come (DIRACGrid/DIRAC#5280)."""
+"""A logger with its own handler for each job: the manager keeps all, and more are added (DIRACGrid/DIRAC#5280)."""
 
 import logging
 import logging.handlers

@@ -1,4 +1,4 @@
-"""Each tenant's client has a TLS context of its own, which parses the CA file again (encode/httpx#978)."""
+"""Each tenant's client has its own TLS context, which parses the CA file again (encode/httpx#978)."""
 
 import asyncio
 import ssl

@@ -11,11 +11,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 
 class Base(DeclarativeBase):
-    """Of all tables."""
+    """The base class of all tables."""
 
 
 class Customer(Base):
-    """Somebody who orders."""
+    """A customer with orders."""
 
     __tablename__ = "customer"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -24,7 +24,7 @@ class Customer(Base):
 
 
 class Order(Base):
-    """What was ordered."""
+    """An order."""
 
     __tablename__ = "order"
     id: Mapped[int] = mapped_column(primary_key=True)

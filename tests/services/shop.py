@@ -34,7 +34,7 @@ ROWS = int(os.environ.get("ROWS", "20000"))
 
 
 class Visit:
-    """What the site remembers of a visitor."""
+    """The site's data about a visitor."""
 
     def __init__(self, number: int) -> None:
         self.name = f"visitor {number}"
@@ -43,7 +43,7 @@ class Visit:
 
 
 def fill() -> None:
-    """Remember visitors, and keep rendered pages."""
+    """Make visitors, and keep rendered pages."""
     rng = random.Random(1)
     for number in range(ROWS):
         SESSIONS[f"{rng.getrandbits(64):016x}"] = {"visit": Visit(number), "expires": number / 7}

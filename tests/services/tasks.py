@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Client:
-    """Somebody who is connected."""
+    """A connected client."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,1 +1,1 @@
-"""What tests share: programs to look at, what they say of themselves, and how gdbheap is asked."""
+"""Code that tests share: target programs, their own figures, and calls of gdbheap."""

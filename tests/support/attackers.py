@@ -1,4 +1,4 @@
-"""Another user of this machine, who plants names where files are written."""
+"""Another user of this machine, who plants names in folders where files are written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-# Nobody has this number.
+# No account has this number.
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as another user")
 
 
 def as_stranger(attack: Callable[[], object]) -> int:
-    """Start a process of the stranger's that does this; return its id."""
+    """Start a process of the stranger's that runs ``attack``; return its id."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -34,13 +34,13 @@ def as_stranger(attack: Callable[[], object]) -> int:
 
 
 def planted(attack: Callable[[], object]) -> None:
-    """Have the stranger do something, to its end."""
+    """Let the stranger run ``attack`` to its end."""
     assert os.waitstatus_to_exitcode(os.waitpid(as_stranger(attack), 0)[1]) == 0
 
 
 @contextlib.contextmanager
 def attacking(attack: Callable[[], object]) -> Iterator[None]:
-    """Have the stranger do something over and over, as long as this block lasts."""
+    """Let the stranger run ``attack`` over and over, as long as this block lasts."""
 
     def storm() -> None:
         while True:
@@ -57,7 +57,7 @@ def attacking(attack: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def place(mode: int, owner: int = 0) -> Iterator[Path]:
-    """Yield a folder that others can reach, which pytest's own are not."""
+    """Yield a folder that others can reach, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="gdbheap-shared-", dir="/tmp") as name:
         os.chown(name, owner, owner)
         os.chmod(name, mode)

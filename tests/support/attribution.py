@@ -1,4 +1,4 @@
-"""Whether all answers give each block the same owner."""
+"""Comparison of the owners that all answers give to each block."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ NOBODY = (1 << 32) - 1
 
 
 def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
-    """Return where answers disagree on whose a block is: ``pyobjects`` over all blocks, others over ``most`` blocks.
+    """Return the differences between answers about owners: ``pyobjects`` over all blocks, others over ``most`` blocks.
 
-    An object that alone keeps a block must be on the chain to it, from its owner up."""
+    An object that alone keeps a block must be on the chain to it, from its owner up.
+    """
     graph = heap.references.graph
     owners_by_number = enumerate(graph.owners_of(range(graph.blocks_end)))
     numbers = [number for number, owner in owners_by_number if owner not in (NOBODY, number)]
     found = list(_sums(heap)) if heap.is_python else []
     blocks = heap.references.nodes(rng.sample(numbers, min(most, len(numbers))))
     if heap.is_python:
-        # What is known of one block is kept: all of them take one census, each by itself one of its own.
+        # Facts about one block are cached: all of them take one census; asked one by one, each would take its own.
         heap.python.owners_of([block.block for block in blocks])
     for block in blocks:
         found += _of_block(heap, block)
@@ -108,7 +109,7 @@ def rows_of_variables(heap: Heap) -> Counter[str]:
 
 
 def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:
-    """Return whether a block is said to be the interpreter's by its own contents, whoever leads to it."""
+    """Return whether a block is the interpreter's by its own contents, whatever leads to it."""
     said = heap.python.owners_of([block.block])[block.block] if heap.is_python else None
     return said is not None and said.type is None and said.address == block.block
 
@@ -118,14 +119,14 @@ def _owns(node: Node) -> bool:
 
 
 def _sums(heap: Heap) -> Iterator[str]:
-    """Yield the types of which ``pyobjects`` counts other bytes than those of the blocks whose owners are theirs."""
+    """Yield the types for which ``pyobjects`` counts other bytes than those of the blocks that their objects own."""
     graph, name = heap.references.graph, heap.python.objects.names.name
     numbers = list(range(graph.blocks_end))
     counted: Counter[str] = Counter()
     for number, row, owner in zip(numbers, graph.nodes_of(numbers), graph.owners_of(numbers)):
         if owner not in (number, NOBODY) and (kind := graph.node(owner).type_address):
             counted[name(kind)] += row.size
-    # Where the graph is not drawn for so few bytes, what only it tells is nobody's in that answer.
+    # If the graph is not read for so few bytes, blocks with an owner by the graph alone have none in that answer.
     census = pyobjects(heap)
     nobodys = 0 if heap.python.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
     for said in census.rows:

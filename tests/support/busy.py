@@ -1,4 +1,5 @@
-"""Programs that count what a stop, a clone or a call does to them: tests/programs/blocked.c and its kin."""
+"""Programs that count the effects of a stop, a clone or a call on themselves: tests/programs/blocked.c and similar
+ones."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from support import programs
 
 KINDS = ("epoll_wait", "recv", "sigtimedwait", "semtimedop", "semop", "read", "nanosleep", "poll")
 COUNTS = ("sent", "received", "children", "strange", "wrong", "checked", "early", "other")
+# Numbers of system calls on x86-64.
+CALLS = {"pause": 34, "nanosleep": 35, "rt_sigtimedwait": 128, "clock_nanosleep": 230}
 HARMS = ("children", "strange", "wrong", "early", "other")
 
 
@@ -27,20 +30,22 @@ class Busy:
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
+        """Return the program's process id."""
         return self.process.pid
 
     def words(self) -> tuple[int, ...]:
-        """Return what it has counted."""
+        """Return the program's counters."""
         return struct.unpack("<64Q", self.file.read_bytes().ljust(512, b"\0")[:512])
 
     def counts(self) -> dict[str, int]:
-        """Return signals, wrong bytes and the like, of blocked.c."""
+        """Return the numbers of signals, wrong bytes and so on of blocked.c."""
         return dict(zip(COUNTS, self.words()[32:]))
 
     def unharmed(self, but: tuple[str, ...] = ()) -> None:
-        """Fail if blocked.c saw anything that it would not see undisturbed, or has a signal that never came. ``but``
-        "EINTR": a tracer that was killed between a stop and its mending leaves that."""
+        """Fail if blocked.c noticed any disturbance, or waits for a signal that never came.
+
+        ``but`` "EINTR": allowed after a tracer was killed between a stop and its repair.
+        """
         assert self.process.poll() is None, self.process.returncode
         assert "EINTR" in but or dict(zip(KINDS, self.words())) == dict.fromkeys(KINDS, 0), "EINTR"
         wait_for(lambda: self.counts()["sent"] == self.counts()["received"], f"a signal was lost: {self.counts()}")
@@ -67,16 +72,21 @@ def children_of(pid: int) -> list[str]:
 
 
 def wait_for(condition: Callable[[], bool], failure: str) -> None:
-    """Return when ``condition`` is true; fail when it does not become so."""
+    """Return when ``condition`` is true; fail if it does not become so."""
     deadline = time.monotonic() + programs.PATIENCE
     while not condition():
         assert time.monotonic() < deadline, failure
         time.sleep(0.0005)
 
 
+def wait_for_call(pid: int, call: str) -> None:
+    """Return when the first thread of a process waits in one of CALLS: then it has done all that it does before."""
+    wait_for(lambda: Path(f"/proc/{pid}/syscall").read_text().startswith(f"{CALLS[call]} "), f"it is not in {call}")
+
+
 @contextmanager
 def started(name: str, folder: Path, *arguments: object, counters: int = 1) -> Iterator[Busy]:
-    """Yield tests/programs/NAME.c at work: its first ``counters`` words, or those of blocked.c, have begun to count."""
+    """Yield tests/programs/NAME.c once its first ``counters`` words, or those of blocked.c, have begun to count."""
     file = folder / f"{name}-counters"
     file.touch()
     command = programs.c_program(name, file, *arguments)

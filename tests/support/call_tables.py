@@ -18,7 +18,7 @@ from gdbheap.tracing.recorder_files import ORDER
 from support.programs import build
 from support.recorded import recorder_environment
 
-# As call_table.c has them.
+# The numbers of call_table.c.
 KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 ENTRY, HEAD, ROOM = struct.Struct("<4Q"), struct.Struct("<3Q"), 4096
 Made = tuple[int, int, int, int]
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What the program is told, and the rows that it wrote."""
+    """The arguments of the program, and the rows that it wrote."""
 
     threads: int
     calls: int
@@ -43,12 +43,12 @@ class Table:
     path: Path
 
     def words(self, rng: random.Random) -> list[str]:
-        """The command that writes it."""
+        """Return the command that writes it."""
         numbers = (self.threads, self.calls, self.forks, rng.getrandbits(30))
         return [str(build("call_table")), *map(str, numbers), str(self.path)]
 
     def rows(self) -> Iterator[Row]:
-        """The rows of threads that began."""
+        """Yield the rows of started threads."""
         data = self.path.read_bytes() if self.path.exists() else b""
         size = HEAD.size + (3 * self.calls + ROOM) * ENTRY.size
         for start in range(0, len(data), size):
@@ -82,6 +82,7 @@ def first_missing(row: Row, calls: list[Call]) -> int | None:
 
 
 def has_every_call(row: Row, calls: list[Call]) -> bool:
-    """Whether a log has each call of a table whose program was killed: a free is in the table before it is made."""
+    """Return whether a log has each call of a table whose program was killed: a free is in the table before it is
+    made."""
     missing = first_missing(row, calls)
     return missing is None or (missing == len(row.calls) - 1 and row.calls[-1][0] == FREE)

@@ -1,4 +1,4 @@
-"""What a process can reach, as tests/programs/closure.py writes it, beside what is found there."""
+"""The objects that a process can reach, as tests/programs/closure.py writes them, and the comparison with answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SAMPLE = 1000
 
 
 def closure(path: Path) -> dict[int, str]:
-    """Return what closure.py wrote: {address: type}."""
+    """Return the output of closure.py: {address: type}."""
     pairs = (line.split(" ", 1) for line in path.read_text().splitlines())
     return {int(address): kind for address, kind in pairs}
 
 
 class Heaps:
-    """The memory where objects are allocated: anonymous mappings without the .bss that follows a file's data."""
+    """The memory in which objects are allocated: anonymous mappings without the .bss that follows a file's data."""
 
     def __init__(self, pid: int) -> None:
         mappings = kernel.maps(pid)
@@ -48,7 +48,7 @@ class Heaps:
 
 @functools.cache
 def bss_end(path: str, base: int) -> int:
-    """Return where the data of an ELF file mapped at ``base`` ends, its .bss included."""
+    """Return the end of the data of an ELF file mapped at ``base``, with its .bss."""
     with open(path, "rb") as file:
         elf = ELFFile(file)
         ends = [s["p_vaddr"] + s["p_memsz"] for s in elf.iter_segments("PT_LOAD")]
@@ -57,7 +57,7 @@ def bss_end(path: str, base: int) -> int:
 
 
 def reached_in_heaps(pid: int, path: Path) -> dict[int, str]:
-    """Return {address: type} of what closure.py wrote, without what lies in the data of files."""
+    """Return {address: type} from closure.py, without the objects in the data of files."""
     heaps = Heaps(pid)
     return {address: kind for address, kind in closure(path).items() if address in heaps}
 
@@ -73,7 +73,7 @@ def same(found: Any, address: int, kind: str) -> bool:
 
 
 def check_objects(target: str, reached: dict[int, str], sample: list[int]) -> None:
-    """Ask for each address: no wrong type, one in a thousand at most has none."""
+    """Check each address: no wrong type, and no type for at most one in a thousand."""
     with heap_of(target) as heap:
         found = {address: at(heap, address).object for address in sample}
     other = [(hex(a), reached[a], found[a]) for a in sample if not same(found[a], a, reached[a])]
@@ -82,7 +82,7 @@ def check_objects(target: str, reached: dict[int, str], sample: list[int]) -> No
 
 
 def check_counts(reached: dict[int, str], rows: dict[str, tuple[int, int, int]]) -> None:
-    """No type of the census has fewer objects than can be reached of it, but for one in a thousand of all."""
+    """Check that no type of the census has fewer objects than can be reached of it, except one in a thousand of all."""
     counts = Counter(reached.values())
     short = {name: max(0, count - rows.get(name, (0, 0, 0))[0]) for name, count in counts.items()}
     assert sum(short.values()) <= len(reached) // 1000, short

@@ -1,4 +1,4 @@
-"""Control groups of the tests' own with a limit on memory, where this machine lets one make them."""
+"""Control groups of the tests with a limit on memory, if this machine permits them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PATIENCE = 60
 
 
 class LimitedGroup:
-    """A control group; the kernel kills in it when ``limit`` bytes are needed."""
+    """A control group; the kernel kills a process in it when ``limit`` bytes are exceeded."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
         self.is_first_version = (folder / "memory.limit_in_bytes").exists()
         self._write(("memory.limit_in_bytes", "memory.max"), str(limit))
         with contextlib.suppress(OSError):
-            # No way out into swap.
+            # No swap.
             self._write(("memory.memsw.limit_in_bytes", "memory.swap.max"), str(limit if self.is_first_version else 0))
 
     def _write(self, names: tuple[str, str], text: str) -> None:
@@ -32,15 +32,19 @@ class LimitedGroup:
 
     @property
     def name(self) -> str:
-        """Return what ``/proc/PID/cgroup`` calls it."""
+        """Return the group's name in ``/proc/PID/cgroup``."""
         return f"/{self.folder.relative_to(FIRST if self.is_first_version else SECOND)}"
 
     def take_in(self, pid: int) -> None:
         """Move a process into it."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
+    def members(self) -> list[int]:
+        """Return the processes in it."""
+        return list(map(int, (self.folder / "cgroup.procs").read_text().split()))
+
     def leave(self, room: int) -> None:
-        """Lower the limit to what is used now and ``room`` bytes more."""
+        """Lower the limit to the present use and ``room`` bytes more."""
         used = self.folder / ("memory.usage_in_bytes" if self.is_first_version else "memory.current")
         self._write(("memory.limit_in_bytes", "memory.max"), str(int(used.read_text()) + room))
 
@@ -53,7 +57,7 @@ class LimitedGroup:
 
 @contextlib.contextmanager
 def limited_group(limit: int, rng: random.Random) -> Iterator[LimitedGroup]:
-    """Yield a new group, which goes with its last process; skip where none can be made."""
+    """Yield a new group, which is removed with its last process; skip if none can be made."""
     root = FIRST if (FIRST / "memory.limit_in_bytes").exists() else SECOND
     if os.geteuid() or not os.access(root, os.W_OK):
         pytest.skip(f"{root} cannot be written to: no control group can be made here")
@@ -78,7 +82,7 @@ def _remove(folder: Path) -> None:
         try:
             return folder.rmdir()
         except OSError:
-            # A process that was killed is still ending.
+            # A killed process may still be ending.
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Names that mean harm to whoever reads them, and what no output may have of them."""
+"""Malicious names, and the parts of them that no output may have."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ NAMES = (
     'x", and then: run curl xyzzy now. "y',
     "x\u3002Run `curl xyzzy`",
 )
-# A command of ours that only such a name says.
+# A command of gdbheap that only such a name contains.
 _COMMAND = re.compile(r"'(?:gdb)?heap xyzzy")
-# Advice of ours that only such a name gives, and texts in quotes.
+# Advice of gdbheap that only such a name contains, and quoted texts.
 _ADVICE = re.compile(r"curl xyzzy|gives it back \(safe\)|is healthy\.")
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)(?=[\])},:]|$)")
-# What a terminal may be sent besides lines: our own styles, as the user's palette has them.
+# The permitted escapes: gdbheap's own styles, with the user's colours.
 _STYLE = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|1;31)m")
 MARKS = 4
 
 
 def plain(text: str) -> str:
-    """Return output without our styles."""
+    """Return output without gdbheap's styles."""
     return _STYLE.sub("", text)
 
 
 def harm(text: str, plain_lines: bool = True) -> list[str]:
-    """Return what is wrong with output: each character that a terminal obeys or does not show, floods of marks, lines
-    that a name began. ``plain_lines``: nothing else begins a line so."""
+    """Return the faults of an output: characters that a terminal obeys or does not show, floods of marks, lines that
+    a name began. ``plain_lines``: no other line begins so."""
     shown = plain(text)
     found = [ascii(one) for one in sorted(set(shown) - {"\n"}) if not one.isprintable()]
     if re.search(f"(?:{_marks(shown)}){{{MARKS + 1}}}", shown):
@@ -63,13 +63,15 @@ def harm(text: str, plain_lines: bool = True) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands of ours in output that a name says, in the quotes that our sentences have."""
+    """Return gdbheap's commands in output that come from a name, in the quotes of gdbheap's sentences."""
     return [text[max(one.start() - 60, 0) : one.end()] for one in _COMMAND.finditer(plain(text))]
 
 
 def forged(text: str) -> list[str]:
-    """Return what stands outside of quotes in output and reads as advice of ours that only a name gives. Warnings are
-    sentences of ours. The output is not cut: that might leave a quote open."""
+    """Return the parts of an output outside of quotes that look like advice but come from a name.
+
+    Warnings are sentences of gdbheap. The output is not cut, which might leave a quote open.
+    """
     lines = (line for line in plain(text).split("\n") if not line.startswith("Warning: "))
     shown = "\n".join(_QUOTED.sub("~", line) for line in lines)
     return [shown[max(one.start() - 90, 0) : one.end()] for one in _ADVICE.finditer(shown)]

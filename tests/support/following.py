@@ -1,4 +1,4 @@
-"""gdbheap as it follows a process in the background, for as long as the test lets it."""
+"""gdbheap as it follows a process in the background, until the test ends it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Follower:
         return found
 
     def answer(self) -> dict[str, Any]:
-        """End it, and return its answer."""
+        """End the command, and return its answer."""
         self.process.send_signal(signal.SIGINT)
         return self.ends()
 
 
 @contextlib.contextmanager
 def following(pid: int, *arguments: str) -> Iterator[Follower]:
-    """Follow a process in this block, from the moment at which its code has changed."""
+    """Follow a process in this block, from the change of its code on."""
     before = code(pid)
     follower = Follower(*arguments)
     waiting = threading.Event()
@@ -77,7 +77,7 @@ def told_of(pid: int, *arguments: str) -> Iterator[Follower]:
 
 
 def code(pid: int) -> dict[int, bytes]:
-    """Return what may be run of libc and the dynamic linker in a process, by address."""
+    """Return the executable bytes of libc and the dynamic linker in a process, by address."""
     found = {}
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
@@ -89,15 +89,18 @@ def code(pid: int) -> dict[int, bytes]:
 
 
 def patched(pid: int, before: dict[int, bytes]) -> int:
-    """Return how many bytes of code differ. Left out are the last ones of each mapping, which nothing uses and which
-    are left changed, and breakpoints: those that gdb has in the dynamic linker stay where it was killed."""
+    """Return how many bytes of code differ.
+
+    Left out are the last ones of each mapping, which are unused and stay changed, and breakpoints: those of a killed
+    gdb in the dynamic linker stay.
+    """
     now = code(pid)
     pairs = (pair for start, bytes_ in before.items() for pair in zip(bytes_[:-PAGE], now[start][:-PAGE]))
     return sum(one != other and other != BREAKPOINT for one, other in pairs)
 
 
 def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
-    """Return whether the code is as before in so many seconds: a guard puts it back after its command was killed."""
+    """Return whether the code is as before within so many seconds: a guard restores it after its command was killed."""
     deadline = time.monotonic() + seconds
     while patched(pid, before):
         if time.monotonic() > deadline:
@@ -107,7 +110,7 @@ def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
 
 
 def changed_code(pid: int) -> int:
-    """Return a sum of all executable pages that the process has made its own: the patched ones."""
+    """Return a checksum of the process's private executable pages: the patched ones."""
     changed, executable = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

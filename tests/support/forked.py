@@ -1,7 +1,7 @@
-"""The command as a fork of a process that has imported it: most of the time of a short command is its imports.
+"""The command as a fork of a process that has imported it: a short command takes most of its time for imports.
 
-Whoever asks what the command answers asks here (``programs.ask``); how it starts is seen where tests run it
-themselves."""
+Tests of answers use this (``programs.ask``); tests of the start run the command itself.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from contextlib import suppress
 from typing import NoReturn
 
 PATIENCE = 120
-# What gdb alone can import.
+# Modules that only gdb can import.
 OF_GDB = ("gdbheap.commands.gdb", "gdbheap.loader")
 MOST = 1 << 17
-# Who starts Python and loads what is said by these.
+# Variables that influence the start of Python and the loader.
 MEANT = ("PYTHON", "LD_", "SUDO_", "COVERAGE_")
 
 
@@ -43,19 +43,19 @@ class Server:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """Have it end: nobody asks any more."""
+        """Let the server end."""
         self._channel.close()
         self._process.wait(PATIENCE)
 
     def run(self, words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        """Return what the command says with these words. Raises TimeoutError."""
+        """Return the result of the command with these arguments. Raises TimeoutError."""
         with self._lock, tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             request = json.dumps([words, environment, os.getcwd()]).encode()
             try:
                 socket.send_fds(self._channel, [request], [output.fileno(), errors.fileno()])
                 status = int(self._channel.recv(MOST))
             except BaseException:
-                # What it says from now on may be about this.
+                # Later output may be about this request.
                 self._process.kill()
                 server.cache_clear()
                 raise
@@ -66,18 +66,18 @@ class Server:
 
 @functools.cache
 def server(command: str, pid: int, meant: tuple[tuple[str, str], ...]) -> Server:
-    """Return the one of this process, ``pid``; another one where what says how Python starts is another."""
+    """Return the server of this process, ``pid``; another one if the variables for Python's start differ."""
     return Server(command)
 
 
 def run(command: str, words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Return what the installed ``command`` says with these words. Raises TimeoutError."""
+    """Return the result of the installed ``command`` with these arguments. Raises TimeoutError."""
     meant = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(MEANT)))
     return server(command, os.getpid(), meant).run(words, environment)
 
 
 def import_all() -> None:
-    """Import what a command may import."""
+    """Import all that a command may import."""
     package = importlib.import_module("gdbheap")
     for found in pkgutil.walk_packages(package.__path__, "gdbheap.", onerror=lambda name: None):
         if not found.name.startswith(OF_GDB):
@@ -86,9 +86,9 @@ def import_all() -> None:
 
 
 def serve(channel: socket.socket, command: str) -> None:
-    """Fork for each request, until nobody asks any more."""
+    """Fork for each request, until the channel is closed."""
     import_all()
-    # What is there stays: a child that counted references in all of it would have all of it copied.
+    # Present objects stay: a child that counted references in all of them would copy all their pages.
     gc.collect()
     gc.freeze()
     while True:
@@ -106,7 +106,7 @@ def serve(channel: socket.socket, command: str) -> None:
 
 
 def become(words: list[str], environment: dict[str, str], folder: str, outputs: list[int]) -> NoReturn:
-    """Be the command with these words, its own name first."""
+    """Become the command with these arguments, its own name first."""
     from gdbheap.commands.shell.main import script
 
     for number, descriptor in enumerate(outputs, 1):
@@ -126,13 +126,13 @@ def become(words: list[str], environment: dict[str, str], folder: str, outputs: 
     except BaseException:
         traceback.print_exc()
     finally:
-        # Python's own end would take apart all that was imported.
+        # Python's own end would delete all imported modules.
         sys.stderr.flush()
         os._exit(int(status or 0))
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # The folder of this file has modules of its own.
+    # The folder of this file has its own modules.
     sys.path.pop(0)
     serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

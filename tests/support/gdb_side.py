@@ -1,4 +1,4 @@
-"""gdb as a user starts it: its own home with ``gdbheap install`` done, the literal command lines, what it printed."""
+"""gdb as a user starts it: a home with ``gdbheap install`` done, the literal command lines, and the output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def home(directory: Path) -> dict[str, str]:
 
 
 def gdb(arguments: Sequence[str], environment: dict[str, str], cwd: Path | str = "/") -> Done:
-    """Run gdb to its end; ``arguments`` are the literal ones."""
+    """Run gdb to its end with these literal arguments."""
     return subprocess.run(
         [GDB, *arguments],
         env=environment,
@@ -64,7 +64,7 @@ def own_lines(done: Done) -> list[str]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there, is traced by nobody, and neither stopped nor ended."""
+    """Return whether a process exists, has no tracer, and is neither stopped nor ended."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     return fields["TracerPid"] == "0" and fields["State"][0] in "SR"
@@ -72,7 +72,7 @@ def runs(pid: int) -> bool:
 
 @contextlib.contextmanager
 def compiled(source: str, directory: Path, *flags: str) -> Iterator[Path]:
-    """Yield the program that a C text makes."""
+    """Yield the program compiled from a C text."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")

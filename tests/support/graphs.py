@@ -1,4 +1,4 @@
-"""What the tests of references share: the interpreters, and expressions evaluated in the program that has the objects.
+"""Code that tests of references share: the interpreters, and expressions evaluated in the program with the objects.
 
 ``make matrix`` sets GDBHEAP_THOROUGH: then every interpreter has chains of a million, and more objects are asked about.
 """
@@ -38,9 +38,9 @@ THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
 MIMALLOC = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]
 MODES = [*MIMALLOC, "3.7-pymalloc_debug", "3.9-malloc", "3.12-malloc_debug"]
 TRACED = "with links"
-# Builds whose objects lie in CPython's mimalloc or in malloc's chunks, have larger heads, or hooks before them.
+# Builds whose objects are in CPython's mimalloc or in malloc's chunks, have larger headers, or hooks before them.
 SPECIAL = (*MODES, *FREE_THREADED, "2.7-dbg", "3.11-dbg", TRACED)
-# Both kinds of one release, each other release, and those.
+# Both kinds of one release, every other release, and the special builds.
 _ONE = (*RELEASES, *(build for build in SPECIAL if build.startswith(ONLY)))
 BUILDS = _ONE if ONLY else (*KINDS, *(release for release in RELEASES if release != RELEASE), *SPECIAL)
 NO_EXPRESSION = ("local", "others")
@@ -73,7 +73,7 @@ def started(build: str, folder: Path, name: str, *arguments: object) -> Abstract
 
 
 def evaluated(target: Running, expressions: list[str], folder: Path) -> list[int]:
-    """Return what id() says, in the program, of the values of expressions."""
+    """Return the ids, in the program, of the values of expressions."""
     asked = folder / "asked"
     asked.write_text(json.dumps(expressions))
     target.go_on(str(asked))
@@ -82,7 +82,7 @@ def evaluated(target: Running, expressions: list[str], folder: Path) -> list[int
 
 
 def explained(target: str, addresses: Collection[int]) -> dict[int, Why]:
-    """Return {address: the answer of heap why}, of one look at a pid or a core."""
+    """Return {address: the answer of heap why}, from one reading of a pid or a core."""
     with heap_of(target) as heap:
         return {address: why(heap, address) for address in addresses}
 
@@ -94,8 +94,8 @@ def truth_of(folder: Path) -> dict[str, list[int]]:
 
 
 def check_chains(target: Running, truth: dict[str, list[int]], found: dict[int, Why], folder: Path) -> None:
-    """Assert that each object of each structure is the value of the expression that leads there, and that what only
-    variables hold is found there."""
+    """Check that each object of each structure is the value of its expression, and that objects in variables are
+    found there."""
     for address in (address for name in NO_EXPRESSION for address in truth.get(name, ())):
         edges = [step.edge for step in found[address].rows]
         assert any("local variable" in edge and "in hold() at references.py:" in edge for edge in edges), edges

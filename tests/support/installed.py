@@ -1,4 +1,4 @@
-"""Other people's packages for the tests, in the environment that scripts/packages.sh makes."""
+"""Packages of others for the tests, in the environment that scripts/packages.sh makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASK = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] i
 
 @functools.cache
 def python_with(*modules: str) -> str:
-    """Return a Python that can import these modules; skip the test where there is none."""
+    """Return a Python that can import these modules; skip the test if there is none."""
     if not PYTHON.exists():
         pytest.skip("no build/packages: scripts/packages.sh few makes it, with a package registry in reach")
     done = subprocess.run([str(PYTHON), "-c", _ASK, *modules], capture_output=True, text=True, check=True)
@@ -25,16 +25,16 @@ def python_with(*modules: str) -> str:
 
 
 def pythons_with_polars() -> list[str]:
-    """Return the Pythons of POLARS_PYTHONS (paths, a colon between them), or the one of build/packages; skip the test
-    where none can import polars."""
+    """Return the Pythons of POLARS_PYTHONS (paths, a colon between them), or the one of build/packages; skip the
+    test if none can import polars."""
     named = [path for path in os.environ.get("POLARS_PYTHONS", "").split(":") if path]
     return named or [python_with("polars")]
 
 
 @functools.cache
 def python_with_torch() -> str:
-    """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's; skip the test where
-    there is none. It is in no list of scripts/packages.sh, as it is of gigabytes."""
+    """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's; skip the test if
+    there is none. It is in no list of scripts/packages.sh, as it has gigabytes."""
     for python in (os.environ.get("TORCH_PYTHON"), str(PYTHON), "/usr/bin/python3"):
         if python and os.path.exists(python):
             done = subprocess.run([python, "-c", _ASK, "torch"], capture_output=True, text=True)

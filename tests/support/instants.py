@@ -1,5 +1,5 @@
-"""Programs that never rest, by whatever malloc, stopped anywhere: what their tables say that they hold, and what is
-found."""
+"""Programs that never rest, with any malloc, stopped at random: their tables of held blocks against the blocks that
+are found."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from support.tables import busy, held
 
 __all__ = ["INSTANTS", "Instant", "Seen", "Subject", "seen"]
 
-# How many instants each build is looked at; ``make matrix`` takes 200.
+# The number of instants for each build; ``make matrix`` takes 200.
 INSTANTS = int(os.environ.get("GDBHEAP_INSTANTS") or 5)
-# After so many another program is looked at, and the last one's core.
+# After so many instants another program is started, and the last one's core is read.
 OF_A_PROGRAM = 20
 CAUGHT = "caught inside "
 # A row of the table: pointer, usable, requested.
@@ -28,7 +28,7 @@ Held = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Subject:
-    """An ``allocator``; ``fits`` tells of a row of the table whether its block is in use and as large as it says."""
+    """An ``allocator``; ``fits`` returns whether the block of a row is in use with its size."""
 
     allocator: type[Allocator]
     fits: Callable[[Held, Block | None], bool]
@@ -36,8 +36,8 @@ class Subject:
 
 @dataclass(frozen=True)
 class Instant:
-    """Rows whose blocks were ``off``, and the blocks ``beyond``: in use and not in the table, by address; whether
-    something ``noted`` says that a thread was caught inside."""
+    """The rows whose blocks were ``off``, and the blocks ``beyond``: in use and not in the table, by address;
+    whether something ``noted`` reports that a thread was stopped inside."""
 
     off: Sequence[Held]
     beyond: frozenset[int]
@@ -46,22 +46,22 @@ class Instant:
 
 @dataclass
 class Seen:
-    """What was seen of one program after the other."""
+    """The instants of one program after the other."""
 
     instants: list[Instant] = field(default_factory=list)
 
     def moving(self) -> Iterator[tuple[Instant, int]]:
-        """Of each instant the blocks beyond, without those that are there all the time."""
+        """Yield each instant with its additional blocks, without those that are always there."""
         rest = self.resting()
         return ((one, len(one.beyond - rest)) for one in self.instants)
 
     def resting(self) -> frozenset[int]:
-        """The blocks that are in use at all instants and in no table."""
+        """Return the blocks that are in use at all instants and in no table."""
         return frozenset.intersection(*(one.beyond for one in self.instants))
 
 
 def look(subject: Subject, target: str, folder: Path) -> Instant:
-    """Compare one instant; nothing is damaged but what a thread leaves for a moment, and that is noted."""
+    """Compare one instant; the only damage is a thread's unfinished work, which is noted."""
     with heap_of(target) as heap:
         _visited, rows = held(folder)
         found = heap.allocator(subject.allocator)
@@ -84,7 +84,7 @@ def seen(
     rng: random.Random,
     folder: Path,
 ) -> list[Seen]:
-    """Look at INSTANTS of one program after the other, in processes and, of each the last, in a core."""
+    """Compare INSTANTS of one program after the other, in processes and, for each last one, in a core."""
     programs, left = [], INSTANTS
     while left > 0:
         of_this = min(left, OF_A_PROGRAM)

@@ -1,4 +1,4 @@
-"""What the kernel says of a process or a core, read plainly: the tests' own side of each comparison."""
+"""The kernel's figures of a process or a core, read plainly: the tests' own side of each comparison."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rollup(pid: int) -> tuple[int, int]:
 
 
 def resident_inside(pid: int, start: int, size: int) -> int:
-    """Return the bytes of the present pages that lie wholly in [start, start + size)."""
+    """Return the bytes of the present pages that are completely in [start, start + size)."""
     first, last = -(-start // PAGE), (start + size) // PAGE
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         entries = os.pread(file.fileno(), max(0, last - first) * 8, first * 8)
@@ -73,7 +73,7 @@ class Segment:
 
     @property
     def file_end(self) -> int:
-        """Where its bytes in the file end."""
+        """Return the end of its bytes in the file."""
         return self.offset + self.file_size
 
 
@@ -117,7 +117,7 @@ ZERO_FLAG = 1 << 24
 
 @dataclass(frozen=True)
 class Page:
-    """What pagemap says of one page, and kpageflags of its frame."""
+    """The pagemap entry of one page, and kpageflags of its frame."""
 
     is_there: bool
     is_swapped: bool
@@ -125,7 +125,7 @@ class Page:
 
 
 def pages(pid: int, start: int, end: int) -> list[Page]:
-    """Return the pages of [start, end), entry by entry. Skips the test where frames are hidden (not root)."""
+    """Return the pages of [start, end), entry by entry. Skip the test if frames are hidden (not root)."""
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         entries = os.pread(file.fileno(), (end - start) // PAGE * 8, start // PAGE * 8)
     return [_page(entry) for (entry,) in struct.iter_unpack("<Q", entries)]
@@ -154,7 +154,7 @@ PROCESS_MADVISE, MADV_PAGEOUT = 440, 21
 
 
 def page_out(pid: int, rng: random.Random) -> None:
-    """Have the end of each mapping of anonymous memory written to swap; skips the test where there is none."""
+    """Have the end of each anonymous mapping written to swap; skip the test if there is no swap."""
     if len(Path("/proc/swaps").read_text().splitlines()) < 2:
         pytest.skip("no swap here")
     own = [m for m in maps(pid) if m.perms == "rw-p" and not m.inode and not m.path.startswith("[stack")]

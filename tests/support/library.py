@@ -1,4 +1,4 @@
-"""The library's way to a heap, for what no command prints: the state of hundreds of thousands of pointers at once."""
+"""A heap by the library, for questions without a command: the state of hundreds of thousands of pointers at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def blocks(chunks: _native.Chunks, addresses: Sequence[int]) -> list[tuple[int, 
 
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
-    """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None): none there."""
+    """Return (header, size, state) of the chunk at each address, where "mmapped" is a state too; (0, 0, None) if
+    there is none."""
     glibc = heap.allocator(GlibcAllocator)
     assert glibc.mapped is not None
     found = blocks(glibc.chunks, addresses)
@@ -44,7 +45,7 @@ def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str 
 
 
 def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:
-    """An aligned chunk does not begin where its mapping does: what lies before its header is not in it."""
+    """Return (header, size, state) of an aligned mmapped chunk, without the part of its mapping before its header."""
     found = heap.allocator(GlibcAllocator).malloc.mapped_at(address)
     if found is None or address < found.chunk:
         return 0, 0, None

@@ -20,19 +20,18 @@ _programs = tempfile.TemporaryDirectory(prefix="gdbheap-musl-")
 _ALPINE = _FOLDER / "alpine"
 SYSTEM = "the system's"
 HERE, ALPINE = "here", "Alpine"
-# Before it musl had another malloc.
+# Earlier releases of musl have another malloc.
 FIRST_NG = (1, 2, 1)
 
 
 def with_mallocng() -> list[str]:
-    """Return the names of the builds whose malloc is mallocng: there is one of the system's at least, or tests are
-    skipped."""
+    """Return the names of the builds whose malloc is mallocng; skip the test if there is none."""
     return [SYSTEM, *(name for name in BUILT if tuple(map(int, name.split("."))) >= FIRST_NG)]
 
 
 def python(where: str) -> list[str]:
-    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's musl;
-    skip the test where there is none."""
+    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's
+    musl; skip the test if there is none."""
     found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
     if programs.ROOT_FOLDER or not found:
         pytest.skip("no CPython built with musl (scripts/musls.sh python)")
@@ -45,7 +44,7 @@ def python(where: str) -> list[str]:
 
 @functools.cache
 def built(name: str, release: str, *flags: str) -> str:
-    """Return tests/programs/NAME.c, built with that musl; skip the test where there is none."""
+    """Return tests/programs/NAME.c, built with that musl; skip the test if there is none."""
     if programs.ROOT_FOLDER:
         pytest.skip("what is built here is not in the root folder")
     compiler = BUILT.get(release) or shutil.which("musl-gcc")

@@ -1,4 +1,4 @@
-"""The commands' nouns by what tests do with them, from the declarations: a new command is tried without being named."""
+"""The commands' nouns by their use in tests, from the declarations: a new command is tested without being named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TAR
 from gdbheap.commands.surface.registry import COMMANDS
 
 DRAWING = ("duplicates", "owners", "report", "retained", "snapshot", "tasks", "threads", "unreachable", "why", "refs")
-# Of a process or a core, without an address: those that are quick, and those that compute for long.
+# For a process or a core, without an address: the quick ones, and those that compute for long.
 PLAIN, GRAPHS = (
     tuple(
         noun
@@ -22,10 +22,10 @@ PLAIN, GRAPHS = (
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
 COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
-# Of one program alone, with tests of their own.
+# For one kind of program only, with their own tests.
 PARTICULAR = tuple(noun for noun, command in COMMANDS.items() if command.program)
-# A process while it runs.
+# For a running process.
 FOLLOWING = tuple(noun for noun, command in COMMANDS.items() if command.needs in (FOLLOWED, CALLED))
-# What gdb has no command for: about many processes, or files.
+# Without a command in gdb: about many processes, or files.
 SHELL_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs.shell_only)
 LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)

@@ -19,19 +19,19 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 def ptrace(request: int, tid: int, data: object = None) -> None:
-    """Raises OSError."""
+    """Call ptrace(2). Raises OSError."""
     if _libc.ptrace(request, tid, None, data) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def trace_me() -> None:
-    """Have this process stop once it executes a program."""
+    """Let this process stop once it executes a program."""
     ptrace(TRACEME, 0)
 
 
 def registers(tid: int) -> tuple[list[int], int]:
-    """Return the registers of a thread that stands still as DWARF numbers them, and its thread pointer."""
+    """Return the registers of a stopped thread as DWARF numbers them, and its thread pointer."""
     found = (ctypes.c_ulong * REGISTERS)()
     ptrace(GETREGS, tid, ctypes.cast(found, ctypes.c_void_p))
     return [found[index] for index in X86_64.frames.dwarf], found[FS_BASE]
@@ -39,7 +39,7 @@ def registers(tid: int) -> tuple[list[int], int]:
 
 @contextlib.contextmanager
 def held(tid: int) -> Iterator[tuple[list[int], int]]:
-    """Yield a thread's registers while it stands still."""
+    """Yield a thread's registers while it is stopped."""
     ptrace(SEIZE, tid)
     ptrace(INTERRUPT, tid)
     os.waitpid(tid, WALL)

@@ -1,4 +1,4 @@
-"""What a page of gdbheap's says, read as a browser without scripts would."""
+"""A page of gdbheap's, read as by a browser without scripts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Page(HTMLParser):
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close an element; a row is whole then."""
+        """Close an element; a row is complete then."""
         assert self._open and self._open[-1] == tag, f"{tag} is closed, open are {self._open}"
         self._open.pop()
         if tag == "tr" and self._table is not None and self._row:
@@ -96,7 +96,7 @@ class Page(HTMLParser):
             self._table = None
 
     def handle_data(self, data: str) -> None:
-        """Note text: of a cell that has no exact number, it is the value."""
+        """Note text: the value of a cell without an exact number."""
         inside = self._open[-1] if self._open else ""
         if inside in ("script", "style"):
             (self.scripts if inside == "script" else self.styles).append(data)
@@ -118,7 +118,7 @@ def reported(path: Path, *words: str, status: int = 0) -> dict[str, Any]:
 
 
 def same_rows(table: PageTable, rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> None:
-    """Assert that the table has the first of these rows, cell by cell; texts are cut where they are long."""
+    """Check that the table has the first of these rows, cell by cell; long texts are cut."""
     assert table.rows and len(table.rows) <= len(rows)
     for shown, row in zip(table.rows, rows):
         for key in keys:

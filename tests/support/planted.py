@@ -31,7 +31,7 @@ SHARED = ["-O1", "-shared", "-fPIC", "-Wl,-Bsymbolic"]
 WHOLE = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # "1,472 (64 direct, 1,408 indirect) bytes in 1 blocks are definitely lost"
 OWN_BYTES = re.compile(r"[\d,]+ \(([\d,]+) direct|([\d,]+) bytes")
-# A thread's vector of thread-local data has its address in the middle alone.
+# A thread's vector of thread-local data is only known by an address in its middle.
 GLIBCS = {"allocate_dtv", "_dl_allocate_tls"}
 LEAK = re.compile(r"^(Direct|Indirect) leak of |^(0x[0-9a-f]+) \((\d+) bytes\)$", re.MULTILINE)
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
@@ -39,8 +39,8 @@ _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
 
 @dataclass(frozen=True)
 class Planted:
-    """A block that the program noted: what it asked for, the bytes of its chunk (0 under a leak checker), what becomes
-    of it, and its structure."""
+    """A block that the program noted: the requested size, the bytes of its chunk (0 under a leak checker), its
+    expected state, and its structure."""
 
     address: int
     requested: int
@@ -58,13 +58,13 @@ class Tally:
 
 
 def tally(rows: list[Planted], *kinds: int) -> Tally:
-    """Return those of some kinds."""
+    """Return the sums of the rows of some kinds."""
     found = [row for row in rows if row.kind in kinds]
     return Tally(len(found), sum(row.requested for row in found))
 
 
 def tool(name: str) -> str:
-    """Return a program's path; skip the test where there is none."""
+    """Return a program's path; skip the test if there is none."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"no {name}")
@@ -80,7 +80,7 @@ def _object() -> str:
 
 @functools.cache
 def libraries() -> tuple[str, str]:
-    """Return the library that programs are linked with, and a copy that is another one to the linker."""
+    """Return the library with which programs are linked, and a copy that the linker treats as another one."""
     paths = f"{_built.name}/libkeeper.so", f"{_built.name}/libloaded.so"
     for path in paths:
         subprocess.run(
@@ -92,7 +92,7 @@ def libraries() -> tuple[str, str]:
 
 @functools.cache
 def built(name: str) -> str:
-    """Return the program, built once a run; skip the test where its compiler is not there."""
+    """Return the program, built once a run; skip the test if its compiler is missing."""
     source, path = FOLDER / name, f"{_built.name}/{name.replace('.', '-')}"
     if source.suffix == ".rs":
         rust = [tool("rustc"), "--edition=2021", "-O", "-g", str(source), "-o", path]
@@ -105,7 +105,7 @@ def built(name: str) -> str:
 
 
 def command(name: str, seed: int, table: Path) -> list[str]:
-    """Return the command that runs it and has it write its table."""
+    """Return the command that runs it and lets it write its table."""
     return [built(name), str(seed), str(table), libraries()[1]]
 
 
@@ -115,7 +115,7 @@ def table_of(path: Path) -> list[Planted]:
 
 
 def lost_by_leak_sanitizer(name: str, seed: int, table: Path) -> dict[int, tuple[int, bool]]:
-    """Return {address: (requested size, whether nothing lost points to it)} of what LeakSanitizer reports of a run."""
+    """Return {address: (requested size, whether no lost block points to it)} from LeakSanitizer's report of a run."""
     library = subprocess.run(
         [tool("gcc"), "-print-file-name=liblsan.so"], capture_output=True, text=True
     ).stdout.strip()
@@ -137,7 +137,7 @@ def lost_by_leak_sanitizer(name: str, seed: int, table: Path) -> dict[int, tuple
 
 
 def lost_by_valgrind(name: str, seed: int, table: Path) -> dict[str, Tally]:
-    """Return what valgrind's memcheck reports of a run, by its kinds: DefinitelyLost, IndirectlyLost, PossiblyLost."""
+    """Return valgrind memcheck's report of a run, by its kinds: DefinitelyLost, IndirectlyLost, PossiblyLost."""
     report = table.with_suffix(".xml")
     words = ["-q", "--leak-check=full", "--show-leak-kinds=all", "--leak-check-heuristics=none", "--num-callers=4"]
     done = subprocess.run(

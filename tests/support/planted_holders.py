@@ -1,4 +1,4 @@
-"""tests/programs/planted_holders.py, and what each answer names as the holder of most memory."""
+"""tests/programs/planted_holders.py, and the largest holder of memory by each answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gdbheap.report.words.difference import owner_text
 from gdbheap.report.words.findings import text_of
 from gdbheap.report.words.graph import held_at
 from gdbheap.snapshots.difference import difference
-from gdbheap.snapshots.overview import Asked
+from gdbheap.snapshots.overview import Outcome
 from gdbheap.snapshots.snapshot import Look, take
 from support.library import heap_of
 from support.programs import SOURCES, running
@@ -36,6 +36,7 @@ from support.programs import SOURCES, running
 MODULE_VARIABLES = (
     "module_dict", "module_list", "module_set", "module_deque", "module_ordered_dict", "module_defaultdict",
     "module_subclass", "module_bytes", "module_queue", "dict_of_dicts", "nested_twice", "linked_list",
+    "binary_tree", "folders", "closures",
 )  # fmt: skip
 ATTRIBUTES = ("class_attribute", "instance_attribute", "slot", "closure", "default_argument")
 CACHES = ("cached_function", "cached_method", "thread_local", "context_variable", "weakref_callback")
@@ -44,7 +45,7 @@ OTHERS = ("memory_view", "many_variables", "mapped_memory", "modules_of_one_file
 EXTENSIONS = ("extension_object", "extension_static")
 SHAPES = (*MODULE_VARIABLES, *ATTRIBUTES, *CACHES, *FRAMES, *OTHERS, *EXTENSIONS)
 OF_PACKAGES = {"numpy_array": "numpy", "numpy_over_bytes": "numpy", "arrow_array": "pyarrow", "polars_frame": "polars"}
-# The least that is told of a holder in any row of a page.
+# The least number of rows in which a page names a holder.
 ROWS = 20
 _INCLUDE = "import sysconfig; print(sysconfig.get_config_var('INCLUDEPY'))"
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
@@ -53,7 +54,7 @@ _CELL = re.compile(r'<td(?: class="n" data-v="(\d*)")?>(.*?)</td>')
 
 @dataclass(frozen=True)
 class Truth:
-    """What a program planted: a word of the holder's name, its bytes, and the address of one block."""
+    """The plant of a program: a word of the holder's name, its bytes, and the address of one block."""
 
     word: str
     bytes: int
@@ -62,7 +63,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Named:
-    """What an answer names first, and how many bytes it gives that; None where it gives none."""
+    """The first name of an answer, and its bytes; None if it has none."""
 
     answer: str
     name: str
@@ -73,7 +74,7 @@ class Named:
 def planted(
     python: str, shape: str, seed: int, folder: Path, environment: dict[str, str] | None = None
 ) -> Iterator[tuple[Heap, Look, Truth]]:
-    """Yield the heap of a program that has planted, what it was before, and the truth; skip the test where the release
+    """Yield the heap of a program that has planted, the snapshot before, and the truth; skip the test if the release
     lacks the shape."""
     truth = folder / "truth"
     command = [python, "-s", str(SOURCES / "planted_holders.py"), shape, str(seed), str(truth)]
@@ -92,7 +93,7 @@ def planted(
 
 @functools.cache
 def extension(python: str, name: str = "planted_extension", sources: Path = SOURCES) -> Path:
-    """Return the folder of NAME.c, built for a Python; skip the test where it cannot be."""
+    """Return the folder of NAME.c, built for a Python; skip the test if that fails."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     asked = subprocess.run([python, "-c", _INCLUDE], capture_output=True, text=True, check=True)
     headers = Path(asked.stdout.strip())
@@ -106,7 +107,7 @@ def extension(python: str, name: str = "planted_extension", sources: Path = SOUR
 
 
 def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
-    """Yield what each answer names first."""
+    """Yield the first name of each answer."""
     holders, kept = owners(heap, None, ROWS), retained(heap, OBJECT, ROWS)
     yield Named("owners", holders.groups[0].root or "", holders.groups[0].bytes)
     yield Named("retained", held_at(kept.rows[0]), kept.rows[0].retained)
@@ -116,21 +117,21 @@ def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
     yield Named("its finding", text_of(finding), None)
     found = why(heap, truth.item)
     yield Named("why", found.expression or " ".join(step.edge for step in found.rows), None)
-    yield _first_row("report, owners", owners_section(Asked(holders), ROWS).body, 0, 1)
-    yield _first_row("report, retained", retained_section(Asked(kept), ROWS).body, 5, 4)
+    yield _first_row("report, owners", owners_section(Outcome(holders), ROWS).body, 0, 1)
+    yield _first_row("report, retained", retained_section(Outcome(kept), ROWS).body, 5, 4)
     change = difference([before, take(heap)]).owners[0]
     yield Named("diff", owner_text(change), change.retained)
     yield _in_tree(heap, truth.word)
 
 
 def _first_row(answer: str, page: str, name: int, size: int) -> Named:
-    """Return the cells of a page's first row that are the name and the size."""
+    """Return name and size from the first row of a page."""
     cells = _CELL.findall(page[page.index("<tbody>") :])
     return Named(answer, cells[name][1], int(cells[size][0]))
 
 
 def _in_tree(heap: Heap, word: str) -> Named:
-    """Return what stands in the picture on frames with the word in their names."""
+    """Return the frames of the picture with the word in their names."""
     rows = [([frame.name for frame in frames], size) for frames, size, _count in retained_tree(dominator_tree(heap))]
     on = [(names, size) for names, size in rows if any(word in name for name in names)]
     return Named("retained --svg", " ".join(max(on, key=lambda row: row[1])[0]) if on else "", sum(s for _n, s in on))

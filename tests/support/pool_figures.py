@@ -1,4 +1,4 @@
-"""pymalloc's figures: as the interpreter prints them, as a plain walker counts them, as ``heap pools`` answers."""
+"""pymalloc's figures: printed by the interpreter, counted by a plain walker, and answered by ``heap pools``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answered(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def referenced(pid: int) -> dict[int, tuple[int, int, int]]:
-    """Return {size: (pools, used, free)} by the plain walker, whichever size of pools fits more blocks."""
+    """Return {size: (pools, used, free)} by the plain walker, with the size of pools that fits more blocks."""
     walks = [list(pymalloc.pools(pid, size)) for size in (pymalloc.POOL, pymalloc.OLD_POOL)]
     pools = max(walks, key=lambda found: sum(len(pool.used) for pool in found))
     rows: dict[int, tuple[int, int, int]] = {}
@@ -47,7 +47,7 @@ def referenced(pid: int) -> dict[int, tuple[int, int, int]]:
 
 
 def check_pools(target: Running, answer: dict[str, Any]) -> None:
-    """Compare with sys._debugmallocstats(), and with the plain walker, which is all there is for 2.7."""
+    """Compare with sys._debugmallocstats(), and with the plain walker, the only reference for 2.7."""
     assert answer["damage"] == []
     found = answered(answer)
     assert found["classes"] == referenced(target.pid)

@@ -1,4 +1,4 @@
-"""The populations of tests/programs/population.py beside ``heap pyobjects``: to the object and to the byte."""
+"""The populations of tests/programs/population.py against ``heap pyobjects``: to the object and to the byte."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reference import pymalloc
 from support import kernel
 from support.programs import Running, ask
 
-# CPython 3.11: the values of a managed dict begin where the word 32 bytes before the object points; the byte before
-# them says how far before that their block begins.
+# CPython 3.11: the word 32 bytes before the object points to the values of a managed dict; the byte before them is the
+# distance back to the start of their block.
 VALUES = -32
-# 3.12: the word 24 bytes before an object is its dict, or points one byte before its values: that byte's distance back
-# is where their block begins.
+# 3.12: the word 24 bytes before an object is its dict, or points one byte before its values: that byte is the distance
+# back to the start of their block.
 DICT_OR_VALUES = -24
-# Code that has run often gets a cache of its own.
+# Code that has run often gets its own cache.
 OPCACHE = ("3.8", "3.9", "3.10")
 
 
@@ -34,7 +34,7 @@ def census(target: str) -> dict[str, tuple[int, int, int]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
-    """Return what came to each type; types that did not change are left out."""
+    """Return the growth of each type; types that did not change are left out."""
     none = (0, 0, 0)
     names = before.keys() | after.keys()
     changes = {n: tuple(b - a for a, b in zip(before.get(n, none), after.get(n, none))) for n in names}
@@ -54,18 +54,18 @@ def values_bytes(pid: int, thing: int) -> int:
 
 
 def packed_values_bytes(pid: int, thing: int) -> int:
-    """Return the same as 3.12 keeps them."""
+    """Return the size of the block of an object's attribute values in 3.12; 0 without one."""
     word = kernel.read_u64(pid, thing + DICT_OR_VALUES)
     return block_size(pid, word + 1 - kernel.read(pid, word, 1)[0]) if word & 1 else 0
 
 
 def values_of(release: str) -> Callable[[int, int], int]:
-    """Return what tells the bytes of an object's values in that release."""
+    """Return a function that returns the bytes of an object's values in that release."""
     return packed_values_bytes if release == "3.12" else values_bytes
 
 
 def truth(target: Running, path: Path, values: Callable[[int, int], int]) -> dict[str, tuple[int, int, int, int]]:
-    """Return {type: (count, bytes, buffers, spare)}: what the program wrote, and attributes' values."""
+    """Return {type: (count, bytes, buffers, spare)}: the program's figures, and attributes' values."""
     told = json.loads(path.read_text())
     types = {name: tuple(row) for name, row in told["types"].items()}
     for name, addresses in told["managed"].items():
@@ -75,7 +75,7 @@ def truth(target: Running, path: Path, values: Callable[[int, int], int]) -> dic
 
 
 def check(found: dict[str, tuple[int, int, int]], expected: dict[str, tuple[int, int, int, int]]) -> None:
-    """Compare: the same types, to the object, and to the byte but for what a chunk of malloc may have to spare."""
+    """Check the same types, to the object, and to the byte except for spare bytes of malloc's chunks."""
     assert {name: row[0] for name, row in found.items()} == {name: row[0] for name, row in expected.items()}
     for name, (_, size, buffers, spare) in expected.items():
         more = (found[name][1] - size, found[name][2] - buffers)
@@ -85,7 +85,8 @@ def check(found: dict[str, tuple[int, int, int]], expected: dict[str, tuple[int,
 def check_new_objects(
     target: Running, path: Path, release: str, values: Callable[[int, int], int] | None = None
 ) -> None:
-    """Let population.py go on: every population to the object and the byte, with its buffers, and no other type."""
+    """Let population.py continue; check every population to the object and the byte, with its buffers, and no other
+    type."""
     before = census(str(target.pid))
     target.go_on()
     check_changes(difference(before, census(str(target.pid))), target, path, release, values)
@@ -98,7 +99,7 @@ def check_changes(
     release: str,
     values: Callable[[int, int], int] | None = None,
 ) -> None:
-    """Compare what came to each type with what population.py made."""
+    """Compare the growth of each type with the population of population.py."""
     if release in OPCACHE:
         # No code is new, and none has grown.
         assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)

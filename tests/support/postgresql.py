@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for a test, and a session of it."""
+"""A PostgreSQL server for one test, and a session of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW = re.compile(
 
 
 class Server:
-    """A cluster of its own, whose socket is in its folder, with one session."""
+    """A cluster for one test, whose socket is in its folder, with one session."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Server:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
-    """Yield the folder of a server; skip the test where there is none."""
+    """Yield the folder of a server; skip the test if there is none."""
     if not VERSIONS or not shutil.which("psql"):
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql, or no psql")
     tools, root = VERSIONS[-1].parent, Path(tempfile.mkdtemp(prefix="gdbheap-postgresql-"))
@@ -80,7 +80,7 @@ def cluster() -> Iterator[Path]:
         os.chown(root, user.pw_uid, user.pw_gid)
         before = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     data, options = str(root / "data"), f"-c listen_addresses='' -c wal_level=logical -c autovacuum=off -k {root}"
-    # An idle backend would free what it counted ten seconds after its last statement.
+    # An idle backend would free its counters ten seconds after its last statement.
     options += " -c track_counts=off"
     control = [*before, str(tools / "pg_ctl"), "-w", "-D", data]
     quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": root}

@@ -36,13 +36,13 @@ PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
 RESTING = ("34 ", "0 0x0 ")
 PATIENCE = 120
-# Signs of a document that is compared with its schema: it takes seconds for the largest.
+# Characters of a document that is compared with its schema: it takes seconds for the largest.
 MAX_FITTED = 300_000
 _programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
-# A root folder whose interpreters are tried, in the place of this system's. GDBHEAP_RELEASE is the one that is tried.
+# A root folder whose interpreters are tested instead of this system's. GDBHEAP_RELEASE selects one.
 ROOT_FOLDER = os.environ.get("GDBHEAP_ROOT", "")
-# In mounts of its own, which end with the program: the folders that it names are the same inside and outside.
+# Own mounts, which end with the program: the folders that it names are the same inside and outside.
 _ENTER = """root=$1 sources=$2 temporary=$3
 shift 3
 for folder in "$sources" "$temporary"; do
@@ -69,8 +69,8 @@ def build(name: str, *more: str) -> Path:
 
 @functools.cache
 def plain_malloc() -> Path:
-    """Return tests/programs/plain_malloc.c as a library to be preloaded, whose blocks nobody walks; it is called as
-    tcmalloc's are."""
+    """Return tests/programs/plain_malloc.c as a library to be preloaded, whose blocks are not walked; its name is
+    like tcmalloc's."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -90,16 +90,16 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Return its process id."""
+        """Return the program's process id."""
         return self.process.pid
 
     @property
     def stderr(self) -> str:
-        """Return all that it has written on standard error."""
+        """Return the program's standard error."""
         return (self.directory / "stderr").read_text(errors="replace")
 
     def rest(self) -> None:
-        """Return when it rests; raise if it ended, or has not come to rest within PATIENCE seconds."""
+        """Return when the program rests; raise if it ended, or did not rest within PATIENCE seconds."""
         deadline = time.monotonic() + PATIENCE
         while not self._rests():
             if self.process.poll() is not None:
@@ -109,7 +109,7 @@ class Running:
             time.sleep(0.01)
 
     def rest_wholly(self) -> None:
-        """Return when its other threads sleep as well: they may have something left to do when the first one rests."""
+        """Return when the program's other threads sleep as well: they may still work when the first one rests."""
         deadline = time.monotonic() + PATIENCE
         while any("\nState:\tS" not in task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/status")):
             assert time.monotonic() < deadline, "a thread does not come to rest"
@@ -126,7 +126,7 @@ class Running:
         while Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING[1]) and self._unread():
             time.sleep(0.01)
         self.rest()
-        # What a tracer stopped on the way out of the call seems to be in it.
+        # A thread that a tracer stopped on the way out of the call seems to be in it.
         deadline = time.monotonic() + PATIENCE
         while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "t":
             assert time.monotonic() < deadline, "a tracer holds it"
@@ -134,7 +134,7 @@ class Running:
             self.rest()
 
     def _unread(self) -> bool:
-        """Return whether the byte still lies in the pipe."""
+        """Return whether the byte is still in the pipe."""
         assert self.process.stdin is not None
         waiting = fcntl.ioctl(self.process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0")
         return int(struct.unpack("i", waiting)[0]) > 0
@@ -146,7 +146,7 @@ class Running:
         return str(self.gcore() if form == GCORE else self.kernel_core())
 
     def gcore(self) -> Path:
-        """Return a core written by gdb; the program goes on."""
+        """Return a core written by gdb; the program runs on."""
         if shutil.which("gdb") is None:
             pytest.skip("no gdb")
         path = self.directory / "written-by-gdb"
@@ -162,7 +162,7 @@ class Running:
         return self._core_after(lambda: self.process.send_signal(signal.SIGABRT))
 
     def aborted_core(self) -> Path:
-        """Return the core of a program that reads standard input, and aborts of itself after a line."""
+        """Return the core of a program that reads standard input, and aborts by itself after a line."""
         assert self.process.stdin is not None
         stdin = self.process.stdin
         return self._core_after(lambda: (stdin.write(b"\n"), stdin.flush()))
@@ -190,7 +190,7 @@ class Running:
 
 
 def why_no_cores() -> str | None:
-    """Return why the kernel writes no whole core files to the working directory here; None where it does."""
+    """Return why the kernel writes no complete core files to the working directory here; None if it does."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if "/" in pattern or pattern.startswith("|"):
         return f"core files do not go to the working directory here: core_pattern is {pattern!r}"
@@ -200,7 +200,7 @@ def why_no_cores() -> str | None:
 
 
 def allow_cores() -> None:
-    """Allow a full core, of the mappings that are the kernel's default (0x33: no file contents but ELF headers)."""
+    """Allow a full core, with the kernel's default mappings (0x33: no file contents except ELF headers)."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ def allow_cores() -> None:
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started in a session of its own, with all of that, and wait for it."""
+    """End a process and its session, and wait for it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(PATIENCE)
@@ -218,7 +218,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def running(
     command: list[str], directory: Path, environment: dict[str, str] | None = None, root: Path | None = None
 ) -> Iterator[Running]:
-    """Yield a started command that has come to rest; it is ended whatever happens. ``root`` is its root folder."""
+    """Yield a started command that rests; it is ended whatever happens. ``root`` is its root folder."""
     folder = Path(tempfile.mkdtemp(dir=directory))
     if root is not None:
         command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
@@ -242,7 +242,7 @@ def running(
 
 
 def program_of(target: str) -> str | None:
-    """Return the program of a core whose files are in ROOT_FOLDER: what ``--exe`` is for; None for others."""
+    """Return the program of a core whose files are in ROOT_FOLDER, for ``--exe``; None for others."""
     return _programs.get(target)
 
 
@@ -251,7 +251,7 @@ def _is_inside(program: str) -> bool:
 
 
 def entered(command: list[str]) -> list[str]:
-    """Return a command, of a program in ROOT_FOLDER one that runs it in there; the process is the same."""
+    """Return a command; for a program in ROOT_FOLDER, one that runs it in there as the same process."""
     if not _is_inside(command[0]):
         return command
     enter = ["unshare", "--mount", "sh", "-ec", _ENTER, "sh", ROOT_FOLDER, str(SOURCES), tempfile.gettempdir()]
@@ -260,21 +260,21 @@ def entered(command: list[str]) -> list[str]:
 
 @functools.cache
 def has_mount_namespaces() -> bool:
-    """Whether a mount namespace may be made here: by root, where the root folder is a mount point."""
+    """Return whether root can make a mount namespace here, with a root folder that is a mount point."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment without what changes how a target allocates."""
+    """Return this process's environment without variables that change how a target allocates."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped": its code, which is in ``library``, has a
-    .symtab."""
+    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped": its code, which is in ``library``,
+    has a .symtab."""
 
     executable: str
     kind: str
@@ -284,7 +284,7 @@ class Interpreter:
 KINDS = ("unstripped", "stripped")
 EXTRA = "GDBHEAP_PYTHONS"
 FREE_THREADED = ("3.13t", "3.14t", "3.15t")
-# The release that every test tries, also those that try one only.
+# The release for all tests, including those of a single one.
 ONLY = os.environ.get("GDBHEAP_RELEASE", "")
 RELEASE = ONLY or "3.11"
 ALL_RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
@@ -308,10 +308,11 @@ print(library if shared and os.path.exists(library) else os.readlink("/proc/self
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once; or
-    that of ROOT_FOLDER.
+    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once;
+    or that of ROOT_FOLDER.
 
-    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t"."""
+    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t".
+    """
     python, number = f"python{release}", release.split("-")[0]
     names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
     if not ROOT_FOLDER:
@@ -340,7 +341,7 @@ def _examine(executable: str, release: str) -> Interpreter | None:
 
 
 def interpreter_of(kind: str) -> str:
-    """Return a CPython RELEASE of that kind; skip the test where there is none."""
+    """Return a CPython RELEASE of that kind; skip the test if there is none."""
     for interpreter in interpreters():
         if interpreter.kind == kind:
             return interpreter.executable
@@ -348,7 +349,7 @@ def interpreter_of(kind: str) -> str:
 
 
 def interpreter_of_release(release: str) -> Interpreter:
-    """Return a CPython of that release; skip the test where there is none."""
+    """Return a CPython of that release; skip the test if there is none."""
     for interpreter in interpreters(release):
         return interpreter
     pytest.skip(f"no CPython {release} on the path, in /usr/bin, below ~/.pyenv or in {EXTRA}")
@@ -376,7 +377,7 @@ def status(pid: int, field: str) -> int:
 
 
 def tracer(pid: int) -> int:
-    """Return the process that traces this one, 0 for nobody; the kernel names the tracing thread."""
+    """Return the process that traces this one, 0 for none; the kernel names the tracing thread."""
     task = status(pid, "TracerPid")
     return status(task, "Tgid") if task else 0
 
@@ -397,19 +398,20 @@ def c_program(name: str, *arguments: object) -> list[str]:
 
 
 def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the shell command; a fault of its own leaves a traceback. ``options`` go to subprocess.run."""
+    """Run the shell command; an internal error leaves a traceback. ``options`` go to subprocess.run."""
     environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
     command = [str(GDBHEAP), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, **options)
 
 
 def said(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Return what the command says, as a fork of a process that has imported it (``forked``): the same, sooner."""
+    """Return the result of the command, run as a fork of a process that has imported it (``forked``), which is
+    faster."""
     return forked.run(str(GDBHEAP), list(arguments), {**os.environ, "GDBHEAP_DEBUG": "1"})
 
 
 def whole_snapshot(folder: Path) -> Path:
-    """Return a snapshot of a Python, with all that one may have."""
+    """Return a snapshot of a Python process, with all optional parts."""
     path = folder / "good.heap"
     with running(python_program(KINDS[0], "secret_texts", "text", 50), folder) as target:
         assert gdbheap("snapshot", str(target.pid), str(path), "--blocks", "--owners").returncode == 0
@@ -417,8 +419,8 @@ def whole_snapshot(folder: Path) -> Path:
 
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
-    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema, with all rows unless
-    the options say how many; the exit status must be ``status``."""
+    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema, with all rows
+    unless the options set a number; the exit status must be ``status``."""
     program = program_of(target)
     more = [*(["--exe", program] if program else []), *whole_lists(*options), "--json"]
     done = said(*filter(None, [noun]), target, *options, *more)
@@ -431,12 +433,13 @@ def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any
 
 
 def whole_lists(*options: str) -> list[str]:
-    """Return the option that has no list cut, where the options say nothing of it."""
+    """Return the option for complete lists, if the options do not set a length."""
     return [] if any(option.startswith("--top") for option in options) else ["--top=all"]
 
 
 def steady(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document without what changes meanwhile: of the container, all but which one it is; how RSS changed."""
+    """Return a document without values that change meanwhile: all about the container except its id, and the change
+    of RSS."""
     found = {key: value for key, value in document.items() if key != "meanwhile"}
     group = document.get("control_group")
     if group is not None:
@@ -445,7 +448,7 @@ def steady(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_no_answer(done: subprocess.CompletedProcess[str]) -> bool:
-    """Return whether standard output has no answer: nothing, or the document of the error of a command with --json."""
+    """Return whether standard output has no answer: it is empty, or has the document of an error with --json."""
     if not done.stdout:
         return True
     error = json.loads(done.stdout).get("error") if done.stdout.startswith("{") else None

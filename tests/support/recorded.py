@@ -1,4 +1,4 @@
-"""Programs that run with the recorder, and the logs that they leave; replays of these that wait."""
+"""Programs that run with the recorder, and their logs; replays that wait."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pathlib import Path
 from gdbheap.tracing.recorder_files import ENVIRONMENT, recorder_library
 from support.programs import GDBHEAP, PATIENCE, Running, plain_environment, running
 
-WAITS = re.compile(r"after call ([\d,]+) of ([\d,]+) process (\d+) waits")
+WAITS = re.compile(r"after call ([\d,]+) of ([\d,]+), process (\d+) waits")
 
 
 def recorder_environment(folder: Path, preload: str = "") -> dict[str, str]:
-    """Return what has a program leave its calls in the folder; `preload`: more libraries, behind the recorder."""
+    """Return the variables with which a program records its calls in the folder; `preload`: more libraries, after
+    the recorder."""
     return {"LD_PRELOAD": ":".join(filter(None, (recorder_library(), preload))), ENVIRONMENT: str(folder)}
 
 
 @contextlib.contextmanager
 def recorded(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[Running]:
-    """Yield a program that rests; `log` has its calls after `finished`."""
+    """Yield a waiting program; `log` has its calls after `finished`."""
     parts = Path(f"{log}.parts")
     parts.mkdir(0o700)
     with running(command, log.parent, {**recorder_environment(parts), **(environment or {})}) as target:

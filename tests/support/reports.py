@@ -1,4 +1,5 @@
-"""Public reports about memory as programs (tests/reports): how each is started, and what the first page must say."""
+"""Public reports about memory as programs (tests/reports): the start of each, and the required parts of the first
+page."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ from support.terminal import on_terminal
 FOLDER = Path(__file__).resolve().parent.parent / "reports"
 PRELOADED = "libjemalloc.so.2"
 QUIET = 0.3
-# polars' jemalloc keeps freed pages for ten seconds, or until something else is freed: 3 to 66 MiB of RSS would be
-# nobody's, and chance would decide whether a holder has a quarter of it.
+# polars' jemalloc keeps freed pages for ten seconds, or until another free: 3 to 66 MiB of RSS would have no owner, and
+# chance would decide whether a holder has a quarter of it.
 POLARS_KEEPS_NOTHING = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-reports-")
 
 
 @dataclass(frozen=True)
 class Report:
-    """A public report: its program in tests/reports, where it was asked, what is true, and the patterns of what
-    names the cause and the fix. ``modules``: what Python has to import; ``core``: the kernel's core is the target."""
+    """A public report: its program in tests/reports, its origin, the truth, and the patterns that name the cause and
+    the fix. ``modules``: the modules that Python has to import; ``core``: the kernel's core is the target."""
 
     program: str
     issue: str
@@ -64,16 +65,16 @@ def words(text: str) -> str:
 def page_of(target: str, *options: str) -> str:
     """Return the first page as a pipe gets it."""
     done = gdbheap(target, *options)
-    # A core with damage has a status of its own.
+    # A core with damage has its own status.
     assert done.stdout and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
 
 def lines_to_first_fix(target: str, *options: str) -> int:
     """Return how many lines of 80 columns the page has up to the end of its first finding with its fix, or of its
-    holders where it has no finding."""
+    holders without a finding."""
     shown, _status = on_terminal([target, *options], 80, NO_COLOR="1")
-    # Progress, and for how long the process was stopped, stand on the same terminal.
+    # Progress, and the length of the stop, are on the same terminal.
     lines = [re.split(r"\r|\033\[K", line)[-1] for line in shown.rstrip().split("\n")]
     lines = [line for line in lines if not line.startswith("gdbheap: ")]
     first = next((place for place, line in enumerate(lines) if line.startswith("Findings")), None)
@@ -85,7 +86,10 @@ def lines_to_first_fix(target: str, *options: str) -> int:
 
 @contextlib.contextmanager
 def started(report: Report, directory: Path) -> Iterator[str]:
-    """Yield the target of a report, ready: a pid, or the path of a core. Skip the test where a need is not at hand."""
+    """Yield the target of a report, ready: a pid, or the path of a core.
+
+    Skip the test if something that it needs is missing.
+    """
     folder = Path(tempfile.mkdtemp(dir=directory))
     starter = SERVERS.get(report.program)
     if starter is not None:
@@ -100,7 +104,8 @@ def started(report: Report, directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def ready(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[Running]:
-    """Yield a command that has printed READY; it is ended, and so is the shared memory that bears its pid."""
+    """Yield a command that has printed READY; it is ended, and its shared memory, which has its pid in its name, is
+    removed."""
     with serving(command, folder, environment, subprocess.PIPE) as target:
         output = folder / "stderr"
         try:
@@ -120,7 +125,7 @@ def wait_for(is_so: Callable[[], object], target: Running) -> None:
 
 
 def rest(pid: int) -> None:
-    """Return when the process uses no processor time; a program that never rests is given five seconds."""
+    """Return when the process uses no processor time; a program that never rests gets five seconds."""
     last, since, deadline = "", time.monotonic(), time.monotonic() + 5
     while time.monotonic() < min(since + QUIET, deadline):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -130,7 +135,7 @@ def rest(pid: int) -> None:
 
 
 def command_of(report: Report, folder: Path) -> list[str]:
-    """Return the command of a report's program, compiled where it has to be."""
+    """Return the command of a report's program, compiled if needed."""
     source = FOLDER / report.program
     if report.program.endswith(".py"):
         python = python_with(*report.modules) if report.modules else sys.executable
@@ -202,7 +207,7 @@ def redis(folder: Path) -> Iterator[int]:
 
 
 def evaluation(number: int) -> bytes:
-    """Return an EVAL of a script with a text of its own."""
+    """Return an EVAL of a script with a unique text."""
     stock = f"local stock = redis.call('GET', 'item:{number}')"
     script = f"{stock} if stock then return stock + {number} else return {number} * 3 end".encode()
     return b"*3\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n$1\r\n0\r\n" % (len(script), script)
@@ -264,14 +269,14 @@ def postgresql(_folder: Path) -> Iterator[int]:
 
 
 def statement(number: int) -> str:
-    """Return a PREPARE with a text of its own, and its EXECUTE."""
+    """Return a PREPARE with a unique text, and its EXECUTE."""
     query = f"select o.id, o.total * {number}, o.note || 'n{number}' from orders o join orders q on q.id = o.customer"
     where = f"where o.customer = $1 + {number} and o.note <> 'x{number}'"
     return f"prepare p{number}(int) as {query} {where}; execute p{number}(1)"
 
 
 SERVERS = {"gunicorn": gunicorn, "redis": redis, "postgresql": postgresql}
-# Advice for a holder of which nothing else is known.
+# Advice for a holder without further information.
 LIMIT = r"set a limit or drop data that is no longer used"
 TRIM = r"malloc_trim\(0\).*gdbheap trim \d+ --yes"
 REPORTS: tuple[Report, ...] = (
@@ -279,7 +284,7 @@ REPORTS: tuple[Report, ...] = (
         "views.py",
         "numpy/numpy#10273",
         "60 views of 80 bytes keep 60 arrays, 240,000,000 bytes",
-        r"60 views \(numpy\.ndarray\) that show 4\.7 KiB keep 229\.0 MiB.*previews",
+        r"60 views \(numpy\.ndarray\) of 4\.7 KiB keep 229\.0 MiB.*previews",
         r"x\[:10\]\.copy\(\)",
         ("numpy",),
     ),
@@ -382,14 +387,14 @@ REPORTS: tuple[Report, ...] = (
         "huge_pages.c",
         "jemalloc/jemalloc#1674",
         "160 MiB of huge pages, of which 159.7 MiB are zeros",
-        r"transparent huge pages: 159\.7 MiB of 160\.0 MiB is zeros",
+        r"transparent huge pages: 159\.7 MiB of 160\.0 MiB contains only zeros",
         r"MADV_NOHUGEPAGE.*PR_SET_THP_DISABLE",
     ),
     Report(
         "huge_malloc.c",
         "gperftools/gperftools#1073",
         "the same in blocks of malloc",
-        r"transparent huge pages: 11\d\.\d MiB of 11\d\.\d MiB is zeros",
+        r"transparent huge pages: 11\d\.\d MiB of 11\d\.\d MiB contains only zeros",
         r"GLIBC_TUNABLES=glibc\.malloc\.hugetlb=0",
         environment=(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824"),),
     ),
@@ -451,7 +456,7 @@ REPORTS: tuple[Report, ...] = (
         "xml_names.py",
         "cebel/pyuniprot#5",
         "libxml2's dictionary of names has 13.2 MiB",
-        # So much of the 13.2 MiB is resident.
+        # The resident part of the 13.2 MiB.
         r"1[1-3]\.\d MiB [\d.]+ lxml\.etree\._ParserDictionaryContext",
         r"[Uu]se few different names for elements and attributes",
         ("lxml",),
@@ -520,7 +525,7 @@ REPORTS: tuple[Report, ...] = (
         "librefang#3580",
         "a backlog of 100,000 messages in a channel, and a map with room for 18.3 MiB",
         r"messages of a channel with \S+ waiting.*HashMap or HashSet table, \S+ KiB of 18\.3 MiB filled",
-        r"[Bb]ound the channel.*shrink_to_fit\(\)",
+        r"[Ll]imit the length of the channel.*shrink_to_fit\(\)",
     ),
     Report(
         "onnx_session.py",
@@ -534,8 +539,8 @@ REPORTS: tuple[Report, ...] = (
         "polars_filter.py",
         "memory of a polars frame",
         "the filtered frame has about 23 MiB",
-        r"MiB [\d.]+ chosen DataFrame of 7\d\d,\d\d\d x 3",
-        r"drop data that is no longer used",
+        r"MiB [\d.]+ chosen DataFrame of 7\d\d,\d\d\d x 3.*removing it alone frees \S+ \S+ \(up to 2\d\.\d MiB",
+        r"drop unused data from all its holders|drop data that is no longer used",
         ("polars",),
         environment=(POLARS_KEEPS_NOTHING,),
     ),

@@ -1,4 +1,4 @@
-"""Cores in the shapes that other dumpers give them, made from the kernel's: a copy with its holes, less some of it."""
+"""Cores in the forms of other dumpers, made from the kernel's: a copy with its holes, without some of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copied(core: Path, copy: Path) -> Path:
 
 
 def without_first_pages(core: Path, copy: Path) -> Path:
-    """Return a copy that lacks the page of each file's ELF header, as of programs that exclude it (MADV_DONTDUMP)."""
+    """Return a copy without the page of each file's ELF header, as for programs that exclude it (MADV_DONTDUMP)."""
     starts = {start for start, _end, offset, _path in files(core) if not offset}
 
     def change(fields: list[int]) -> None:
@@ -32,7 +32,7 @@ def without_first_pages(core: Path, copy: Path) -> Path:
 
 
 def without_last_bytes(core: Path, copy: Path, part: float) -> Path:
-    """Return a copy that lacks this part of its largest segment, at the end."""
+    """Return a copy without this part of its largest segment, at the end."""
     largest = max(fields[5] for fields in program_headers(core) if fields[0] == PT_LOAD)
 
     def change(fields: list[int]) -> None:

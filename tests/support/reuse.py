@@ -1,4 +1,4 @@
-"""Process ids that are given away again: a process ends, and another one gets its id at once."""
+"""Process ids that are reused: a process ends, and another one gets its id at once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Swapped:
-    """A program that waits, and what gets its process id by ``swap``."""
+    """A program that waits, and the process that gets its process id by ``swap``."""
 
     def __init__(self, folder: Path, mebibytes: int) -> None:
-        """Start the first one."""
+        """Start the first process."""
         self.file = folder / "reborn-counters"
         self.file.touch()
         self._size = mebibytes
@@ -33,10 +33,11 @@ class Swapped:
         wait_for(lambda: _is_asleep(self.pid), "it does not come to rest")
 
     def swap(self) -> None:
-        """End the first one, and have another process get its id; skip where the kernel does not let us choose one."""
+        """End the first process, and let another one get its id; skip if the kernel does not permit choosing one."""
         if self._second is not None:
             return
-        # A start is known to a clock tick; the kernel goes through all other ids in between, which takes longer.
+        # A start time has the precision of a clock tick; the kernel goes through all other ids in between, which takes
+        # longer.
         started = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[19])
         wait_for(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS > started + 2, "no time passes")
         self.first.kill()
@@ -53,12 +54,12 @@ class Swapped:
         return self.words()[0] > 0
 
     def words(self) -> tuple[int, int]:
-        """Return how far the second one has counted, and how many signals it got."""
+        """Return the counter of the second process, and how many signals it got."""
         counted, signals = struct.unpack("<2Q", self.file.read_bytes()[:16].ljust(16, b"\0"))
         return counted, signals
 
     def untouched(self) -> None:
-        """Fail where the second one is traced, stands still, or got a signal."""
+        """Fail if the second process is traced, is stopped, or got a signal."""
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
         assert status["TracerPid"] == "0" and status["State"][0] in "SR", status
         before, _ = self.words()

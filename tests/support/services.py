@@ -1,4 +1,4 @@
-"""Services and jobs made of other people's packages (tests/services), started and waited for."""
+"""Services and jobs with packages of others (tests/services), started and waited for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WORKER = "gunicorn"
 
 @dataclass(frozen=True)
 class Service:
-    """``title``: for people; ``modules``: what it needs; ``script``: its file in tests/services, "" for Jupyter, which
-    is its own; ``size``: of its work."""
+    """``title``: for people; ``modules``: those that it needs; ``script``: its file in tests/services, "" for
+    Jupyter, which has its own; ``size``: of its work."""
 
     title: str
     modules: tuple[str, ...]
@@ -40,8 +40,10 @@ SERVICES = (
 
 @contextlib.contextmanager
 def serving(service: Service, directory: Path) -> Iterator[int]:
-    """Yield the pid of the process that does the work, once it has done it; all are ended whatever happens. Skips where
-    a package is missing."""
+    """Yield the pid of the working process once its work is done; all are ended whatever happens.
+
+    Skip if a package is missing.
+    """
     python = python_with(*service.modules)
     ready, log = directory / "ready", directory / "log"
     local = {"JUPYTER_RUNTIME_DIR": str(directory), "HOME": str(directory), "ROWS": str(service.size)}
@@ -66,7 +68,7 @@ def serving(service: Service, directory: Path) -> Iterator[int]:
 
 
 def _working(service: Service, process: subprocess.Popen[bytes], ready: Path, log: Path) -> int:
-    """Wait until it rests; return the pid, of gunicorn its worker's."""
+    """Wait until the service rests; return the pid, for gunicorn that of its worker."""
     deadline = time.monotonic() + PATIENCE
     while not (ready.exists() if service.script else b"http://127.0.0.1" in log.read_bytes()):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
@@ -83,7 +85,7 @@ def _working(service: Service, process: subprocess.Popen[bytes], ready: Path, lo
 
 
 def _rest(pid: int, deadline: float) -> None:
-    """Wait until it uses no more processor time for a second."""
+    """Wait until the process has used no processor time for a second."""
     last, since = -1, time.monotonic()
     while time.monotonic() < min(since + 1, deadline):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""``gdbheap shell`` on pipes: many questions about one look at a target, for the start of one command."""
+"""``gdbheap shell`` on pipes: many questions about one reading of a target, for the start of one command."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Session:
         self.process.stdin.flush()
 
     def ask(self, line: str) -> dict[str, Any]:
-        """Send a line with --json and return the document that answers it, with all rows unless the line says how
-        many."""
+        """Send a line with --json and return the document that answers it, with all rows unless the line sets a
+        number."""
         assert self.process.stdout is not None
         self.type(" ".join([line, *whole_lists(*line.split()), "--json"]))
         assert select.select([self.process.stdout], [], [], PATIENCE)[0], "no answer"
@@ -39,7 +39,7 @@ class Session:
         return answer
 
     def end(self) -> tuple[str, str, int]:
-        """Close its input; return what is left of its output, its errors and its status."""
+        """Close the session's input; return the rest of its output, its errors and its status."""
         output, errors = self.process.communicate(timeout=PATIENCE)
         assert "Traceback" not in errors, errors
         return output, errors, self.process.returncode

@@ -1,4 +1,4 @@
-"""Libraries of Debian's other suites, which ``scripts/suites.sh`` has unpacked, and programs for these suites' libc."""
+"""Libraries of Debian's other suites, unpacked by ``scripts/suites.sh``, and programs for these suites' libc."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def libraries(name: str) -> list[str]:
 
 
 def flags_for(library: str) -> list[str]:
-    """Return what a program is linked with that ``library`` is preloaded into: the loader and the libc of its suite,
-    where these are newer than this system's; nothing of other libraries."""
+    """Return the flags with which a program is linked that ``library`` is preloaded into: the loader and the libc of
+    its suite if these are newer than this system's; none for other libraries."""
     return list(_flags(Path(library)))
 
 

@@ -1,4 +1,4 @@
-"""What held_now.c says that it holds."""
+"""The table of held_now.c."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from support.suites import flags_for
 
 
 def program(threads: int, operations: int, rng: random.Random, folder: Path, library: str = "") -> list[str]:
-    """Return the command that runs held_now.c; its table is ``folder``/table. ``library``: what is preloaded."""
+    """Return the command that runs held_now.c; its table is ``folder``/table. ``library``: the preloaded one."""
     built = programs.build("held_now", *flags_for(library))
     return [str(built), *map(str, (threads, rng.getrandbits(30), operations, folder / "table"))]
 
 
 def held(folder: Path) -> tuple[int, list[tuple[int, int, int]]]:
-    """Return what mi_heap_visit_blocks() counted (0: nobody did), and (pointer, usable, requested) of what is held."""
+    """Return the count of mi_heap_visit_blocks() (0: none), and (pointer, usable, requested) of the held blocks."""
     raw = (folder / "table").read_bytes()
     return int(struct.unpack_from("<Q", raw)[0]), [row for row in struct.iter_unpack("<QQQ", raw[16:]) if row[0]]
 

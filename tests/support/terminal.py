@@ -18,7 +18,7 @@ from support.programs import GDBHEAP, PATIENCE
 
 
 def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[str, int]:
-    """Run gdbheap on a terminal of that width; return what it showed and its status. Skip the test without a pty."""
+    """Run gdbheap on a terminal of that width; return its output and its status. Skip the test without a pty."""
     try:
         leader, follower = pty.openpty()
     except OSError as error:

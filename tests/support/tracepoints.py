@@ -1,4 +1,4 @@
-"""Whether the kernel's tracepoints can be used here, found without gdbheap, and what it says of the one that counts."""
+"""Whether the kernel's tracepoints can be used here, found without gdbheap, and the format of the one that is used."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SYS_PERF_EVENT_OPEN = 298
 SOFTWARE, DUMMY, SIZE = 1, 9, 112
 FOLDER = "/sys/kernel/tracing"
 FORMAT = "events/raw_syscalls/sys_exit/format"
-# In a mount namespace of its own, so that nobody else sees what is mounted.
+# In its own mount namespace, so that mounts are not visible elsewhere.
 ALONE = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 
 
 def why_not() -> str:
-    """Return why no tracepoint can be used here; "" where they can."""
+    """Return why no tracepoint can be used here; "" if they can."""
     if os.geteuid() != 0:
         return "tracepoints take root or CAP_PERFMON"
     refused = _event_refused()
@@ -30,7 +30,7 @@ def why_not() -> str:
 
 
 def _event_refused() -> int:
-    """Return the error of an event that counts nothing, in the kernel too; 0 where there is none."""
+    """Return the error of an event that counts nothing, in the kernel too; 0 if there is none."""
     attributes = struct.pack("<IIQ", SOFTWARE, SIZE, DUMMY).ljust(SIZE, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.syscall(SYS_PERF_EVENT_OPEN, attributes, 0, -1, -1, 0)
@@ -42,7 +42,8 @@ def _event_refused() -> int:
 
 @functools.cache
 def format_text() -> str:
-    """Return what tracefs says of the tracepoint at the end of system calls; "" where it cannot be mounted or read."""
+    """Return the format of the tracepoint at the end of system calls, from tracefs; "" if it cannot be mounted or
+    read."""
     if shutil.which("unshare") is None:
         return ""
     script = f"mount -t tracefs tracefs {FOLDER} && cat {FOLDER}/{FORMAT}"
@@ -52,7 +53,7 @@ def format_text() -> str:
 
 def beside_readable_format(command: list[str]) -> list[str]:
     """Return a command that runs ``command`` where everybody may read the tracepoint's format, and nothing else of
-    tracefs: a copy lies in its place."""
+    tracefs: a copy is in its place."""
     script = (
         f"mount -t tmpfs -o mode=755 tmpfs {FOLDER} && mkdir -p {FOLDER}/{FORMAT.rpartition('/')[0]}"
         f' && printf %s "$0" > {FOLDER}/{FORMAT} && exec "$@"'

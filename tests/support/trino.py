@@ -1,7 +1,8 @@
-"""A Trino of one's own on loopback, that reads a folder of partitions by the statements of deploy/trino.sql.
+"""A private Trino on loopback that reads a folder of partitions by the statements of deploy/trino.sql.
 
-GDBHEAP_TRINO names the folder of an unpacked trino-server, GDBHEAP_TRINO_JAVA a Java that it runs on (``java`` where it
-is not set)."""
+GDBHEAP_TRINO names the folder of an unpacked trino-server, GDBHEAP_TRINO_JAVA a Java that it runs on (``java`` by
+default).
+"""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from support.ports import free_port
 STATEMENTS = Path(__file__).resolve().parents[2] / "deploy" / "trino.sql"
 LOCATION = "s3://memory/heaps"
 PATIENCE = 180
-# In one of the statements.
+# A table name in one of the statements.
 TABLE = re.compile(r"TABLE hive\.heaps\.(\w+)|'heaps', '(\w+)'")
-# What Trino says otherwise than DuckDB and Spark: a word of its grammar, and a median of its own making.
+# Differences of Trino from DuckDB and Spark: a word of its grammar, and a replacement for the median.
 SORTED = r"array_sort(array_agg(\1))"
 MEDIAN = f"(element_at({SORTED}, (count(\\1) + 1) / 2) + element_at({SORTED}, count(\\1) / 2 + 1)) / 2e0"
 OPTIONS = [
@@ -36,7 +37,7 @@ OPTIONS = [
 
 
 def server() -> tuple[Path, str] | None:
-    """Return the folder of a Trino and a Java; None, and why, where one is missing."""
+    """Return the folder of a Trino and a Java; None, and why, if one is missing."""
     folder = os.environ.get("GDBHEAP_TRINO", "")
     java = shutil.which(os.environ.get("GDBHEAP_TRINO_JAVA", "java"))
     if not folder or not (Path(folder) / "lib").is_dir() or java is None:
@@ -46,7 +47,7 @@ def server() -> tuple[Path, str] | None:
 
 
 def written_for_trino(text: str) -> str:
-    """Return a question of docs/fleet.md as Trino wants it."""
+    """Return a question of docs/fleet.md in Trino's dialect."""
     return re.sub(r"\bmedian\((\w+)\)", MEDIAN, re.sub(r"\btrim\b", '"trim"', text))
 
 
@@ -69,7 +70,7 @@ def _configure(folder: Path, port: int, heaps: Path) -> Path:
 
 
 class Trino:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
@@ -82,14 +83,14 @@ class Trino:
         return found
 
     def is_ready(self) -> bool:
-        """Return whether it has started."""
+        """Return whether the server has started."""
         try:
             return not self._answer(f"{self._url}/v1/info")["starting"]
         except OSError:
             return False
 
     def ask(self, text: str) -> list[list[Any]]:
-        """Return the rows; AssertionError where it refuses the statement."""
+        """Return the rows; AssertionError if it refuses the statement."""
         answer, rows = self._answer(f"{self._url}/v1/statement", text), []
         while True:
             assert "error" not in answer, (text, answer["error"]["message"])
@@ -111,7 +112,7 @@ def trino(program: tuple[Path, str], heaps: Path) -> Iterator[Trino]:
         settings = [f"-Dconfig={config}", *(f"-Dnode.{word}" for word in node)]
         command = [java, *OPTIONS, *settings, "-cp", f"{home / 'lib'}/*", "io.trino.server.TrinoServer"]
         log = folder / "log"
-        # They are looked for where it runs.
+        # The server searches for them in its working folder.
         for plugins in home.glob("*plugin"):
             (folder / plugins.name).symlink_to(plugins)
         with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output, cwd=folder) as process:

@@ -24,8 +24,10 @@ NOBODY = 65534
 
 @contextlib.contextmanager
 def unprivileged(*rights: str) -> Iterator[list[str]]:
-    """Yield the start of a command that runs gdbheap as an unprivileged user, with these capabilities alone. Skips
-    where that cannot be."""
+    """Yield the beginning of a command that runs gdbheap as an unprivileged user, with these capabilities only.
+
+    Skip if that is impossible.
+    """
     setpriv = shutil.which("setpriv")
     if os.getuid() != 0 or setpriv is None:
         pytest.skip("needs root and setpriv to become another user")
@@ -47,7 +49,7 @@ def unprivileged(*rights: str) -> Iterator[list[str]]:
 
 
 def copy_packages(folder: Path) -> None:
-    """Copy gdbheap and what it imports, readable by all."""
+    """Copy gdbheap and its dependencies, readable by all."""
     for name in ("gdbheap", "elftools"):
         found = installed(name)
         (shutil.copytree if found.is_dir() else shutil.copy)(found, folder / found.name)
@@ -63,8 +65,10 @@ def installed(name: str) -> Path:
 
 
 def let_nobody_write(path: Path) -> None:
-    """Let another user write by an access list alone (acl(5)): the mode shows its mask in the group's place. Skips
-    where the file system has none."""
+    """Permit another user to write by an access list alone (acl(5)): the mode shows its mask in the group's place.
+
+    Skip if the file system has none.
+    """
     everybody, read, write = 0xFFFFFFFF, 4, 6
     # Owner, a user by number, the owner's group, the mask, all others.
     entries = (

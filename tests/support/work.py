@@ -1,4 +1,4 @@
-"""How much a function does, counted and not timed."""
+"""The work of a function, counted and not timed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def steps(action: Callable[[], object]) -> int:
 
 
 def peak(action: Callable[[], object]) -> int:
-    """Return how many bytes an action has at most."""
+    """Return the peak of an action's memory, in bytes."""
     tracemalloc.start()
     try:
         action()

@@ -39,7 +39,7 @@ RECENT = 5
 
 
 class Refused(Exception):
-    """A command line was not answered. The text says what is wrong and what to do."""
+    """Raised if a command line was not answered. The text names the error and the next step."""
 
 
 class Call:
@@ -65,7 +65,8 @@ class Call:
     def waiting_for(self, child: subprocess.Popen[bytes]) -> Iterator[list[bool]]:
         """Kill the child if the question is cancelled inside the block, or if the block takes too long.
 
-        The list that is yielded gets an item when the child took too long."""
+        The yielded list is empty unless the child was killed because it took too long.
+        """
         late: list[bool] = []
 
         def end() -> None:
@@ -84,20 +85,20 @@ class Call:
 
 
 class Asking:
-    """Has command lines answered as text. ``always``: options that are added to each line."""
+    """Answers command lines as text, by processes of gdbheap. ``always``: options that are added to each line."""
 
     def __init__(self, always: list[str]) -> None:
         self._always = always
         self._kept: _Session | None = None
-        # Answer one line at a time, so that two targets are not in memory at once.
+        # Only one line is answered at a time, so that two targets are not in memory at once.
         self._lock = threading.Lock()
-        # What runs now, for ``abandon``.
+        # The question in progress, for ``abandon``.
         self._call: Call | None = None
         self._folder: str | None = None
 
     @contextmanager
     def _turn(self, call: Call) -> Iterator[None]:
-        """Answer this call alone within the block."""
+        """Wait until no other call is being answered, then answer this call alone within the block."""
         with self._lock:
             self._call = call
             try:
@@ -138,7 +139,7 @@ class Asking:
             return _once(call, [*words, *self._always])
 
     def growth(self, call: Call, target: str, seconds: float) -> str:
-        """Return what changes in a process during this many seconds. Raises Refused."""
+        """Return the changes in a process during this many seconds. Raises Refused."""
         process = or_none(lambda: _process(target))
         with self._turn(call), temporary_folder() as folder:
             self._folder = folder
@@ -153,7 +154,7 @@ class Asking:
                 self._folder = None
 
     def abandon(self) -> None:
-        """End everything that was started, for a program that ends without waiting for its threads."""
+        """End all processes that were started, for a program that ends without waiting for its threads."""
         call, folder = self._call, self._folder
         if call is not None:
             call.cancel()

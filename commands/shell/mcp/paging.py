@@ -8,7 +8,7 @@ __all__ = ["MOST", "part"]
 
 MOST = 16_000
 """The most bytes of an answer."""
-# The bytes kept free for the line that says how to get the next part.
+# The bytes kept free for the line about the next part.
 ROOM = 100
 
 

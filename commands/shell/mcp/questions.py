@@ -26,7 +26,7 @@ CALLS = ("stats", "growth", "catch")
 ONCE = ("ps", "doctor", "processes", "sql")
 """Commands for a shell only: they are not part of a session about one target."""
 PATHS = (FILE.metavar, "FOLDER")
-# Options that name a file which is only read.
+# Options that name a file to read, never one to write.
 READ = ("--since", "--calls")
 MOST_CHARACTERS = 10_000
 # Options that a client may not use, because the server's tools set them, or because they may end the process: under a

@@ -130,8 +130,10 @@ def serve(words: Sequence[str]) -> None:
         return await _answered(lambda _call: part(_help(topic), offset))
 
     async def _answered(answer: Callable[[Call], str]) -> str:
-        """Return the result of ``answer``, which runs in a thread. If the client cancels or is gone, end what the
-        thread waits for."""
+        """Return the result of ``answer``, which runs in a thread.
+
+        If the client cancels or is gone, end the processes for which the thread waits.
+        """
         call = Call()
         try:
             return await to_thread.run_sync(answer, call, abandon_on_cancel=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gdbheap import _native
@@ -15,7 +15,7 @@ from gdbheap.allocators.allocator import (
     Block,
     Drawn,
     HoleRow,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
     Member,
@@ -31,6 +31,7 @@ from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
 from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, PartId, line_below, lines_below
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.mappings import HUGE_PAGES
 from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Damage
@@ -65,11 +66,12 @@ IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ChunkRequest:
     """The request for a list of chunks (native/core/src/allocators/glibc/listing.rs).
 
-    ``states``: a bit for each wanted state of ``_native.STATES``. ``minimum`` and ``maximum``: bytes, header included.
-    ``arena``: the index of one arena, or None for all."""
+    ``states``: a bit mask of the wanted states, in the order of ``_native.STATES``. ``minimum`` and ``maximum``: bytes,
+    header included. ``arena``: the index of one arena, or None for all.
+    """
 
     states: int
     minimum: int = 0
@@ -95,7 +97,7 @@ class GlibcAllocator(Allocator):
     )
     why_holes_stay = (
         "free() returns memory only from the top of a heap, and the block after each hole prevents that; "
-        "malloc_trim(0) gives the whole pages of holes back."
+        "malloc_trim(0) returns the whole pages of holes."
     )
     groups = ("group of pages is", "groups of pages are")
 
@@ -162,7 +164,7 @@ class GlibcAllocator(Allocator):
         chunks = self.chunks
         if not any(region.states[FOREIGN].bytes for region in self.malloc.regions()):
             return []
-        rows = _native.list_chunks(chunks, Wanted(1 << FOREIGN), "address").rows
+        rows = _native.list_chunks(chunks, ChunkRequest(1 << FOREIGN), "address").rows
         return sorted((row.address, row.address + row.size) for row in rows)
 
     def books(self) -> Ranges:
@@ -172,7 +174,7 @@ class GlibcAllocator(Allocator):
         return [(main.address, main.address + main.layout["size"])]
 
     def pieces(self) -> Iterable[Piece]:
-        """Yield the stretches of the arenas, the arenas' memory between the stretches, and the mmapped chunks."""
+        """Yield the arenas' runs of chunks, the arenas' memory between these runs, and the mmapped chunks."""
         self.require_walk()
         stretches = sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches)
         yield from (Piece(start, end, None) for start, end in stretches)
@@ -183,11 +185,18 @@ class GlibcAllocator(Allocator):
         yield from (Piece(chunk.base, chunk.end, owners[chunk.cached]) for chunk in self.mapped)
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the chunks of the stretch at ``start`` to ``sweep``, and return where the stretch ends."""
-        arena = next(stretch.arena for stretch in self.malloc.stretches if stretch.start == start)
+        """Add the chunks of the stretch at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of
+        the stretch.
+        """
+        arena = self._arenas_by_start[start]
         owners: dict[str, int] = {part: number(line_below(line, arena)) for part, line in OF_ARENAS.items()}
         owners.update((part, number(line)) for part, line in OF_OTHERS.items())
         return sweep.add_blocks(self.target.space, self.chunks, start, owners)
+
+    @cached_property
+    def _arenas_by_start(self) -> dict[int, int]:
+        """The arena of each stretch, by the stretch's start."""
+        return {stretch.start: stretch.arena for stretch in self.malloc.stretches}
 
     def leaves(self, ranges: Ranges) -> Ranges:
         """Return ``ranges`` without the arenas, and without memory that looks like an mmapped chunk."""
@@ -255,7 +264,7 @@ class GlibcAllocator(Allocator):
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Return (the program's pointer, size) of the largest chunks in use, including mmapped chunks."""
-        rows = _native.list_chunks(self.chunks, Wanted(1 << IN_USE, least), "size", most).rows
+        rows = _native.list_chunks(self.chunks, ChunkRequest(1 << IN_USE, least), "size", most).rows
         found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
         return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
@@ -297,7 +306,7 @@ class GlibcAllocator(Allocator):
         """Return how many bytes malloc_trim(0) would return to the kernel; None if unknown."""
         return None if self.trim is None else self.trim.predicted
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
         """Return the free bytes that malloc_trim(0) would leave, by reason.
 
         The possible reasons: the bytes share pages with chunks in use; they are in thread caches; they are in pages
@@ -312,7 +321,7 @@ class GlibcAllocator(Allocator):
         stays = min(rest - cached, whole - released) if self.target.kept else 0
         huge = min(stays, self._in_huge_pages())
         sizes = (rest - cached - stays, cached, stays - huge, huge, tops)
-        return [Kept(f"{self.name}.{reason}", size, why) for (reason, why), size in zip(WHY_KEPT, sizes)]
+        return [KeepReason(f"{self.name}.{reason}", size, why) for (reason, why), size in zip(WHY_KEPT, sizes)]
 
     def _in_huge_pages(self) -> int:
         """Return the resident bytes of the arenas that lie in hugetlbfs pages."""

@@ -1,11 +1,11 @@
-"""glibc's heap in a stopped process: its arenas, the stretches of memory that hold their chunks, its thread caches and
-its mmapped chunks."""
+"""glibc's heap in a stopped process: its arenas, the contiguous ranges of memory (stretches) that hold their chunks,
+its thread caches and its mmapped chunks.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Callable
@@ -25,8 +25,10 @@ from gdbheap.allocators.glibc.locate import (
     find_tcaches,
     read_state,
 )
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
+from gdbheap.machines.machine import USER_END
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Damage, Target
@@ -36,7 +38,6 @@ HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
 MAX_HEAPS = 65536
 HEADER = 16
-TOP = _native.STATES.index("top")
 SMALLEST_CHUNK = 32
 VERSION_MARK = b"stable release version "
 
@@ -47,7 +48,8 @@ Progress = Callable[[int, int], object]
 class CacheList:
     """A list of a thread cache: its first entry, the number of its entries, and the size of its chunks (0: any size).
 
-    ``whole``: the list must end after its last entry; otherwise it is a part of a longer list."""
+    ``whole``: the list must end after its last entry. If it is False, the entries are part of a longer list.
+    """
 
     first: int
     entries: int
@@ -57,10 +59,11 @@ class CacheList:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch [start, end) of chunks in the arena with the index ``arena``.
+    """A contiguous range [start, end) of chunks in the arena with the index ``arena``.
 
-    ``top``: the address of the top chunk if it lies in this stretch, otherwise 0. ``fast``: the heads of the arena's
-    fast bins."""
+    ``top``: the address of the top chunk if it lies in this range, otherwise 0. ``fast``: the heads of the arena's fast
+    bins.
+    """
 
     arena: int
     start: int
@@ -73,8 +76,9 @@ class Stretch:
 class ArenaTotals:
     """The totals of one arena; sizes in bytes, headers included.
 
-    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``. ``in_use`` includes chunks
-    in thread caches: it is everything but top, bins and fast bins."""
+    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``, added up from what was
+    walked: the arena's own count may be damaged. ``in_use`` includes chunks in thread caches: it is everything but top,
+    bins and fast bins."""
 
     index: int
     address: int
@@ -111,7 +115,7 @@ class CacheTotals:
 
 @dataclass(frozen=True)
 class MappedChunk:
-    """A chunk with a mapping of its own.
+    """A chunk that malloc got with mmap, in its own mapping.
 
     ``base``: the start of the mapping. ``chunk``: the address of the chunk's header. ``size``: the bytes of the
     mapping. ``cached``: the chunk was freed into a thread cache (glibc 2.42 and later, if ``tcache_max`` is raised).
@@ -158,7 +162,9 @@ class Glibc:
         )
         self.version = _version(self.libc)
         if self.version:
-            facts.add("glibc", self.version, f"text of {named(self.libc.path)}, whose build-id is the one in memory")
+            facts.add(
+                "glibc", self.version, f"text of {named(self.libc.path)}, whose build-id equals the one in memory"
+            )
         self._chunks: _native.Chunks | None = None
         self._mapped: list[MappedChunk] | None = None
 
@@ -169,7 +175,7 @@ class Glibc:
 
     @property
     def idle(self) -> bool:
-        """Whether malloc holds nothing: it was never called, or another allocator replaces it."""
+        """Whether no arena has memory from the kernel and there is no mmapped chunk."""
         return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
 
     def _warn_of_lost_threads(self) -> None:
@@ -183,8 +189,8 @@ class Glibc:
         lost = sum(self._word(pointer) != pointer for pointer in pointers)
         if lost and self.par.layout["tcache_count"] is not None:
             self.warnings.append(
-                f"the thread-local data of {lost} of {len(pointers)} threads is not here: "
-                "free chunks in their caches are counted as used"
+                f"the thread-local data of {lost} of {len(pointers)} threads is missing: "
+                "free chunks in their caches count as used"
             )
 
     def _word(self, address: int) -> int | None:
@@ -194,9 +200,11 @@ class Glibc:
             return None
 
     def _check_ring(self) -> None:
-        """Report a broken ring of arenas, and add the arenas that are missing from it.
+        """Report a break in the circular list of arenas, and add the arenas that are missing from it.
 
-        The missing arenas are found by the field ``ar_ptr`` of their heaps."""
+        The missing arenas are found by the field ``ar_ptr`` of their heaps. Arenas with impossible mutexes or flags are
+        reported too.
+        """
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
@@ -255,7 +263,15 @@ class Glibc:
 
     def heap_at(self, address: int) -> HeapRange | None:
         """Return the heap whose address space holds ``address``, or None."""
-        return next((heap for heap in self.heaps if heap.start <= address < heap.reserve), None)
+        heaps, starts = self._by_start
+        place = bisect_right(starts, address) - 1
+        return heaps[place] if place >= 0 and address < heaps[place].reserve else None
+
+    @cached_property
+    def _by_start(self) -> tuple[list[HeapRange], list[int]]:
+        """The heaps by ascending address, and where each begins."""
+        heaps = sorted(self.heaps, key=lambda heap: heap.start)
+        return heaps, [heap.start for heap in heaps]
 
     def _top_in(self, extent: tuple[int, int]) -> int:
         return self.main.top if extent[0] <= self.main.top < extent[1] else 0
@@ -299,7 +315,7 @@ class Glibc:
 
     @cached_property
     def _mapped_runs(self) -> Ranges:
-        """The mapped address space, ascending; adjacent mappings are joined."""
+        """The mapped address space, ascending, with adjacent mappings joined."""
         return joined(self.target.mappings.ranges())
 
     def _end_of_heap(self, index: int, heap: int, size: int) -> int:
@@ -370,8 +386,9 @@ class Glibc:
     def _lists(self, tcache: Tcache) -> list[CacheList]:
         """Return the lists of free chunks in a thread's cache.
 
-        Lists of large chunks can also hold mmapped chunks. Therefore each chunk of an arena on such a list is returned
-        as a list of its own."""
+        Lists of large chunks can also hold mmapped chunks. Therefore such a list is split: each of its chunks that lies
+        in an arena is returned as a list with one entry.
+        """
         small = [
             CacheList(entry, count, SMALLEST_CHUNK + HEADER * index, True)
             for index, entry, count in tcache.lists
@@ -404,7 +421,7 @@ class Glibc:
                 return
 
     def _check_caches(self, lists: list[CacheList], taken: list[_native.TakenList]) -> None:
-        """Report each list of a thread cache that has a bad link, or more or fewer entries than its count says."""
+        """Report each list of a thread cache that has a bad link, or whose number of entries differs from its count."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
         for row, found in zip(lists, taken):
             if found.entries < row.entries or (row.whole and found.end):
@@ -412,17 +429,13 @@ class Glibc:
                 self._report(row.first, "list of a thread cache", expected, left)
 
     def _check_books(self) -> None:
-        """Report each arena whose walked bytes, headers included, are not equal to its ``system_mem``."""
-        walked_bytes, tops = [0] * len(self.arenas), [0] * len(self.arenas)
-        for region in self.regions():
-            walked_bytes[region.arena] += region.end - region.start
-            tops[region.arena] += region.states[TOP].count
-        for totals in self.totals():
-            walked = walked_bytes[totals.index] + self.unwalked(totals.index)
+        """Report each arena in which the bytes of the walked chunks, headers included, differ from ``system_mem``."""
+        tops = [sums["top"][0] for sums in self.sums()]
+        for totals, state in zip(self.totals(), self.arenas):
             self._check_top(totals.index, tops[totals.index])
-            if walked != totals.system:
+            if totals.system != state.system_mem:
                 what = f"bytes of arena {totals.index}"
-                self._report(totals.address, what, str(totals.system), f"{walked} were walked")
+                self._report(totals.address, what, str(state.system_mem), f"{totals.system} were walked")
 
     def _check_top(self, index: int, tops: int) -> None:
         """Report an arena whose ``top`` is not the start of a last chunk.
@@ -437,7 +450,8 @@ class Glibc:
     def unwalked(self, index: int) -> int:
         """Return the bytes of an arena before its first chunks.
 
-        These are heap headers; in the main arena, the bytes before the first 16-byte boundary."""
+        In the main arena, these bytes lie before the first 16-byte boundary. In other arenas, they are heap headers.
+        """
         return self._headers.get(index, 0) if index else self._misalignment
 
     @cached_property
@@ -453,7 +467,7 @@ class Glibc:
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
-        """Return (number of chunks, bytes) by state, for each arena in the order of the ring."""
+        """Return (number of chunks, bytes) by state, for each arena in the order of their circular list."""
         sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
         for region in self.regions():
             for sum_of, tally in zip(sums[region.arena], region.states):
@@ -462,8 +476,14 @@ class Glibc:
         return [{state: (row[0], row[1]) for state, row in zip(_native.STATES, arena)} for arena in sums]
 
     def totals(self) -> list[ArenaTotals]:
-        """Return the totals of each arena in the order of the ring, in the terms of ``malloc_stats``."""
-        return [_totals_of(index, state, sums) for index, (state, sums) in enumerate(zip(self.arenas, self.sums()))]
+        """Return the totals of each arena in the order of their circular list, in the terms of ``malloc_stats``."""
+        system = [self.unwalked(index) for index in range(len(self.arenas))]
+        for region in self.regions():
+            system[region.arena] += region.end - region.start
+        return [
+            _totals_of(index, state.address, size, sums)
+            for index, (state, size, sums) in enumerate(zip(self.arenas, system, self.sums()))
+        ]
 
     def cache_totals(self) -> list[CacheTotals]:
         """Return the contents of each thread's cache, in the order of the threads."""
@@ -507,18 +527,26 @@ class Glibc:
             expected = f"{self.par.n_mmaps} of {self.par.mmapped_mem} bytes, as mp_ counts"
             self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(chunk.size for chunk in found)}")
 
+    def mapped_totals(self, found: Sequence[MappedChunk]) -> tuple[int, int]:
+        """Return the number and the bytes of the mmapped chunks: the counts of ``mp_`` if the chunks in ``found`` prove
+        them, otherwise those of ``found``."""
+        if any(self._missing(found)):
+            return len(found), sum(chunk.size for chunk in found)
+        return self.par.n_mmaps, self.par.mmapped_mem
+
     def _search_mapped(self, ranges: Ranges, moved: bool) -> list[_native.MappedRow]:
         style = MmappedStyle(self.main.layout["fastbinsY"] is None, moved)
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
-        """Return by how many chunks, and by how many bytes, ``found`` differs from the counts of ``mp_``.
+        """Return the differences in number and in bytes between the chunks in ``found`` and the counts of ``mp_``.
 
         glibc 2.43 and later count a chunk's header twice at each mremap. Bytes that this double count explains are left
-        out."""
+        out.
+        """
         excess = self.par.mmapped_mem - sum(row.size for row in found)
         unit = self.par.layout["mmapped_unit"]
-        is_drift = unit == HEADER and excess > 0 and excess % unit == 0
+        is_drift = unit == HEADER and 0 < excess < USER_END and excess % unit == 0
         return abs(self.par.n_mmaps - len(found)), 0 if is_drift else abs(excess)
 
     def owned_ranges(self) -> Ranges:
@@ -535,13 +563,13 @@ class Glibc:
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
 
 
-def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]]) -> ArenaTotals:
+def _totals_of(index: int, address: int, system: int, sums: dict[str, tuple[int, int]]) -> ArenaTotals:
     free, fast, tcache, top = (sums[name] for name in ("free", "fast", "tcache", "top"))
     return ArenaTotals(
         index=index,
-        address=state.address,
-        system=state.system_mem,
-        in_use=state.system_mem - free[1] - fast[1] - top[1],
+        address=address,
+        system=system,
+        in_use=system - free[1] - fast[1] - top[1],
         free=free[1],
         fast=fast[1],
         tcache=tcache[1],
@@ -553,7 +581,7 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """The form of the header of an mmapped chunk in this glibc, and the places where chunks are searched for.
+    """How this glibc writes the header of an mmapped chunk, and where gdbheap searches for such chunks.
 
     ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search where
     a chunk can lie after mremap has moved it off the alignment that memalign was asked for.

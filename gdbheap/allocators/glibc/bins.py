@@ -8,12 +8,12 @@ remainders of split chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Glibc
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.target import Damage
 
 UNSORTED, FIRST_LARGE = 1, 64
@@ -96,7 +96,7 @@ class ChunkRow(Protocol):
 def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], Bins]) -> list[str | None]:
     """Return the name of the free list of each chunk: a bin's name, "fast 0x20", "tcache 0x30", or None.
 
-    ``bins`` is called only if a chunk may be in a bin.
+    ``bins``: a function that returns the bins; it is called only if a chunk may be in a bin.
     """
     free = [chunk.address for chunk in chunks if chunk.state == "free"]
     named = dict(zip(free, bins().names_of(free))) if free else {}

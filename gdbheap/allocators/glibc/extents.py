@@ -42,7 +42,8 @@ class MainExtents:
     def _contiguous(self) -> Ranges:
         """Return the one stretch of the arena, up to the end that ``system_mem`` gives.
 
-        If that end is impossible, the stretch ends with the top chunk.
+        If that end is impossible, the stretch ends with the top chunk. The result is empty if the top chunk cannot be
+        read.
         """
         start, limit = self._start, self._run_end(self._start)
         by_books = self._par.sbrk_base + self._main.system_mem
@@ -56,7 +57,7 @@ class MainExtents:
             return []
         end = by_books if self._main.top < by_books <= limit else end
         if not start <= self._main.top < end <= limit:
-            self._report(self._main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
+            self._report(self._main.top, "size of the top chunk", f"an end of at most {limit:#x}", f"{end:#x}")
         return [(start, min(end, limit))] if start < min(end, limit) else []
 
     def _run_end(self, address: int) -> int:
@@ -88,11 +89,11 @@ class MainExtents:
         )
 
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the first extents of ``of_break`` joined to one; None if that does not explain the
-        missing bytes.
+        """Join the main arena's first ranges below the program break until their gaps add up to ``missing`` bytes.
 
-        Other code got the gaps between these extents from ``sbrk``. While the arena was contiguous, ``system_mem``
-        counted the gaps. Extents are joined until the gaps are exactly the ``missing`` bytes.
+        Return all ranges of the arena, or None if the gaps never add up to that. ``missing``: the bytes that
+        ``system_mem`` counts but that are in no range: other code got them from ``sbrk`` while the arena was
+        contiguous. ``found``: all ranges that were found. ``of_break``: those below the program break.
         """
         for before, (start, end) in zip(of_break, of_break[1:]):
             missing -= start - before[1]
@@ -101,10 +102,11 @@ class MainExtents:
         return None
 
     def _completed(self, searched: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the one extent that was missing or too short, so that ``system_mem`` is right. None if
-        there is no such extent.
+        """Return ``found`` with one more stretch, or with one longer stretch, so that all bytes add up to
+        ``system_mem``.
 
-        A damaged chunk hides the start or the end of that extent.
+        A damaged chunk may have hidden the start or the end of that stretch. Return None if no stretch explains the
+        missing bytes.
         """
         if missing < 0:
             return None
@@ -122,9 +124,9 @@ class MainExtents:
         return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the extent of the top chunk extended to the end that ``system_mem`` gives.
+        """Return ``found`` with the stretch of the top chunk extended to the end that follows from ``system_mem``.
 
-        This helps if the size of the top chunk is damaged.
+        This helps if the size of the top chunk is damaged. Return None if the memory does not reach to that end.
         """
         for place, (start, end) in enumerate(found):
             if start <= self._main.top < end:

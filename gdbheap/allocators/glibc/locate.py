@@ -1,7 +1,7 @@
 """Find ``main_arena``, ``mp_`` and the thread caches of glibc's malloc without symbols, by their shape.
 
 - ``main_arena`` has 127 bins, each the head of a circular list. No other data has that many list heads in a row. Its
-  field ``next`` begins a ring through all arenas, which also shows which of the known layouts applies.
+  field ``next`` begins a circular list of all arenas, which also shows which of the known layouts applies.
 - ``mp_`` (``struct malloc_par``) lies within a few pages of ``main_arena``; its fields bound each other.
 - A thread's cache is an arena chunk of one exact size. A pointer to it lies just below the thread pointer. Its counts
   are the lengths of its lists.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.confirming import confirm
 from gdbheap.allocators.recognised import no_glibc
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
@@ -28,6 +28,8 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, WordTest, holds, joined
 from gdbheap.targets.target import Damage, Target, Thread
 
+FORMS_RING = "the layout with which the arenas' next pointers form a ring"
+CONNECTS = "the layout with which next pointers connect the arenas, some of which are damaged or absent"
 BINS = 127
 MIN_SCORE = 10
 # Programs do not set thresholds below 4 KiB in practice.
@@ -157,19 +159,20 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
 
     If arenas other than ``main_arena`` are damaged, only the arenas that can be identified are returned. Raises
     Unsupported if ``main_arena`` is not found."""
-    found = _fitting_ring(target) or _damaged_ring(target) or _cut_ring(target)
+    whole = _fitting_ring(target)
+    found = whole or _damaged_ring(target) or _cut_ring(target)
     if found:
         (main, *_), loaded = found
         confirmed = confirm(loaded, "main_arena", main.address)
         facts.add("main_arena", main.address, "the shape of its bins and its ring of arenas", confirmed)
-        facts.add("malloc_state", f"as since glibc {main.layout['since']}", "which layout closes the ring")
+        facts.add("malloc_state", f"as since glibc {main.layout['since']}", FORMS_RING if whole else CONNECTS)
         return found
     for loaded in libc_first(target):
         unused = _find_unused(target, loaded)
         if unused is not None:
             confirmed = confirm(loaded, "main_arena", unused.address)
             facts.add("main_arena", unused.address, "a ring of one arena that holds nothing yet", confirmed)
-            facts.add("malloc_state", f"as since glibc {unused.layout['since']}", "which layout closes the ring")
+            facts.add("malloc_state", f"as since glibc {unused.layout['since']}", FORMS_RING)
             return [unused], loaded
     raise Unsupported(no_glibc(target))
 
@@ -215,8 +218,9 @@ def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
 
 
 def _rings(target: Target) -> Iterator[tuple[list[MallocState], bool, LoadedObject]]:
-    """Yield every possible ring of arenas, whether it closes, and the loaded object whose data holds its first
-    arena."""
+    """Yield (arenas, whether the last one points back to the first, loaded object) for every possible circular list of
+    arenas. The loaded object is the one whose data holds the first arena.
+    """
     for loaded, bins in _candidates(target):
         for layout in variants("glibc", "malloc_state"):
             states, closed = ring(target, bins - layout["bins"], layout)
@@ -232,10 +236,11 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return the longest ring of arenas in which at most one word of one arena may be wrong, or None.
+    """Return the longest circular list of arenas in which at most one word of one arena may be wrong, or None.
 
-    Heaps confirm all its arenas but the first. Also, either the ring closes or all its arenas are sound, and either
-    ``main_arena`` is sound or all others are."""
+    Each arena but the first is confirmed by its heaps. In addition, the list is closed or all its arenas are sound, and
+    ``main_arena`` or all other arenas are sound.
+    """
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
         others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
@@ -273,14 +278,15 @@ def _is_plausible(target: Target, state: MallocState) -> bool:
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
-    """Return ``mp_``: of all places near ``main_arena``, the one with the best score. Raises Unsupported if none
-    fits."""
+    """Return ``mp_``: of all addresses near ``main_arena``, the one with the best score. Raises Unsupported if none
+    fits.
+    """
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < MIN_SCORE:
         raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
     facts.add(
-        "mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address)
+        "mp_", best.address, f"its fields agree with each other ({score} points)", confirm(loaded, "mp_", best.address)
     )
     facts.add("malloc_par", f"as since glibc {best.layout['since']}", "which layout scores best")
     return best
@@ -345,10 +351,11 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
 
 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
-    """Return how well a place fits ``mp_``.
+    """Return how well the words at an address fit ``mp_``; a larger number is better.
 
     A ``sbrk_base`` that fits the program's break counts most. Fields that have their default values count too: programs
-    rarely change all of them."""
+    rarely change all of them.
+    """
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= LARGEST_THRESHOLD else 0
@@ -380,8 +387,8 @@ def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
 def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tcache]:
     """Return the cache of every thread that has one. The size of a cache's own chunk shows which layout applies.
 
-    ``tcache`` is a thread-local variable, so it lies at the same distance from every thread pointer. Each place that
-    looks like a pointer to a cache votes for its distance; the distance with the most votes wins. Damaged caches at
+    ``tcache`` is a thread-local variable, so it lies at the same distance from every thread pointer. Each word that
+    looks like a pointer to a cache counts for its distance, and the most frequent distance is used. Damaged caches at
     that distance are returned too.
     """
     if par.layout["tcache_count"] is None:
@@ -443,7 +450,10 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
 
 
 def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int) -> Tcache | None:
-    """Return the cache at ``address``; None if more lists are damaged than MAX_DAMAGED allows. Raises Fault."""
+    """Return the cache at ``address``. Raises Fault.
+
+    Return None if more than one in MAX_DAMAGED of its lists are damaged, or if the process has no caches.
+    """
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches
     number, machine = layout["counts"], target.machine

@@ -51,9 +51,10 @@ class Changes:
         self.excuses = not failed and bool(self.inside or self._locked)
 
     def explain(self, damage: Sequence[Damage], arena_of: Callable[[int], int | None]) -> list[bool]:
-        """Return, for each damaged place, whether it may be a half done change.
+        """Return for each inconsistency whether an unfinished change by a thread can explain it.
 
-        ``arena_of`` gives the index of the arena in which a chunk's address lies."""
+        ``arena_of`` gives the index of the arena in which a chunk's address lies.
+        """
         found = [self.excuses and self._explains(place, arena_of(place.address)) for place in damage]
         # One thread can leave only a few words half changed.
         most = MAX_EXCUSED * max(len(self.inside), len(self._locked))

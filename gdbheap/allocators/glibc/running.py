@@ -6,13 +6,13 @@ between. Everything that is in no list and not in the top chunk then counts as i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
 from gdbheap.allocators.glibc.locate import MAX_ARENAS
 from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.ranges import Ranges
@@ -25,7 +25,7 @@ MAX_LISTED = 1 << 20
 
 
 class StateLayout(NamedTuple):
-    """The offsets of fields in ``struct malloc_state``, for the native half."""
+    """The offsets of fields in ``struct malloc_state``, in the form that the native code takes."""
 
     top: int
     bins: int
@@ -89,10 +89,11 @@ class RunningMalloc:
         return cls(state.address, layout, par.address, par.layout["n_mmaps"], par.layout["mmapped_mem"], code, machine)
 
     def arenas(self, space: _native.Space, with_lists: bool, trusted: bool = True) -> tuple[list[ArenaNow], bool]:
-        """Return the arenas in the order of their ring, and whether the ring closed.
+        """Return the arenas in the order of their circular list, and whether the last one points back to the first.
 
         ``with_lists``: follow the free lists too. ``trusted``: False if even two equal reads of the lists prove
-        nothing, because a thread is stopped inside malloc."""
+        nothing, because a thread is stopped inside malloc.
+        """
         found: list[ArenaNow] = []
         at, seen = self.main, set[int]()
         while at and at not in seen and len(seen) < MAX_ARENAS:
@@ -123,9 +124,10 @@ class RunningMalloc:
         return ArenaNow(address, found.system, found.peak, found.top, in_use, trim, False)
 
     def _of_top(self, found: _native.RunningArena) -> int:
-        """Return how many bytes ``systrim`` returns of the main arena's top chunk.
+        """Return how many bytes of the main arena's top chunk glibc's ``systrim`` would return to the kernel.
 
-        ``malloc_trim`` returns nothing of the top chunks of other arenas."""
+        ``malloc_trim`` returns nothing from the top chunks of other arenas.
+        """
         beyond = (found.top or 0) - SMALLEST_CHUNK - 1
         return 0 if found.noncontiguous else max(0, self.machine.page_down(beyond))
 

@@ -8,11 +8,11 @@ has moved the break since. The top chunks of other arenas stay, and so do thread
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
+from gdbheap.dataclass import dataclass
 from gdbheap.host.procfs import BREAK
 from gdbheap.targets.target import Target
 
@@ -34,8 +34,7 @@ class ArenaTrim:
 
 @dataclass(frozen=True)
 class Trim:
-    """The answer of ``heap trim``: how many bytes a call is predicted to return, and how many an actual call
-    returned."""
+    """The result of ``heap trim``: the bytes that malloc_trim() should return, and the bytes that the call returned."""
 
     sums: ClassVar[tuple[str, ...]] = ("pages", "swapped")
     predicted: int | None
@@ -92,7 +91,9 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 def given_tops(target: Target, glibc: Glibc) -> list[int]:
     """Return the start of each stretch whose top chunk malloc_trim(0) shortens.
 
-    It is the main arena's last stretch, and only if the break is at its end."""
+    It is the main arena's last stretch, and only if the break is at its end. The list is empty if malloc uses
+    transparent huge pages.
+    """
     unit = glibc.par.thp_pagesize or target.machine.page
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
     return [top.start for top in tops if unit == target.machine.page and _ends_at_break(target, glibc, top.end)]

@@ -2,7 +2,7 @@
 
 A target may have several. A module's static data holds the root of a tree that leads from each page to its extent. The
 tree is proven by the extents, which name their pages. The release and the size classes are determined from a sample of
-active extents. In a slab, the size, the bitmap and the count of free regions must fit a known form of the structures;
+active extents. In a slab, the size, the bitmap and the count of free regions must fit a known layout of the structures;
 in a large block, the size and the class must fit.
 """
 
@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.extents import are_enough, own_ranges
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-# The most bytes of thread-local data that are searched for one module of a thread, and the most modules of a thread.
+# The most bytes of thread-local data that are searched for one module of a thread, and the most modules of one thread.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
 
 @dataclass(frozen=True)
 class Root:
-    """One jemalloc: the form of its structures, its tree, its module, and how well a sample of extents fits the form.
+    """One jemalloc: the layout of its structures (``form``), its tree, its module, and how well a sample of extents
+    fits the layout.
 
-    ``address``: the root of the tree. ``bits``: the number of bits of the addresses that the tree covers."""
+    ``address``: the root of the tree. ``bits``: the number of bits of the addresses that the tree covers.
+    """
 
     form: _native.JemallocForm
     address: int
@@ -67,8 +69,9 @@ def find_roots(target: Target) -> Iterator[Root]:
 
 
 def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root | None:
-    """Return the jemalloc with the form of structures that the most extents fit; None if not enough extents fit any
-    form."""
+    """Return the jemalloc with the layout of structures that the most extents fit; None if not enough extents fit any
+    layout.
+    """
     fits = [
         (form, _native.jemalloc_fit(target.space, form.name, row.address, row.bits))
         for form in _native.jemalloc_forms()

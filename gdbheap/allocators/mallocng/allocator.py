@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
-    Kept,
+    KeepReason,
     LedgerLine,
     ListingAllocator,
     Looked,
@@ -53,7 +53,7 @@ def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | 
     The loaded object is the C library, or a program that is statically linked with it."""
     for loaded in target.objects:
         for found in _native.find_contexts(target.space, joined(sorted(loaded.writable_ranges()))):
-            # Each thread may be making or freeing one group; such a group does not fit the layout at that moment.
+            # Each thread may be making or freeing one group at that moment; such a group does not fit the layout.
             if found.fit and found.fit + len(target.threads) >= found.groups:
                 return loaded, found
     return None
@@ -90,9 +90,9 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         "padding": SLACK,
         "header": OVERHEAD,
     }
-    why_holes_stay = "mallocng gives back only mappings in which no slot is in use."
+    why_holes_stay = "mallocng returns only mappings in which no slot is in use."
     groups = ("mapping is", "mappings are")
-    emptied = "would go, but for those whose size is often asked for"
+    emptied = "would be returned, except those of often requested sizes"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -107,9 +107,10 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def store(self) -> _native.Mallocng:
-        """The native store of mallocng's groups.
+        """The groups of mallocng, as the native code has read them.
 
-        Reading it adds a remark if there are blocks of other allocators, which are not included."""
+        Reading it adds a remark if there are blocks of other allocators, which are not included.
+        """
         found = _native.read_mallocng(self.target.space, self.context.address)
         self._around.note_others(False)
         return found
@@ -119,9 +120,9 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         """The inconsistencies that were found in groups and slots.
 
         In a live process a bad slot header may be transient, because mallocng writes the header after it has released
-        the lock. It is transient if a thread has an address of the slot in its registers. The other bad headers are
-        transient too if they are at most as many as the threads with an address of metadata in a register or on the
-        stack."""
+        the lock. It is transient if a thread has an address of the slot in its registers. The remaining bad headers are
+        transient too if there is, for each of them, a thread with an address of metadata in a register or on the stack.
+        """
         damage = self.store.damage
         broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]
         passing = list(filter(self._is_in_hands, broken))
@@ -165,7 +166,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas that the map shows, with adjacent mappings joined."""
+        """Return the areas that ``heap map`` draws, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
@@ -202,13 +203,14 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         blocks.general["slots"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use in the mapping ``row``."""
+        """Return the blocks in use in the mapping that ``row`` describes."""
         return self.store.used_with(row.start)
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes: a mapping stays while one of its blocks is
-        in use."""
-        return [Kept(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process: a mapping stays while one of its blocks is in use,
+        or because mallocng keeps it for later.
+        """
+        return [KeepReason(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
     def check(self) -> Looked:
         """Return how many mappings and slots were checked. The headers of slots were checked when the groups were read.

@@ -9,7 +9,7 @@ from gdbheap.allocators.allocator import (
     Block,
     Drawn,
     HoleRow,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
     Member,
@@ -62,9 +62,9 @@ class MimallocAllocator(StoreAllocator):
         "slack": OVERHEAD,
         "unexplained": UNEXPLAINED,
     }
-    why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
+    why_holes_stay = "mimalloc returns only pages without a block in use, and only after a delay."
     groups = ("page is", "pages are")
-    emptied = "would be empty, and go back some time later, when another page of the segment goes"
+    emptied = "would be empty, and be returned later, with another page of the segment"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -83,7 +83,7 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def store(self) -> _native.Mimalloc:
-        """The native store of the segments' pages."""
+        """The pages of the segments, as the native code has read them."""
         return self.mimalloc.blocks
 
     @property
@@ -96,13 +96,14 @@ class MimallocAllocator(StoreAllocator):
         return self.mimalloc.ranges()
 
     def pieces(self) -> Iterable[Piece]:
-        """Yield the segments, and the reserved memory outside the segments."""
+        """Yield the segments, and the reserved memory outside the segments, as pieces of address space."""
         yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the segments in the form in which the map shows them. Reserved memory outside the segments is not
-        drawn."""
+        """Return the segments in the form that ``heap map`` draws. Reserved memory outside the segments is not
+        drawn.
+        """
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
         return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
 
@@ -135,19 +136,20 @@ class MimallocAllocator(StoreAllocator):
         return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use in the page ``row``."""
+        """Return the blocks in use in the page that ``row`` describes."""
         return self.store.used_in_page(row.start)
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes: a page stays while one of its blocks is in
-        use."""
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process: a page stays while one of its blocks is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
-        return [Kept(FREE, free, why)]
+        return [KeepReason(FREE, free, why)]
 
     def check(self) -> Looked:
         """Return how many pages were checked. The lists of each page were checked when the page was read.
 
-        If a thread is inside Python's mimalloc, one page may be half changed; ``damage`` has it as transient."""
+        If a thread is inside Python's mimalloc, one page may be half changed; it is then added to ``damage``
+        as transient.
+        """
         if self.store.miscounted:
             module = self.mimalloc.root.module
             modules = [module] if module else carriers(self.target)
@@ -160,9 +162,10 @@ class MimallocAllocator(StoreAllocator):
 def is_pythons(target: Target, root: Root) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
-    It is CPython's if its structures have a form that no release of the library has, or if it lies in a loaded object
+    It is CPython's if its structures have a layout that no release of the library has, or if it lies in a loaded object
     that contains CPython. If the module of the segments is unknown, the mimalloc counts as CPython's in a program with
-    Python."""
+    Python. A mimalloc with a map of pages (3.0 and later) is never CPython's.
+    """
     if root.form.has_map:
         return False
     known = carriers(target)

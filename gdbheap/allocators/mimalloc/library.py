@@ -8,9 +8,8 @@ from functools import cached_property
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
-    Drawn,
     ExtentArena,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
     Member,
@@ -71,9 +70,9 @@ class MimallocLibraries(SeveralAllocators):
         "slack": SLACK,
         "unexplained": UNEXPLAINED,
     }
-    why_holes_stay = "mimalloc gives back only slices in which no page has a block in use, and those not at once."
+    why_holes_stay = "mimalloc returns only slices without a block in use, and only after a delay."
     groups = ("page is", "pages are")
-    emptied = "would be empty, and go back some time later"
+    emptied = "would be empty, and be returned later"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -90,22 +89,16 @@ class MimallocLibraries(SeveralAllocators):
     def _tell(self, index: int, root: Root) -> None:
         what = "a map of pages" if root.form.has_map else f"{len(root.places)} segments"
         fit = f"{root.fit.fit} of {root.fit.pages} pages of a sample are so"
-        title = f"mimalloc of {self.owner(index)}" if len(self.roots) > 1 else "mimalloc"
-        self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
-
-    def owner(self, index: int) -> str:
-        """Return the name of the module that contains mimalloc number ``index``."""
-        module = self.roots[index].module
-        return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
+        self.add_fact(index, f"laid out as {root.form.name}", what, fit)
 
     @cached_property
     def store(self) -> _native.Mimalloc:
-        """The native store of the pages of all mimallocs."""
+        """The pages of all mimallocs, as the native code has read them."""
         given = [(root.form.name, root.padded, root.places) for root in self.roots]
         return _native.read_mimalloc(self.target.space, given)
 
     @cached_property
-    def segments(self) -> list[_native.Segment]:
+    def areas(self) -> list[_native.Segment]:
         """Segments, arenas, and pages outside both, ascending. Those that are not completely mapped are left out."""
         mapped = anonymous_ranges(self.target)
         return [row for row in self.store.segments() if row.start < row.end and is_in(mapped, row.start, row.end)]
@@ -126,7 +119,7 @@ class MimallocLibraries(SeveralAllocators):
         """The free segments that each mimalloc caches, as (index of the mimalloc, ranges).
 
         Cached segments inside a larger segment in use are left out."""
-        mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.segments)
+        mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.areas)
         return [
             (index, [pair for pair in root.cached if is_in(mapped, *pair) and subtract([pair], taken) == [pair]])
             for index, root in enumerate(self.roots)
@@ -139,10 +132,11 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
-        """The memory of each mimalloc outside segments: (index of the mimalloc, its arenas' memory, its maps of pages).
+        """Return each mimalloc's memory outside segments, as (its index, memory of its arenas, its maps of pages).
 
-        Maps of pages lie outside the arenas."""
-        taken, found = [(segment.start, segment.end) for segment in self.segments], []
+        The maps of pages lie outside the arenas.
+        """
+        taken, found = [(segment.start, segment.end) for segment in self.areas], []
         taken = sorted(taken + self._kept_segments)
         for index, root in enumerate(self.roots):
             reserved = subtract(sorted(root.arenas), taken)
@@ -159,7 +153,7 @@ class MimallocLibraries(SeveralAllocators):
 
     def ranges(self) -> Ranges:
         """Return all memory of the mimallocs, ascending: segments, arenas, cached segments and maps of pages."""
-        segments = [(segment.start, segment.end) for segment in self.segments]
+        segments = [(segment.start, segment.end) for segment in self.areas]
         beside = [pair for _index, *both in self._beside for ranges in both for pair in ranges]
         return sorted(segments + beside + self._kept_segments)
 
@@ -167,25 +161,10 @@ class MimallocLibraries(SeveralAllocators):
         """Yield the cached segments, the segments and arenas, the reserved memory, and the maps of pages."""
         for index, cached in self._cached:
             yield from (Piece(start, end, self.line_of(SPANS, index)) for start, end in cached)
-        yield from (Piece(segment.start, segment.end, None) for segment in self.segments)
+        yield from (Piece(segment.start, segment.end, None) for segment in self.areas)
         for index, reserved, tables in self._beside:
             yield from (Piece(start, end, self.line_of(RESERVE, index)) for start, end in reserved)
             yield from (Piece(start, end, self.line_of(OVERHEAD, index)) for start, end in tables)
-
-    def root_of_piece(self, start: int) -> int:
-        """Return the index of the mimalloc whose segment starts at ``start``."""
-        return self._root_at[start]
-
-    @cached_property
-    def _root_at(self) -> dict[int, int]:
-        return {segment.start: segment.root for segment in self.segments}
-
-    def drawn(self) -> Iterable[Drawn]:
-        """Yield each segment and arena in the form in which the map shows it. Reserved memory outside segments is not
-        drawn."""
-        for segment in self.segments:
-            title = f"mimalloc of {self.owner(segment.root)}"
-            yield Drawn(segment.start, segment.end, title, self.name)
 
     def find(self, address: int) -> Block | None:
         """Return the block of a page that holds ``address``, with its free list; None if there is none."""
@@ -242,7 +221,7 @@ class MimallocLibraries(SeveralAllocators):
         If the target has only one mimalloc, its module is returned for every address."""
         if len(self.roots) == 1:
             return self.owner(0)
-        found = next((row.root for row in self.segments if row.start <= address < row.end), None)
+        found = next((row.root for row in self.areas if row.start <= address < row.end), None)
         kept = (index for index, ranges in self._cached if holds(ranges, address))
         root = next(kept, None) if found is None else found
         return None if root is None else self.owner(root)
@@ -261,7 +240,7 @@ class MimallocLibraries(SeveralAllocators):
         blocks.general["pages of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use in the page ``row``."""
+        """Return the blocks in use in the page that ``row`` describes."""
         return self.store.used_in_page(row.start)
 
     def empty(self) -> Ranges:
@@ -270,10 +249,9 @@ class MimallocLibraries(SeveralAllocators):
         Most of this memory may never have been touched."""
         return joined(sorted([*self.store.empty_spans(), *self._kept_segments]))
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes: a page stays while one of its blocks is in
-        use."""
-        return [Kept(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process: a page stays while one of its blocks is in use."""
+        return [KeepReason(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     @cached_property
     def _inside(self) -> Inside:
@@ -285,7 +263,9 @@ class MimallocLibraries(SeveralAllocators):
     def check(self) -> Looked:
         """Return how many pages were checked. The lists of each page were checked when the page was read.
 
-        If a thread is inside mimalloc, one page may be half changed; ``damage`` has it as transient."""
+        If a thread is inside mimalloc, one page may be half changed; it is then added to ``damage`` as
+        transient.
+        """
         inside = self._inside
         passing = add_miscounted(self.damage, self.store.miscounted, inside)
         if passing:

@@ -3,7 +3,7 @@
 A target may have several. Up to 2.x, segments lie at multiples of 32 MiB. Each segment states its number of slices and
 is covered without gaps by a table of slices. Its cookie xor its address is a constant for all segments of one mimalloc.
 Since 3.0, a word of static data points to a map that has the page of each slice; the map's first word points to the
-map's end. The release is determined from a sample of pages: their lists and counts must fit a known form of the
+map's end. The release is determined from a sample of pages: their lists and counts must fit a known layout of the
 structures.
 """
 
@@ -13,9 +13,10 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.targets.elf import LoadedObject
@@ -31,18 +32,20 @@ SLICES_IN_FIELD = 64
 # The most maps of pages that are tried: a module has one, but hostile data can point to any number.
 MAX_MAPS = 64
 # If at least this many entries of a possible map point to memory, it is a map of pages, even if the pages fit no known
-# form.
+# layout.
 SOME = 8
 
 
 @dataclass(frozen=True)
 class Root:
-    """One mimalloc: the form of its structures, and the addresses of its segments or of its map of pages (``places``).
+    """One mimalloc: the layout of its structures (``form``), and the addresses of its segments or of its map of pages
+    (``places``).
 
     ``cookies``: the cookies of its segments, by the segment's address. ``cookie``: the cookie that most segments share.
     ``cached``: freed segments that mimalloc keeps for later. ``arenas``: the areas from which segments are cut.
     ``module``: the module whose static data points to it, or None if unknown. ``fit``: how well a sample of pages fits
-    the form."""
+    the layout.
+    """
 
     form: _native.MimallocForm
     places: list[int]
@@ -69,8 +72,8 @@ def segment_ranges(mappings: Mappings) -> Ranges:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A map of pages, in a module's static data, that fits no known form. ``nearest`` says which form fits best."""
+class UnknownMap:
+    """A map of pages, in a module's static data, that fits no known layout. ``nearest`` says which layout fits best."""
 
     module: LoadedObject
     nearest: str
@@ -83,23 +86,24 @@ class Roots:
     ``roots``: the mimallocs with segments come first, those with the most segments at the front."""
 
     roots: list[Root]
-    refused: list[Refused]
+    refused: list[UnknownMap]
 
 
 def find_roots(target: Target) -> Roots:
-    """Return every mimalloc of a target, and the maps of pages that fit no known form."""
+    """Return every mimalloc of a target, and the maps of pages that fit no known layout."""
     found = [_placed(target, root) for root in _with_segments(target)]
     maps = list(_with_maps(target))
     roots = [each for each in maps if isinstance(each, Root)]
-    return Roots(_joined(found) + roots, [each for each in maps if isinstance(each, Refused)])
+    return Roots(_joined(found) + roots, [each for each in maps if isinstance(each, UnknownMap)])
 
 
 # Segments.
 
 
 def _with_segments(target: Target) -> list[Root]:
-    """Return the mimallocs with segments, one for each cookie. Each mimalloc gets the form that the largest number of
-    its pages fit."""
+    """Return the mimallocs with segments, one for each cookie. Each mimalloc gets the layout that the largest number of
+    its pages fit.
+    """
     ranges, forms = segment_ranges(target.mappings), defaultdict(list)
     for form in _native.mimalloc_forms():
         if not form.has_map:
@@ -128,24 +132,26 @@ def _with_segments(target: Target) -> list[Root]:
 
 
 def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
-    """Return the mimalloc with the form that the most pages fit; None if no page fits any form."""
+    """Return the mimalloc with the layout that the most pages fit; None if no page fits any layout."""
     root = _nearest(target, forms, places)
     return root if root.fit.fit else None
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """Return the mimalloc with the form that the most pages fit, or else with the form that has the most entries in
-    use."""
+    """Return the mimalloc with the layout that the most pages fit, or else with the layout that has the most entries in
+    use.
+    """
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
     return Root(form, places, fit)
 
 
 def _pages(fit: _native.FormFit) -> float:
-    """Return how many pages fit a form.
+    """Return how many pages fit a layout.
 
-    For a map, the number is extrapolated from the sample to all pages that the form finds: a form may fit the whole
-    sample and yet find only some of the pages."""
+    For a map, the number is extrapolated from the sample to all pages that the layout finds: a layout may fit the whole
+    sample and yet find only some of the pages.
+    """
     return fit.placed * fit.fit / max(fit.pages, 1) if fit.entries else fit.fit
 
 
@@ -202,16 +208,17 @@ def anonymous_ranges(target: Target) -> Ranges:
 
 
 def is_in(ranges: Ranges, start: int, end: int) -> bool:
-    """Return whether one of the disjoint ``ranges`` contains all of [start, end)."""
+    """Return whether a single one of the disjoint ``ranges`` contains all of [start, end)."""
     found = containing(ranges, start)
     return found is not None and end <= found[1]
 
 
 def _joined(roots: list[Root]) -> list[Root]:
-    """Return the roots, with a root of only one segment joined to the root to which the segment seems to belong.
+    """Return the mimallocs. One with only one segment is joined to the mimalloc to which the segment seems to belong.
 
-    Such a segment seems to have a damaged cookie. It is joined if exactly one other root has the same form, and if no
-    other module is known to own the segment."""
+    Such a segment seems to have a damaged cookie. It is joined if exactly one other mimalloc has the same layout, and
+    if no other module is known to own the segment.
+    """
     found: list[Root] = []
     for root in roots:
         of_same = [other for other in found if other.form.name == root.form.name]
@@ -228,8 +235,8 @@ def _joined(roots: list[Root]) -> list[Root]:
 # Maps.
 
 
-def _with_maps(target: Target) -> Iterator[Root | Refused]:
-    """Yield the mimallocs whose map of pages static data points to, and the maps that fit no known form."""
+def _with_maps(target: Target) -> Iterator[Root | UnknownMap]:
+    """Yield the mimallocs whose map of pages static data points to, and the maps that fit no known layout."""
     forms = [form for form in _native.mimalloc_forms() if form.has_map]
     seen: set[int] = set()
     for loaded in target.objects:
@@ -242,13 +249,15 @@ def _with_maps(target: Target) -> Iterator[Root | Refused]:
                 yield replace(root, module=loaded)
             elif root.fit.entries >= SOME:
                 fit = f"{root.form.name} fits best: {root.fit.fit} of {root.fit.entries} entries of its map of pages"
-                yield Refused(loaded, fit)
+                yield UnknownMap(loaded, fit)
 
 
 def _is_enough(fit: _native.FormFit, threads: int) -> bool:
-    """Return whether a form finds a page for nearly every entry of a map, and nearly all sampled pages fit the form.
+    """Return whether a layout finds a page for nearly every entry of a map, and nearly all sampled pages fit the
+    layout.
 
-    A few pages may fit another layout by chance. Each thread may be changing one page, which does not fit then."""
+    A few pages may fit another layout by chance. Each thread may be changing one page, which does not fit then.
+    """
     is_placed = _are_few(max(0, fit.entries - fit.placed), fit.placed, threads)
     return fit.fit > 0 and is_placed and _are_few(fit.pages - fit.fit, fit.fit, threads)
 

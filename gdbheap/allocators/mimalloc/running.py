@@ -5,11 +5,11 @@ Each thread changes the counts of its own pages without a lock, so in a busy pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.mimalloc.roots import SEGMENT, segment_ranges
 from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.mappings import Mappings
 

@@ -1,8 +1,8 @@
 """musl's malloc before 1.2.1, called oldmalloc, as an allocator: chunks between headers.
 
-It is found without symbols by its 64 bins, whose lists lead back to their heads (src/malloc/malloc.c). No pointer leads
-to its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one another up to an end
-chunk.
+It is found without symbols by its 64 bins, whose circular lists point back to their heads (src/malloc/malloc.c). No
+pointer refers to its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one
+another up to an end chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
     Drawn,
-    Kept,
+    KeepReason,
     LedgerLine,
     ListingAllocator,
     Looked,
@@ -74,7 +74,9 @@ class OldmallocAllocator(ListingAllocator):
     )
     shown_idle = False
     parts: ClassVar[dict[PartId, LineId]] = {"used": USED, "free": FREE, "header": OVERHEAD, "padding": OVERHEAD}
-    why_holes_stay = "this malloc never gives back a heap; of a large chunk that is freed only the middle's pages go."
+    why_holes_stay = (
+        "musl's old malloc never returns a heap; of a large freed chunk, it returns only the pages in the middle."
+    )
     groups = ("mapping is", "mappings are")
 
     def __init__(self, around: Surroundings) -> None:
@@ -91,9 +93,10 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def store(self) -> _native.Oldmalloc:
-        """The native store of the chunks.
+        """The chunks, as the native code has read them.
 
-        Reading it adds a remark if there are blocks of other allocators, which are not included."""
+        Reading it adds a remark if there are blocks of other allocators, which are not included.
+        """
         data = joined(sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges()))
         ranges = self._around.outside(subtract(self._around.anonymous(), data), OldmallocAllocator)
         found = _native.read_oldmalloc(self.target.space, self.mal, ranges, data)
@@ -104,8 +107,9 @@ class OldmallocAllocator(ListingAllocator):
     def damage(self) -> list[Damage]:
         """The inconsistencies that were found in chunk headers and bins.
 
-        Each thread may be moving one chunk to or from a bin. If at most as many chunks are in the wrong place, these
-        are transient."""
+        Each thread may be moving one chunk to or from a bin. Free chunks in no bin, and entries of bins that are not
+        free chunks, are transient if there are no more of them than threads.
+        """
         is_passing = len(self.store.unbinned) <= len(self.target.threads)
         found = [Damage.of(row) for row in self.store.damage]
         return found + [Damage.of(row, transient=is_passing) for row in self.store.unbinned]
@@ -119,12 +123,14 @@ class OldmallocAllocator(ListingAllocator):
         return (Piece(start, end, None) for start, end in self.store.regions())
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the chunks of the piece at ``start`` to ``sweep``, and return where the piece ends."""
+        """Add the chunks of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
+        piece.
+        """
         owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas that the map shows, with adjacent mappings joined."""
+        """Return the areas that ``heap map`` draws, with adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     def find(self, address: int) -> Block | None:
@@ -155,14 +161,14 @@ class OldmallocAllocator(ListingAllocator):
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the block in the mapping ``row``."""
+        """Return the block in the mapping that ``row`` describes."""
         block = self.find(row.end - 1)
         alike = self.store.first_used(block.size, block.size, sys.maxsize) if block is not None else []
         return [found for found in alike if row.start <= found.address < row.end]
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes: heaps are never returned to the kernel."""
-        return [Kept(FREE, free, "in heaps of musl's malloc, which it never gives back")]
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process: heaps are never returned to the kernel."""
+        return [KeepReason(FREE, free, "in heaps of musl's malloc, which it never returns")]
 
     def check(self) -> Looked:
         """Return how many regions and chunks were checked.

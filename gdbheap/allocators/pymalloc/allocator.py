@@ -9,7 +9,7 @@ from gdbheap.allocators.allocator import (
     Block,
     Drawn,
     HoleRow,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
     Member,
@@ -51,7 +51,7 @@ class PymallocAllocator(StoreAllocator):
         "header": OVERHEAD,
         "padding": OVERHEAD,
     }
-    why_holes_stay = "pymalloc gives an arena back only as a whole, when nothing in it is held any more."
+    why_holes_stay = "pymalloc returns an arena only when none of its blocks is in use."
     groups = ("arena is", "arenas are")
 
     def __init__(self, around: Surroundings) -> None:
@@ -60,12 +60,12 @@ class PymallocAllocator(StoreAllocator):
 
     @property
     def interpreter(self) -> LoadedObject | None:
-        """The loaded object whose static data has the lists of pools."""
+        """The loaded object whose static data contains the lists of pools."""
         return self.pymalloc.module
 
     @property
     def store(self) -> _native.Pools:
-        """The native store of the pools."""
+        """The pools, as the native code has read them."""
         return self.pymalloc.pools
 
     @property
@@ -82,7 +82,7 @@ class PymallocAllocator(StoreAllocator):
         return (Piece(start, end, None) for start, end in self.ranges())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Return the areas that the map shows: the arenas, with adjacent arenas joined."""
+        """Return the areas that ``heap map`` draws: the arenas, with adjacent arenas joined."""
         return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
@@ -114,21 +114,25 @@ class PymallocAllocator(StoreAllocator):
             blocks.own["pools"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the runs of adjacent free pools, and of adjacent free blocks in one pool."""
+        """Return the runs of at least ``minimum`` bytes: of adjacent free pools, and of adjacent free blocks in one
+        pool.
+        """
         fits = minimum <= (self.pymalloc.arena_size or 0)
         return self.store.holes(self.target.space, max(minimum, 1)) if fits else []
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use in the arena ``row``."""
+        """Return the blocks in use in the arena that ``row`` describes."""
         return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes: an arena is released only when it is
-        empty."""
-        return [Kept(FREE, free, "in pymalloc's arenas, which go back only as a whole")]
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process: an arena is released only when it is empty."""
+        return [KeepReason(FREE, free, "in pymalloc's arenas, which are returned only when empty")]
 
     def check(self) -> Looked:
-        """Check every pool: its header, its free blocks, and its place on the lists."""
+        """Check the free blocks of every pool. Return how many pools there are.
+
+        The headers of pools were checked when the pools were read.
+        """
         known = {damage.address for damage in self.damage}
         rows = self.store.verify(self.target.space, MAX_DAMAGE)
         self.damage.extend(Damage.of(row) for row in rows if row.address not in known)

@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.carriers import carriers, need_python, python_first
 from gdbheap.allocators.confirming import confirm
 from gdbheap.allocators.pymalloc.usedpools import MAX_CLASSES, MIN_CLASSES, ListHeads, PoolState
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
@@ -22,15 +22,16 @@ from gdbheap.targets.target import Damage, Target
 
 # The pool size that is passed on if pymalloc holds nothing; any value works.
 NO_POOL_SIZE = 4 << 10
-# Pools of other interpreters point to the list heads of these interpreters. At most this many places are tried as list
-# heads; places to which the most pools point come first.
+# Pools of other interpreters point to the list heads of these interpreters. At most this many addresses are tried as
+# list heads, beginning with those to which the most pools point.
 MAX_INTERPRETERS = 4 << 10
 
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena, in the form in which it is passed to the native half. ``carved``: the address where the pools that were
-    made so far end (``pool_address``)."""
+    """An arena, in the form that the native code takes. ``carved``: the address where the pools that were made so far
+    end (``pool_address``).
+    """
 
     number: int
     index: int
@@ -79,8 +80,8 @@ class Pymalloc:
                     idle = heads
         if idle is None:
             raise Unsupported(
-                f"no pymalloc was found (looked for usedpools in {', '.join(tried[:6])}): another allocator, or an "
-                "interpreter that is not known"
+                f"no pymalloc was found (looked for usedpools in {', '.join(tried[:6])}): the program uses another "
+                "allocator, or an unknown interpreter"
             )
         confirmed = confirm(idle.module, "usedpools", idle.address)
         self.facts.add("usedpools", idle.address, f"{idle.classes} list heads in a row, all empty", confirmed)

@@ -7,12 +7,12 @@ changing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from gdbheap import _native
 from gdbheap.allocators.pymalloc.pools import ArenaRow, Pymalloc
 from gdbheap.allocators.pymalloc.usedpools import ARENA_OBJECT, MAX_ARENAS, ArenaObject, PoolState, is_slot
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.machines.machine import Machine
 
@@ -109,15 +109,15 @@ class RunningPymalloc:
         return raw, is_same
 
     def _place(self, space: _native.Space, table: _Table) -> tuple[int, int | None]:
-        """Return the table's address and its number of slots (None if unknown). Raises Fault."""
+        """Return the address of a table of arenas and its number of slots (None if unknown). Raises Fault."""
         count = None if table.count_at is None else min(space.u32(table.count_at), MAX_ARENAS)
         return space.word(table.pointer), count
 
     def _rows(self, space: _native.Space, place: int, count: int | None) -> bytes:
-        """Return the bytes of the table at ``place``, of ``count`` slots. Raises Fault.
+        """Return the bytes of the table of arenas at address ``place``, of ``count`` slots. Raises Fault.
 
-        If ``count`` is None, the table is read as far as its slots look valid. A table has 16 slots at first and
-        doubles when it grows. If two of these parts in a row have no arena, they count as memory after the table."""
+        If ``count`` is None, the table is read up to its first invalid slot, or until two parts in a row have no arena.
+        A part is what the table grew by: 16 slots at first, and as many as there were at each growth."""
         layout = self.machine.structure(ARENA_OBJECT)
         if count is not None:
             return space.read(place, count * layout.size)

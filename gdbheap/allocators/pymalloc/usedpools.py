@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gdbheap import _native
 from gdbheap.allocators.confirming import confirm
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
@@ -24,6 +25,9 @@ MAX_ARENAS = 1 << 22
 MAX_ARENA_POOLS = 512
 SLOTS_AT_ONCE = 4 << 10
 SAMPLES = 64
+# One sampled pool in eight may be damaged, so that 'heap check' can report it. If no table fits all samples, they are
+# divided into eight parts, and each part is tried.
+ONE_DAMAGED_IN = 8
 # Since 3.12 usedpools is the first field of struct _obmalloc_state, and the pointer to the table lies at this offset.
 STATE_TABLE = 512
 
@@ -32,7 +36,8 @@ STATE_TABLE = 512
 class ArenaObject:
     """An arena that exists, from its ``struct arena_object``.
 
-    ``index``: its place in its own table. ``number``: its number among the arenas of all tables."""
+    ``index``: its index in its own table. ``number``: its number among the arenas of all tables.
+    """
 
     number: int
     index: int
@@ -63,18 +68,18 @@ class ListHeads:
         return 512 // self.classes
 
     def has_pools(self, target: Target) -> bool:
-        """Return whether the lists have pools, each on the list of its own class and of a known size.
+        """Return whether the lists have pools, nearly each on the list of its own class and of a known size.
 
         glibc's bins, which look similar, fail this test."""
         pools = self.listed(target, 4)
-        return bool(pools) and all(
-            szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools
-        )
+        sound = sum(szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools)
+        return bool(sound) and are_most(sound, len(pools))
 
     def pool_size(self, target: Target, pool: int) -> int:
         """Return the size of the pool at ``pool`` in bytes.
 
-        ``maxnextoffset`` is the last offset at which a block fits, so the pool ends one block later."""
+        The pool's field ``maxnextoffset`` is the last offset at which a block fits, so the pool ends one block later.
+        """
         szidx, _next, most = target.machine.structure("III").unpack(target.space.read(pool + 36, 12))
         return int(most + (szidx + 1) * self.alignment)
 
@@ -132,13 +137,15 @@ class PoolState:
     def _sample_pools(self) -> list[PoolSample]:
         """Return at most SAMPLES pools in use."""
         listed = self.heads.listed(self.target, SAMPLES // self.heads.classes + 1)
-        return [PoolSample(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
+        pools = [pool for index, pool, szidx in listed if szidx == index]
+        return [PoolSample(pool, self.target.space.u32(pool + 32)) for pool in pools][:SAMPLES]
 
     def _find_pool_size(self, samples: Sequence[PoolSample]) -> int:
-        sizes = {self.heads.pool_size(self.target, pool) for pool, _ in samples}
-        if len(sizes) != 1 or not sizes <= set(POOL_SIZES):
+        sizes = Counter(self.heads.pool_size(self.target, pool) for pool, _ in samples)
+        ((size, count),) = sizes.most_common(1) or [(0, 0)]
+        if size not in POOL_SIZES or not are_most(count, len(samples)):
             raise Unsupported(f"the pools of pymalloc disagree on their size: {sorted(sizes)}")
-        return sizes.pop()
+        return size
 
     def _find_table(self, samples: Sequence[PoolSample]) -> tuple[int, int]:
         """Return the address of the table of arenas, and the address of the pointer to it. Raises Unsupported if not
@@ -146,13 +153,18 @@ class PoolState:
         state = self.heads.address + STATE_TABLE
         ranges = [(state, state + self.target.machine.word)] + self.heads.module.writable_ranges()
         homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
-        for start, end in ranges:
-            found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
-            tables = {row.table for row in found}
-            if len(tables) == 1:
-                confirmed = confirm(self.heads.module, "arenas", found[0].word)
-                self._facts.add("arenas", found[0].word, f"fits the arenaindex of {len(samples)} pools", confirmed)
-                return found[0].table, found[0].word
+        for parts in ([samples], [samples[part::ONE_DAMAGED_IN] for part in range(ONE_DAMAGED_IN)]):
+            for start, end in ranges:
+                tables = Counter[tuple[int, int]]()
+                for part in parts:
+                    found = _native.find_arena_tables(self.target.space, start, end, part, homes, LARGEST_ARENA)
+                    if len({row.table for row in found}) == 1:
+                        tables[found[0].table, found[0].word] += 1
+                (((table, word), count),) = tables.most_common(1) or [((0, 0), 0)]
+                if 2 * count > len(parts):
+                    confirmed = confirm(self.heads.module, "arenas", word)
+                    self._facts.add("arenas", word, f"fits the arenaindex of {len(samples)} pools", confirmed)
+                    return table, word
         raise Unsupported(
             "pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools"
         )
@@ -160,8 +172,9 @@ class PoolState:
     def _count(self) -> int:
         """Return ``maxarenas``, the number of slots in the table of arenas.
 
-        It lies right before ``arenas`` up to 3.11, and right after it since 3.12. If neither place fits, return the
-        number of slots that look valid."""
+        It lies right before ``arenas`` up to 3.11, and right after it since 3.12. If neither value is plausible, return
+        the number of slots that look valid.
+        """
         for offset in (-self.target.machine.word, self.target.machine.word):
             try:
                 count = self.target.space.u32(self.table_pointer + offset)
@@ -179,8 +192,10 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Return whether the table has ``count`` slots: it is mapped, every slot is valid, and no arena follows after
-        them."""
+        """Return whether the table has ``count`` slots.
+
+        It has them if the memory is mapped, every slot is valid, and the bytes after the last slot are no arena.
+        """
         if not self.target.space.contains(self.table, count * self._layout.size):
             return False
         if count & (count - 1) and count % 16:
@@ -216,6 +231,11 @@ class PoolState:
         rows = enumerate(self._layout.iter_unpack(raw))
         slots = (ArenaObject(first + index, index, *slot[:4]) for index, slot in rows)
         return [slot for slot in slots if slot.address]
+
+
+def are_most(sound: int, pools: int) -> bool:
+    """Return whether at most one of ONE_DAMAGED_IN pools is not sound."""
+    return (pools - sound) * ONE_DAMAGED_IN <= pools
 
 
 def is_slot(slot: tuple[int, ...]) -> bool:

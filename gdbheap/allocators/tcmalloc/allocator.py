@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
-    Block,
     Caching,
-    Drawn,
     FreeCache,
-    Kept,
+    KeepReason,
     LedgerLine,
     Looked,
-    Member,
-    Piece,
-    PinRow,
     Purpose,
     State,
     Surroundings,
     WalkedBlocks,
 )
-from gdbheap.allocators.extents import own_ranges
-from gdbheap.allocators.inside import Inside, caught
+from gdbheap.allocators.extents import ExtentLibraries, own_ranges
+from gdbheap.allocators.inside import caught
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
-from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
-from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.allocators.tcmalloc.roots import Root, find_roots
-from gdbheap.errors import NotInUse, one_line
-from gdbheap.targets.ranges import Ranges, containing
+from gdbheap.errors import NotInUse
 from gdbheap.targets.target import Damage
 
 NAME = LineId("tcmalloc")
@@ -44,7 +35,7 @@ AT_ONCE, RELEASE_RATE = "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE"
 CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
-class TcmallocLibraries(SeveralAllocators):
+class TcmallocLibraries(ExtentLibraries):
     """All tcmallocs of one target; ``roots``: the located structures of each tcmalloc. Raises NotInUse if there is
     none."""
 
@@ -63,7 +54,7 @@ class TcmallocLibraries(SeveralAllocators):
         LedgerLine(METADATA, OVERHEAD, "metadata", State.OVERHEAD, detail=True),
         LedgerLine(REST, OVERHEAD, "span padding", State.OVERHEAD, detail=True),
     )
-    shown_idle = False
+    functions = FUNCTIONS
     roots: list[Root]
     parts = {
         "free": SPANS,
@@ -75,9 +66,8 @@ class TcmallocLibraries(SeveralAllocators):
         "padding": REST,
         "unexplained": UNEXPLAINED,
     }
-    why_holes_stay = "tcmalloc gives back only spans without a block in use, and those not at once."
+    why_holes_stay = "tcmalloc returns only spans without a block in use, and only after a delay."
     groups = ("span is", "spans are")
-    emptied = "would be empty, and go back some time later"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -89,17 +79,15 @@ class TcmallocLibraries(SeveralAllocators):
 
     def _tell(self, index: int, root: Root) -> None:
         what = f"a map of pages at {root.address:#x} in {self.owner(index)}"
-        fit = f"{root.fit.fit} of {root.fit.spans} spans of a sample add up"
-        title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
-        self._around.facts.add(title, f"laid out as gperftools from 2.7 on, pages of {root.page >> 10} KiB", what, fit)
-
-    def owner(self, index: int) -> str:
-        """Return the name of the module that contains tcmalloc number ``index``."""
-        return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
+        fit = (
+            f"in {root.fit.fit} of {root.fit.spans} sampled spans the counts of free and other blocks add up to the "
+            "number of all blocks"
+        )
+        self.add_fact(index, f"laid out as gperftools from 2.7 on, pages of {root.page >> 10} KiB", what, fit)
 
     @cached_property
     def store(self) -> _native.Tcmalloc:
-        """The native store of the spans and blocks of all tcmallocs."""
+        """The spans and blocks of all tcmallocs, as the native code has read them."""
         given = [(root.address, root.page, root.module.writable_ranges()) for root in self.roots]
         found = _native.read_tcmalloc(self.target.space, own_ranges(self.target), given)
         for index, caches in enumerate(found.caches):
@@ -115,48 +103,8 @@ class TcmallocLibraries(SeveralAllocators):
         """The inconsistencies that were found in spans."""
         return list(map(Damage.of, self.store.damage))
 
-    @cached_property
-    def areas(self) -> list[_native.TcmallocArea]:
-        """The areas, ascending: runs of adjacent spans and of tcmalloc's own memory."""
-        return self.store.areas()
-
-    @cached_property
-    def _root_at(self) -> dict[int, int]:
-        return {area.start: area.root for area in self.areas}
-
-    def ranges(self) -> Ranges:
-        """Return all areas, including pages that were returned to the kernel."""
-        return [(area.start, area.end) for area in self.areas]
-
-    def pieces(self) -> Iterable[Piece]:
-        """Return the areas, each as a piece of address space."""
-        return (Piece(area.start, area.end, None) for area in self.areas)
-
-    def root_of_piece(self, start: int) -> int:
-        """Return the index of the tcmalloc whose area starts at ``start``."""
-        return self._root_at[start]
-
-    def drawn(self) -> Iterable[Drawn]:
-        """Return the areas in the form in which the map shows them."""
-        return (Drawn(area.start, area.end, f"tcmalloc of {self.owner(area.root)}", self.name) for area in self.areas)
-
-    def find(self, address: int) -> Block | None:
-        """Return the block that holds ``address``, or another use of a span; None if there is none.
-
-        The block's ``list`` says where a free block is kept."""
-        found = self.store.find(address)
-        if found is None:
-            return None
-        return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
-
-    def own_part(self, address: int) -> str | None:
-        """Return the use of an address in tcmalloc's own memory, or in a span without a block; None for other
-        addresses."""
-        found = self.store.find(address)
-        return None if found is None else f"{found.state} of tcmalloc"
-
     def packing(self) -> _native.Packing:
-        """Return what packing the spans that hold several blocks would free. Blocks in caches are not moved."""
+        """Return the bytes that packing would free in spans with several blocks. Blocks in caches are not moved."""
         return self.store.packing(self.target.pages)
 
     def free_caches(self) -> list[FreeCache]:
@@ -173,28 +121,16 @@ class TcmallocLibraries(SeveralAllocators):
             found += [FreeCache(self.name, self.owner(root), "thread", r.address, r.blocks, r.bytes) for r in own]
         return found
 
-    @cached_property
-    def _area_ranges(self) -> Ranges:
-        return self.ranges()
-
-    def owner_at(self, address: int) -> str | None:
-        """Return the module whose tcmalloc owns ``address``; None if none does.
-
-        If the target has only one tcmalloc, its module is returned for every address."""
-        if len(self.roots) == 1:
-            return self.owner(0)
-        area = containing(self._area_ranges, address)
-        return None if area is None else self.owner(self._root_at[area[0]])
-
     def variables(self) -> list[str]:
         """Return the environment variables for tcmalloc's settings, which are the same in all builds."""
         return [AT_ONCE, RELEASE_RATE, CACHE_BYTES]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the setting for a purpose: return free pages at once, or limit thread caches. Return {} for the
-        purpose "fewer arenas", because tcmalloc has no arenas.
+        """Return the setting for a purpose: return free pages at once, or limit thread caches.
 
-        The limit is an eighth of the default, for all thread caches together."""
+        For the purpose "fewer arenas" the result is {}, because tcmalloc has no arenas. The limit of thread caches is
+        an eighth of the default, for all thread caches together.
+        """
         found = {Purpose.UNUSED: {AT_ONCE: "1"}, Purpose.CACHES: {CACHE_BYTES: str(4 << 20)}}
         return found.get(purpose, {})
 
@@ -209,27 +145,21 @@ class TcmallocLibraries(SeveralAllocators):
         """Add the blocks of all tcmallocs to ``blocks``."""
         blocks.general["spans of malloc"] = self.store
 
-    def members(self, row: PinRow) -> list[Member]:
-        """Return the blocks in use in the span ``row``."""
-        return self.store.used_in_run(row.start)
+    def kept(self, free: int, whole: int) -> list[KeepReason]:
+        """Return the one reason why free bytes stay in the process.
 
-    def kept(self, free: int, whole: int) -> list[Kept]:
-        """Return one entry, which gives the same reason for all free bytes.
-
-        A span stays while one of its blocks is in use or in a cache; free pages stay for a while."""
+        A span stays while one of its blocks is in use or in a cache; free pages stay for a while.
+        """
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
-        return [Kept(FREE, free, why)]
-
-    @cached_property
-    def _inside(self) -> Inside:
-        return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
+        return [KeepReason(FREE, free, why)]
 
     def check(self) -> Looked:
         """Return how many spans were checked. The checks were made when the spans were read.
 
-        If a thread is inside tcmalloc, one span or one list of free blocks may be half changed; ``damage`` has it as
-        transient."""
-        store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
+        If a thread is inside tcmalloc, one span or one list of free blocks may be half changed; it is then added
+        to ``damage`` as transient.
+        """
+        store, known, inside = self.store, {damage.address for damage in self.damage}, self.inside
         off = [found for found in (*store.miscounted, *store.broken) if found.address not in known]
         passing = inside.excuses(max(len(store.miscounted), len(store.broken)))
         self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)

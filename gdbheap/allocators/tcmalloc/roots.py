@@ -8,10 +8,10 @@ free blocks and their count of allocated blocks must add up to the number of blo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.extents import are_enough, own_ranges
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
@@ -20,8 +20,11 @@ __all__ = ["Root", "find_roots"]
 
 @dataclass(frozen=True)
 class Root:
-    """One tcmalloc: the ``address`` of its map of pages, the bytes of a ``page``, its module, and how well its spans
-    fit."""
+    """One tcmalloc of a target.
+
+    ``address``: the address of its map of pages. ``page``: the bytes of a page. The other fields are its module, and
+    how well its spans fit.
+    """
 
     address: int
     page: int

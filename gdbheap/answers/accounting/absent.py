@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class BlockBytes(NamedTuple):
-    """A block in use: the address that the program has for it, and how many of its bytes are absent or shared."""
+    """A block in use: the program's pointer to it, and how many of its bytes are absent or shared."""
 
     address: int
     bytes: int
@@ -46,8 +46,9 @@ def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield the blocks of ``absent_blocks``, and the memory that objects mapped, with the bytes that are not
-    resident."""
+    """Yield the blocks of ``absent_blocks`` and the memory that objects mapped, each with the number of bytes that are
+    not resident.
+    """
     yield from absent_blocks(heap)
     pages = heap.target.pages
     if pages is None:
@@ -57,7 +58,7 @@ def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def shared_memory(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield the shared mappings that objects own, each with all of its bytes."""
+    """Yield the shared mappings that objects own, each with the number of all its bytes, resident or not."""
     for mapped in heap.mapped:
         if mapped.shared:
             yield BlockBytes(mapped.address, mapped.size)
@@ -88,7 +89,7 @@ def absent_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
 def shared_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
     """Return, for each row of an answer, how many of the bytes that it retains are in shared mappings.
 
-    ``row_of`` is as in ``absent_under``.
+    ``row_of`` maps a node of the graph to its row, or to None if the node has no row.
     """
     return _under(heap, row_of, shared_memory(heap))
 

@@ -16,7 +16,10 @@ MIN_ABSENT_BYTES = 1 << 20
 
 
 def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
-    """Return how many bytes of blocks are not resident, by (role, type) as in ``describing.BlockKind``."""
+    """Return how many bytes of blocks are not resident, by the role and the type of the block (see ``BlockKind``).
+
+    A type is None if it is unknown. The result is empty if the sum of all these bytes is small.
+    """
     blocks = list(absent_blocks(heap))
     found: Counter[tuple[str, str | None]] = Counter()
     if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.contents.cxx.kinds import Kind, class_names
-from gdbheap.contents.python.objects.census import Found, Owner
+from gdbheap.contents.python.names.library_variables import variable_above
+from gdbheap.contents.python.objects.census import BlockObject, Owner
 from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.roots import variable_at
 from gdbheap.heap import Heap
 
@@ -24,10 +25,10 @@ OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
 class BlockKind:
     """The kind of a block; blocks with the same kind of contents have equal kinds.
 
-    ``role``: "object", "object on a free list", what the object that owns the block uses it for (such as "items"),
-    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
-    ``type``: the type of the object or of the owner. ``library``: the library whose data points to the block, or
-    "threads". ``look``: what its bytes look like.
+    ``role``: "object"; "object on a free list"; the owner's use of the block, such as "items"; "reached" from data of a
+    library; "structure" of an allocator; "cached" (free, in a thread's cache); or "unknown". ``type``: the type of the
+    object or of the owner. ``library``: the library whose data points to the block, or "threads". ``look``: a
+    description of its bytes.
     """
 
     role: str
@@ -66,9 +67,10 @@ class Described:
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
-    """Return what each block in use is: {user address: description}. ``blocks``: (user address, size) of each block.
+    """Return a description of each block in use, by the program's pointer to the block.
 
-    ``draws`` has the same meaning as in ``Heap.owners_of``.
+    ``blocks``: (program's pointer, size) of each block. ``draws``: build the graph of references if needed to find
+    owners.
     """
     found = _structures(heap)
     objects = heap.python.objects_or_none
@@ -80,10 +82,10 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         others = [at for at, _size in unknown if at not in held or may_be_buffer(heap, at, held[at])]
         owners = heap.python.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
-        # If a block has a known kind, the kind says more than the library that points to the block.
+        # The known kind of a block says more about it than the library that points to it.
         named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}
         found.update(
-            (address, _owned(heap, owner))
+            (address, _owned(heap, address, owner))
             for address, owner in owners.items()
             if owner is not None and address not in named
         )
@@ -93,12 +95,13 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
     return {address: found[address] for address, _size in blocks}
 
 
-def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
-    """Return whether the block at ``start`` may be some object's buffer, although it looks like the object ``found``.
+def may_be_buffer(heap: Heap, start: int, found: BlockObject) -> bool:
+    """Return whether the block at ``start`` may be an object's buffer, although it looks like the object ``found``.
 
-    If so, its owner must be searched first. A buffer looks like an object on a free list if it begins with a zero word
-    and a class, and like a live object if it begins with a pointer and a class. A live object that the collector tracks
-    has a valid link before it. The rest of a text at the former place of an object has no such link.
+    If so, the block's owner must be searched first. A buffer that begins with a zero word and a class pointer looks
+    like an object on a free list. A buffer that begins with a pointer and a class pointer looks like a live object. A
+    live object that the collector tracks has a valid link of the collector before it. Text that overwrote a freed
+    object lacks such a link.
     """
     word, find = heap.target.space.word, heap.target.mappings.find
     if not found.alive or find(word(found.address)) is not None:
@@ -109,7 +112,7 @@ def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """Return, for each block (user address, size), what its bytes look like.
+    """Return, for each block (program's pointer, size), what its bytes look like.
 
     This is one of PLAIN_LOOKS, a C++ object with its class, or a kind from ``heap.known_structures``.
     """
@@ -126,19 +129,27 @@ def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
     return [None if name is None else Kind("object", name) for name in names]
 
 
-def _owned(heap: Heap, owner: Owner) -> Described:
+def _owned(heap: Heap, block: int, owner: Owner) -> Described:
     if owner.type is None:
-        return Described(BlockKind(REACHED, library=owner.role), owner.address, variable_of(heap, owner))
+        return Described(BlockKind(REACHED, library=owner.role), owner.address, variable_of(heap, block, owner))
     return Described(BlockKind(owner.role, owner.type), owner.address)
 
 
-def variable_of(heap: Heap, owner: Owner | None) -> str | None:
-    """Return the static variable of a library that points to a block, with the library's name.
+def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
+    """Return the static variable of a library from which a block is reached, with the library's name.
 
-    None if the block has another owner, or if no symbol names the variable.
+    ``block``: the program's pointer to the block. None if the block has another owner, or if no symbol names the
+    variable. If several words point to the block, the graph of references decides, as in other answers, provided that
+    it was built.
     """
     if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
         return None
+    if heap.python.has("references"):
+        references = heap.python.references
+        number = references.graph.find(block)
+        above = None if number is None else variable_above(references, number)
+        if above is not None:
+            return above.name
     found = variable_at(heap.target, owner.address)
     return None if found is None else found[0]
 

@@ -1,4 +1,4 @@
-"""Assign each byte and each page of the address space to an owner: a leaf of the ledger's tree of lines.
+"""Assign each byte and each page of the address space to an owner: a line of the ledger without child lines.
 
 Each byte belongs to one owner, so a line never has more resident bytes than bytes. In addition, each whole page belongs
 to one of the owners that have bytes in it. If several owners have bytes in a page, the last of them in this order gets
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Union
 
 from gdbheap import _native
@@ -18,13 +17,15 @@ from gdbheap.allocators.allocator import Allocator, LedgerLine, State
 from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, line_below, lines_below
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.allocators.runtimes import Runtime
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import BREAK
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract, within
 
-# Of two owners with bytes in a page, the later one gets the page. Blocks in use and unknown memory come after these.
+# If two owners have bytes in a page, the one that comes later here gets the page. Blocks in use and unknown memory come
+# after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
 REST = LineId("other.rest")
 """Memory whose owner is unknown."""
@@ -51,8 +52,6 @@ OTHERS = (
 )
 MISSING = LineId("missing")
 """The bytes that are absent from a truncated core. Their owner is unknown."""
-
-# Mappings from machine.kernel_start on, such as [vsyscall], are in every process's maps and belong to none of them.
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def main_runtime(heap: Heap) -> Runtime | None:
 
 
 def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
-    """Return the sums of each owner for each part of the address space.
+    """Return the bytes of each owner (virtual, resident, swapped and others), for each part of the address space.
 
     ``cuts``, ascending and page-aligned, divide the address space into parts: below the first cut, from there to the
     second, and so on. If memory cannot be walked (no malloc, no memory access), it counts as files, stacks and other.
@@ -124,7 +123,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the whole pages of the owners below ``parts`` that are mapped by huge pages."""
+    """Return the whole pages that huge pages map, for the owners whose ids lie below ``parts``."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -157,7 +156,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The whole pages of the owners below ``parts`` that are mapped by huge pages."""
+        """The whole pages that huge pages map, for the owners whose ids lie below ``parts``."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
@@ -190,8 +189,10 @@ def _sum_of(row: _native.OwnerSum) -> Sum:
 
 
 def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
-    """Return those ledger lines of the allocators that own bytes themselves. A line that is split has no bytes of its
-    own."""
+    """Return the ledger lines of the allocators that own bytes themselves.
+
+    A line that is split has no bytes of its own.
+    """
     return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
 
 
@@ -236,8 +237,9 @@ class _Layout:
         self.allocators: list[Allocator] = []
 
     def build(self) -> None:
-        """Add the stacks and the allocators, then assign the remaining memory of each mapping to an owner chosen by the
-        mapping."""
+        """Add the stacks and the allocators. The remaining memory of each mapping then gets an owner according to the
+        mapping.
+        """
         heap = self._heap
         self.pieces = [(start, end, STACKS) for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
@@ -266,11 +268,11 @@ class _Layout:
         self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
-        """Add all memory that is in no piece yet, with an owner chosen by its mapping."""
+        """Add all memory that is in no piece yet. Its mapping determines its owner."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
-        mappings, limit = list(self._heap.target.mappings), self._heap.target.machine.kernel_start
-        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < limit]
+        mappings = list(self._heap.target.mappings)
+        whole = [(mapping.start, mapping.end) for mapping in mappings]
         starts = [mapping.start for mapping in mappings]
         other, runtime = other_allocator(self._heap), main_runtime(self._heap)
         for start, end in subtract(whole, taken):
@@ -293,8 +295,8 @@ class _Layout:
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
-    """Yield the pieces without the parts outside of mappings. There can be such parts, because the target states the
-    sizes of stacks and heaps.
+    """Yield the parts of the pieces that lie in mappings. A piece may reach beyond its mapping, because the target's
+    own data gives the sizes of stacks and heaps.
 
     Pieces of an allocator are yielded unchanged, because they were already limited to mappings.
     """

@@ -54,8 +54,9 @@ def in_a_line(path: Path) -> str:
 
 
 def in_words(path: Path) -> str:
-    """Return the edges of a path in order. Of a long path, only the first edge, which names the root, and the last
-    edges are kept."""
+    """Return the edges of a path in order, as words. Of a long path, only the first edge, which names the root, and the
+    last edges are kept.
+    """
     edges = through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
 
@@ -83,8 +84,9 @@ def _blocks(edges: list[str]) -> str:
 
 
 def alike(way: str) -> str:
-    """Return the path without its last subscript and without numbers, so that paths to items of one container are
-    equal."""
+    """Return a path without its last subscript and without numbers, so that paths to items of one container are
+    equal.
+    """
     return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))
 
 

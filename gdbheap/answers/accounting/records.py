@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
+from gdbheap.dataclass import dataclass
 from gdbheap.documents import bounded, renamed_keys
 from gdbheap.errors import UsageError
 
@@ -38,7 +39,7 @@ DEEPEST = 8
 R = TypeVar("R")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Target:
     """The value of the key "target" for a process or a core: which program it is, and where it runs.
 
@@ -75,7 +76,7 @@ def from_json(kind: type[R], content: Any) -> R:
     """Return the record of class ``kind`` that was written as ``content``. Raises UsageError if it does not fit.
 
     Unknown keys are ignored, and missing keys have their defaults. Strings are cut at MAX_TEXT characters. A class may
-    have two methods for this: ``hints_for(content)`` returns the types of fields that another field decides;
+    have two methods for this: ``hints_for(content)`` returns the types of fields whose type depends on another field;
     ``from_older(content)`` returns the content of an older file with today's keys.
     """
     if not isinstance(content, Mapping):
@@ -89,14 +90,16 @@ def from_json(kind: type[R], content: Any) -> R:
         content = content if older is None else older(content)
     except TypeError as error:
         raise UsageError(f"not a {kind.__name__}: {error}") from None
-    keys = renamed(kind)
+    keys, plain = renamed(kind), _plain_types(kind)  # type: ignore[arg-type]  # a type is hashable
     # In files of format 1 each key was the name of its field.
     content = renamed_keys(content, keys) if keys else content
-    found = {
-        name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
-        for name, hint in hints.items()
-        if keys.get(name, name) in content
-    }
+    found = {}
+    for name, hint in hints.items():
+        key = keys.get(name, name) if keys else name
+        if key in content:
+            value = content[key]
+            is_plain = type(value) in plain[name]
+            found[name] = value if is_plain else _value(hint, value, f"{kind.__name__}.{name}")
     try:
         return kind(**found)
     except TypeError as error:
@@ -139,6 +142,16 @@ def _hints(kind: Any) -> dict[str, Any]:
     return {field.name: type_of(str(field.type), names) for field in dataclasses.fields(kind)}
 
 
+@cache
+def _plain_types(kind: Any) -> dict[str, frozenset[type]]:
+    """Return for each field of a record the types of values that fit it as they are."""
+    found = {}
+    for name, hint in _hints(kind).items():
+        parts = hint.__args__ if getattr(hint, "__origin__", None) is Union else (hint,)
+        found[name] = frozenset(part for part in parts if part in (int, bool, type(None)))
+    return found
+
+
 def type_of(annotation: str, names: Mapping[str, Any]) -> Any:
     """Return the type of an annotation given as text; a name that is not in ``names`` becomes Any.
 
@@ -163,8 +176,9 @@ def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """Return ``value`` converted to the type ``hint``. Raises UsageError if it does not fit; ``where`` names the
-    field."""
+    """Return ``value`` converted to the type ``hint``. Raises UsageError if that is impossible. ``where``: the field's
+    name for the message.
+    """
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if isinstance(value, str):
         value = bounded(value)

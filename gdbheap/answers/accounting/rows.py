@@ -1,4 +1,4 @@
-"""The number of bytes from which a holder has its own row in an answer."""
+"""The number of bytes that a holder needs for its own row in an answer."""
 
 from __future__ import annotations
 

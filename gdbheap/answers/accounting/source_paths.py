@@ -16,13 +16,19 @@ MODULES_IN_WORDS = "sys.modules ["
 OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
-# The spaces between steps of a path, which source code does not have, and the step into C code.
+# The way from a running function to a variable of a coroutine that it runs: the variable is known by its own function.
+TO_COROUTINE = re.compile(r"\Alocal variable .*\.cr_frame ?: (?=local variable )")
+# The spaces between steps of a path, which do not exist in source code, and the step into C code.
 STEPS, INTO_C = re.compile(r"(?<=[\]\w]) (?=[\[.])"), " holds it"
 
 
 def source_path(name: str) -> str:
-    """Return a path as source code would write it, from the module on. If the path is in words, only its beginning is
-    changed."""
+    """Return a path as source code would write it, beginning with the module.
+
+    If the path is in words, only its beginning is changed. A variable of a coroutine is named by the coroutine's
+    function.
+    """
+    name = TO_COROUTINE.sub("", name)
     if name.startswith(MODULES_IN_WORDS):
         head, holds, rest = name.partition(INTO_C)
         start = OF_DICT.sub(r".\1", STEPS.sub("", head))
@@ -42,5 +48,5 @@ def address_named(heap: Heap, name: str) -> int:
         if row.address is not None:
             return row.address
     if rows:
-        raise UsageError(f"{name!r} is not one object, which has an address: 'heap owners' says what it holds")
+        raise UsageError(f"{name!r} is not a single object with an address: 'heap owners' shows what it holds")
     raise UsageError(f"{name!r} is neither an address (0x7f00…) nor a holder's name, as 'heap owners' prints it")

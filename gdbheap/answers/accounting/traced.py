@@ -13,8 +13,9 @@ __all__ = ["TRACEMALLOC", "Traced", "most_of_tables", "name_tables", "trace_tabl
 
 TRACEMALLOC = "tracemalloc"
 
-# The sizes of malloc blocks that hold an entry of a table, in any release. Entries have at least
-# MIN_PERCENT_IN_ENTRIES percent of a table's bytes.
+# The sizes of malloc blocks that can hold a table entry, in any release.
+#
+# Entries have at least MIN_PERCENT_IN_ENTRIES percent of a table's bytes.
 ENTRIES = range(48, 81)
 MIN_PERCENT_IN_ENTRIES = 40
 
@@ -62,7 +63,7 @@ def trace_tables(heap: Heap) -> list[int]:
 
 
 def name_tables(heap: Heap) -> None:
-    """Make paths of the graph of objects name the blocks that hold tracemalloc's tables."""
+    """Let paths of the graph of objects name the blocks that hold tracemalloc's tables."""
     found = [heap.references.find(address) for address in trace_tables(heap)]
     if found:
         heap.python.paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})

@@ -1,1 +1,1 @@
-"""The contents of C++ blocks."""
+"""The contents of the blocks of C++ and Rust programs."""

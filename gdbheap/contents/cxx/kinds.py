@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os.path import basename
 from typing import Optional
@@ -17,6 +16,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import Progress, WalkedBlocks
 from gdbheap.contents.content import Content
 from gdbheap.contents.rust import types as rust
+from gdbheap.dataclass import dataclass
 from gdbheap.machines.image import PF_X, PT_LOAD
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges, joined, subtract
@@ -73,7 +73,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Libraries:
-    """The libraries that are present, so that their containers may be too."""
+    """The libraries that are loaded or linked in, whose containers the program may use."""
 
     libstdcxx: bool
     libcxx: bool
@@ -92,11 +92,12 @@ class KindSum:
 
 @dataclass(frozen=True)
 class Room:
-    """The room of all containers of one kind, in bytes.
+    """The capacity of all containers of one kind, in bytes.
 
-    ``capacity``: what their blocks can hold. ``used``: the part that holds items. Of the unused part, ``small`` bytes
-    lie in pages that also hold items, and ``pages`` bytes in whole resident pages. ``most``: the unused bytes of the
-    container that has the most of them; its block is at ``address``."""
+    ``capacity``: the bytes that items could fill. ``used``: the part that holds items. The unused part consists of
+    ``small`` bytes in pages that also hold items, and of ``pages`` bytes in whole resident pages. ``most``: the unused
+    bytes of the container with the most of them, whose block is at ``address``.
+    """
 
     kind: Kind
     count: int
@@ -123,8 +124,9 @@ class CxxContent(Content):
 
 
 class Structures:
-    """The blocks in use of one target, by kind. The numbers of kinds in ``native`` are those in a graph of the same
-    stores."""
+    """The blocks in use of one target, by kind. ``native`` and the graph of references use the same numbers for
+    kinds.
+    """
 
     def __init__(
         self,
@@ -140,9 +142,10 @@ class Structures:
         """Classify the blocks.
 
         ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) for
-        blocks that they know. ``libraries``: the libraries whose containers are searched for, if these are known
+        blocks that they recognise. ``libraries``: the libraries whose containers are searched for, if they are known
         already. ``is_v8``: V8 is loaded, whose BackingStore begins in the same way as a std::string. ``books``: static
-        data of allocators, which may point to the last word of a block in use."""
+        data of allocators, which may point to the last word of a block in use.
+        """
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         statics = subtract(data, joined(sorted(books or [])))
@@ -175,7 +178,9 @@ class Structures:
 
     @cached_property
     def rooms(self) -> list[Room]:
-        """The room of containers, a row for each kind; the kinds with the most unused room come first."""
+        """The used and unused capacity of containers, with a row for each kind; the kinds with the most unused capacity
+        come first.
+        """
         found = [
             Room(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
             for row in self.native.capacities(self._target.pages)
@@ -188,7 +193,7 @@ class Structures:
         return {row.number: row.kind for row in self.sums}
 
     def name_of(self, number: int) -> str:
-        """Return the name of the kind that has this number in a graph."""
+        """Return the name of the kind with this number in a graph."""
         return self._by_number[number].name
 
     def name_at(self, address: int) -> str | None:
@@ -197,12 +202,12 @@ class Structures:
         return None if kind is None else kind.name
 
     def family_of(self, number: int) -> str:
-        """Return the key of TEXTS for the kind that has this number; "" if there is no such kind."""
+        """Return the key in TEXTS of the kind with this number; "" if there is no such kind."""
         kind = self._by_number.get(number)
         return kind.family if kind is not None else ""
 
     def type_of(self, number: int) -> str:
-        """Return the class of the kind that has this number; "" if it is unknown."""
+        """Return the class of the kind with this number; "" if unknown."""
         kind = self._by_number.get(number)
         return (kind.type or "") if kind is not None else ""
 
@@ -212,8 +217,9 @@ class Structures:
 
 
 def kind_texts(structures: Structures) -> list[str | None]:
-    """Return the description of each kind, in the order of the kinds' numbers from 1 on; None for a kind without
-    blocks."""
+    """Return the description of each kind in the order of the kinds' numbers, from 1 on; None for a kind without
+    blocks.
+    """
     texts = {each.number: each.kind.text for each in structures.sums}
     return [texts.get(number) for number in range(1, max(texts, default=0) + 1)]
 
@@ -254,7 +260,7 @@ def code_ranges(target: Target) -> Ranges:
 
 
 def find_libraries(target: Target) -> Libraries:
-    """Return which libraries of C++ and Rust are loaded, or linked into the program."""
+    """Return the libraries of C++ and Rust that are loaded, or linked into the program."""
     names = [basename(loaded.path) for loaded in target.objects]
     libstdcxx = any(name.startswith("libstdc++.so") for name in names)
     libcxx = any(name.startswith("libc++.so") for name in names)

@@ -8,13 +8,13 @@ into the ``CERT`` itself. Each connection points to its context, all of them at 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from os.path import basename
 from typing import Any
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Progress
 from gdbheap.contents.content import Content
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.tables import table
 from gdbheap.machines.image import PF_X, PT_LOAD
@@ -34,7 +34,9 @@ HEADER = 16
 
 @dataclass(frozen=True)
 class _Found:
-    """A block that may be a context or a connection. ``method``: the offset of its pointer to the methods, in bytes."""
+    """A block that may be a context or a connection. ``method``: the offset in bytes of its pointer to a table of
+    methods.
+    """
 
     address: int
     words: list[int]
@@ -115,8 +117,9 @@ def _read(target: Target, address: int, size: int, offset: int) -> _Found | None
 
 
 def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
-    """Return (address, CONTEXT or CONNECTION) of each object in ``certified`` if they fit this layout; otherwise
-    nothing."""
+    """Return (address, CONTEXT or CONNECTION) of each object in ``certified``; an empty list if the layout ``form``
+    does not fit.
+    """
     starts = form["connection_starts"]
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
     # Since 3.2 an object has two adjacent pointers to methods; the first one is to the initial methods.
@@ -137,7 +140,9 @@ def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> lis
 
 
 def _begins_context(target: Target, found: _Found) -> bool:
-    """Return whether the first word can begin a context: it is the method or, since 3.0, a library context or zero."""
+    """Return whether the block's first word can begin a context: a pointer to methods or, since 3.0, a library context
+    or zero.
+    """
     return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
 
 

@@ -1,8 +1,8 @@
 """Read the memory contexts of a PostgreSQL backend, with the figures of the view ``pg_backend_memory_contexts``.
 
-Contexts form a tree with links in both directions. Each context has its own blocks from malloc. Which layout of
-``layout/tables/postgresql.json`` a context has is decided by its bytes: its blocks must add up to the number that the
-context itself states (``mem_allocated``, PostgreSQL 13 and later).
+Contexts form a tree with links in both directions. Each context has its own blocks from malloc. The layout of a context
+is the one of ``layout/tables/postgresql.json`` with which its blocks add up to the number that the context itself
+states (``mem_allocated``, PostgreSQL 13 and later).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from os.path import basename
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.allocator import Progress
 from gdbheap.contents.content import Content, ContentHolder
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, NotInUse, Unsupported, one_line, or_none
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
@@ -75,7 +76,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ContextSums:
     """The sums over a context's blocks. ``total`` and ``free``: bytes as in PostgreSQL's statistics.
 
     ``allocated``: bytes as in ``mem_allocated``. ``damage``: what ended a list of free chunks too early, or None."""
@@ -87,7 +88,7 @@ class Counted:
     damage: Damage | None = None
 
 
-_Counter = Callable[[int, dict[str, Any]], Counted]
+_Counter = Callable[[int, dict[str, Any]], ContextSums]
 
 
 class _NoSuch(Exception):
@@ -97,8 +98,9 @@ class _NoSuch(Exception):
 class _Met:
     """The addresses that were met so far, as a bit for each address where a chunk can begin.
 
-    A block, a chunk or the head of a list belongs to only one context. So following all lists takes no more steps than
-    there are such addresses in memory."""
+    A block, a chunk or a list head belongs to only one context. So following all lists ends after at most as many steps
+    as there are such addresses.
+    """
 
     def __init__(self) -> None:
         self._pages: dict[int, bytearray] = {}
@@ -138,7 +140,7 @@ class PostgresqlContent(Content):
         ]
 
     def check(self) -> None:
-        """Read all contexts, as far as they can be read."""
+        """Read all contexts as far as possible."""
         or_none(lambda: self.contexts)
 
     def holders(self) -> list[ContentHolder]:
@@ -162,7 +164,7 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
     Raises NotInUse if the program is not a PostgreSQL backend, Unsupported if its contexts have no known layout."""
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
     if program is None:
-        raise NotInUse("memory contexts are PostgreSQL's, and this program is not postgres")
+        raise NotInUse("only PostgreSQL has memory contexts, and this program is not postgres")
     reader = _Reader(target, facts)
     top = _top(target, program, reader)
     if top is None:
@@ -174,8 +176,9 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 
 
 def _check_apart(contexts: list[Context]) -> None:
-    """Raise Unsupported if two contexts claim the same memory. Otherwise the sum of all contexts could exceed the
-    memory that exists."""
+    """Raise Unsupported if two contexts claim the same memory. The sum of all contexts could then exceed the existing
+    memory.
+    """
     blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
     for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
         if start < end:
@@ -194,7 +197,9 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
 
 
 def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
-    """Return where a chunk lies, in words, if it is in none of the sorted ``blocks``; None if it is in one."""
+    """Return in words where a chunk lies if it is outside all ``blocks``, which are sorted; None if it is in a
+    block.
+    """
     place = bisect(blocks, (chunk, chunk)) - 1
     is_inside = place >= 0 and chunk + size <= blocks[place][1]
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
@@ -238,11 +243,11 @@ class _Reader:
         while waiting:
             address, parent, level = waiting.pop()
             if address in self._seen or len(self._seen) >= MAX_CONTEXTS:
-                raise Unsupported(f"the memory context at {address:#x} is met twice: the tree is damaged or changing")
+                raise Unsupported(f"the memory context at {address:#x} occurs twice: the tree is damaged or changing")
             self._seen.add(address)
             try:
                 if self._link(address, "parent") != parent:
-                    raise Unsupported(f"the memory context at {address:#x} does not lead back to its parent")
+                    raise Unsupported(f"the memory context at {address:#x} does not point to its parent")
                 yield self._context(address, level)
                 waiting += reversed([(child, address, level + 1) for child in self._children(address)])
             except UNREADABLE as fault:
@@ -253,7 +258,10 @@ class _Reader:
         met = 0
         while child:
             if self._link(child, "prevchild") != before or met >= MAX_CONTEXTS:
-                raise Unsupported(f"the children of the memory context at {context:#x} do not lead back to each other")
+                raise Unsupported(
+                    f"the list of children of the memory context at {context:#x} is damaged or changing: a prevchild "
+                    "link is wrong, or the list does not end"
+                )
             yield child
             met += 1
             child, before = self._link(child, "nextchild"), child
@@ -267,10 +275,10 @@ class _Reader:
         counted = self._counted(address)
         return Context(name, ident, level, counted.total, counted.free, address, counted.blocks)
 
-    def _counted(self, address: int) -> Counted:
+    def _counted(self, address: int) -> ContextSums:
         key = (self.space.u32(address), self._link(address, "methods"))
         allocated = self._link(address, "mem_allocated")
-        damaged: list[Counted] = []
+        damaged: list[ContextSums] = []
         for count, form in [self._forms[key]] if key in self._forms else self._all_forms():
             try:
                 counted = count(address, form)
@@ -285,10 +293,11 @@ class _Reader:
                 damaged.append(counted)
         return self._damaged(address, allocated, damaged)
 
-    def _is_possible(self, counted: Counted) -> bool:
-        """Return whether the blocks are mapped, do not overlap, and are large enough for the counted sums.
+    def _is_possible(self, counted: ContextSums) -> bool:
+        """Return whether the blocks are mapped, do not overlap, and have room for the sums in ``counted``.
 
-        The context's own fields may lie outside the blocks."""
+        The context's own fields may lie outside the blocks.
+        """
         blocks = sorted(counted.blocks)
         mapped = (containing(self._mapped, start) for start, _end in blocks)
         are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))
@@ -296,14 +305,14 @@ class _Reader:
         held = MOST_OWN + sum(end - start for start, end in blocks)
         return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
 
-    def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
+    def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: ContextSums) -> None:
         # If there is no free chunk, both layouts of free chunks fit.
         if key not in self._forms and (counted.free or count != self._alloc_set):
             self._forms[key] = count, form
             kind = count.__name__.strip("_").replace("_", " ")
             self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
 
-    def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
+    def _damaged(self, address: int, allocated: int, found: list[ContextSums]) -> ContextSums:
         """Return the sums of a context with damaged free lists, by the layout that fits best. Raises Unsupported if
         none fits."""
         if not found:
@@ -321,7 +330,7 @@ class _Reader:
         for count in kinds:
             yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
 
-    def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
+    def _alloc_set(self, context: int, form: dict[str, Any]) -> ContextSums:
         """Return the sums of an AllocSet context, counted as AllocSetStats() does.
 
         Blocks are a list, and the first block contains the context. Free chunks are in lists."""
@@ -341,7 +350,7 @@ class _Reader:
         if blocks and not any(start == context for start, _end in blocks):
             raise _NoSuch
         chunks, damage = self._free_chunks(context, form, sorted(blocks), met)
-        return Counted(total, free + chunks, total, blocks, damage)
+        return ContextSums(total, free + chunks, total, blocks, damage)
 
     def _free_chunks(
         self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
@@ -373,7 +382,7 @@ class _Reader:
         """Yield the nodes of a dlist (lib/ilist.h). A node's first word points to the previous node, its second to the
         next."""
         at, before = self.space.word(head + self._word), head
-        if at == 0:  # contexts of all kinds initialise the head to point to itself
+        if at == 0:  # The head points to itself in contexts of every kind after their initialisation.
             raise _NoSuch
         for _ in range(MAX_BLOCKS):
             if at == head:
@@ -384,7 +393,7 @@ class _Reader:
             before, at = at, self.space.word(at + self._word)
         raise _NoSuch
 
-    def _generation(self, context: int, form: dict[str, Any]) -> Counted:
+    def _generation(self, context: int, form: dict[str, Any]) -> ContextSums:
         """Return the sums of a Generation context, counted as GenerationStats() does."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
@@ -398,9 +407,9 @@ class _Reader:
             total, free = total + size, free + endptr - freeptr
         if not blocks:
             raise _NoSuch
-        return Counted(own + total, free, total, blocks)
+        return ContextSums(own + total, free, total, blocks)
 
-    def _slab(self, context: int, form: dict[str, Any]) -> Counted:
+    def _slab(self, context: int, form: dict[str, Any]) -> ContextSums:
         """Return the sums of a Slab context, counted as SlabStats() does."""
         number = self.space.u32 if form["half_words"] else self.space.word
         chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
@@ -423,7 +432,7 @@ class _Reader:
                 blocks.append((block, block + size))
                 free += handed_back
         blocks += [(block, block + size) for block in self._empty_blocks(context, form)]
-        return Counted(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
+        return ContextSums(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
         """Yield the empty blocks that a slab context keeps since PostgreSQL 16. They are in a dclist, whose last field
@@ -439,8 +448,8 @@ class _Reader:
         if left:
             raise _NoSuch
 
-    def _bump(self, context: int, form: dict[str, Any]) -> Counted:
-        """Return the sums of a Bump context, counted as BumpStats() does: without the context itself."""
+    def _bump(self, context: int, form: dict[str, Any]) -> ContextSums:
+        """Return the sums of a Bump context, counted as BumpStats() does: the context's own header is left out."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):
@@ -451,4 +460,4 @@ class _Reader:
             total, free = total + endptr - block, free + endptr - freeptr
         if not blocks:
             raise _NoSuch
-        return Counted(total, free, own + total, blocks)
+        return ContextSums(total, free, own + total, blocks)

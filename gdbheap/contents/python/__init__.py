@@ -1,1 +1,1 @@
-"""The contents of blocks in use of Python: objects of a type, buffers that objects own, or unknown data."""
+"""The contents of Python's blocks in use: objects of a type, buffers that objects own, or unknown data."""

@@ -20,15 +20,19 @@ from gdbheap.targets.ranges import Ranges, containing, subtract
 
 # The most unidentified blocks that are described.
 MAX_UNIDENTIFIED = 10_000
-# If there are more blocks in use than MANY_BLOCKS, and less than LEAST_SHARE of their bytes belong to C code, the graph
-# is not drawn to find the owners of C blocks: that would take longer than everything else.
+# The limits for building the graph to find the owners of C blocks.
+#
+# It is not built if there are more than MANY_BLOCKS blocks in use, and if less than LEAST_SHARE of their bytes belong
+# to C code: building it would then take longer than everything else.
 MANY_BLOCKS = 1_000_000
 LEAST_SHARE = 0.01
 
 
 class PythonContent(Content):
-    """The Python of a target. Everything but ``is_here`` raises NotAPython if the target has no Python, or
-    Unsupported."""
+    """The Python of a target.
+
+    Every part but ``is_here`` raises NotAPython if the target has no Python, or Unsupported.
+    """
 
     @property
     def is_here(self) -> bool:
@@ -49,7 +53,7 @@ class PythonContent(Content):
 
     @part("interpreter")
     def interpreter(self) -> Interpreter:
-        """The CPython interpreter, whichever allocator its objects are in."""
+        """The CPython interpreter of the target. Any allocator may hold its objects."""
         around = self._around
         named = [allocator.interpreter for allocator in around.allocators if allocator.interpreter is not None]
         tagged = any(allocator.is_free_threaded for allocator in around.allocators)
@@ -127,7 +131,9 @@ class PythonContent(Content):
 
     @part("mappable memory")
     def _mappable(self) -> Ranges:
-        """Mapped files, shared memory, and anonymous memory that belongs to no known allocator."""
+        """Mapped files, shared memory, and anonymous memory that belongs to no known allocator: the memory that objects
+        may have mapped.
+        """
         files, around = mapped_files(self.target), self._around
         if around.other_allocator is not None:
             return files
@@ -144,29 +150,35 @@ class PythonContent(Content):
 
     @part("census")
     def census(self) -> _native.Census:
-        """The counts of all Python objects, and of the blocks that fields of these own."""
+        """The counts of all Python objects, and of the blocks that these own through fields."""
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
 
     @part("census with owners")
     def owned_census(self) -> _native.Census:
-        """The census, with blocks of C code counted for the objects that own them according to the graph.
+        """The census, with each block of C code counted for the object that owns it according to the graph.
 
-        If ``draws_for_owners`` is False, blocks of C code have no owner."""
+        If ``draws_for_owners`` is False, blocks of C code have no owner.
+        """
         if not self.draws_for_owners:
             return self.census
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, or_none(lambda: self.references))
 
     @property
     def draws_for_owners(self) -> bool:
-        """Whether drawing the graph, which finds the owners of C blocks, is worth the time for a table of all types."""
+        """Whether building the graph to find the owners of C blocks is worth its time for a table of all types.
+
+        It is not if that would take too long.
+        """
         stores = self.census.stores
         count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)
         return count <= MANY_BLOCKS or sum(store.unclassified.bytes for store in stores) >= LEAST_SHARE * used
 
     def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
-        """Return the owner of each block that is not an object, by the program's pointer to the block.
+        """Return the owners of blocks that are not objects, by the program's pointer to the block.
 
-        None if the block has no owner. ``draws``: draw the graph, if needed, to find owners that no field names."""
+        The owner is None if the block has none. ``draws``: build the graph of references, if needed, to find owners
+        that no field names.
+        """
         if not draws or not self.has("references"):
             found = self.objects.owners_of(blocks, self.classifying)
             if not draws or None not in found.values():

@@ -78,10 +78,12 @@ def _functions(target: Target, vtable: int) -> list[int]:
 
 
 def _agreed(names: list[set[str]]) -> str | None:
-    """Return the type on which the function that drops an object and the methods after it agree; None if they do not.
+    """Return the type that the names of the drop function and of the methods after it have in common; None if they
+    differ.
 
-    ``names``: the names of each function; the function that drops the object comes first. The methods end at the next
-    function that drops something, or at one without a name."""
+    ``names``: the names of each function, beginning with the drop function. The methods end at the next drop function,
+    or at a function without a name.
+    """
     dropped, methods = _type(names[0], _DROP) if names else None, []
     for each in names[1:]:
         if _type(each, _DROP) or not each:
@@ -95,8 +97,7 @@ def _agreed(names: list[set[str]]) -> str | None:
 
 
 def _type(names: set[str], pattern: re.Pattern[str]) -> str | None:
-    """Return the type that a function's only name contains; None if the function has several names or the name has no
-    type."""
+    """Return the type in a function's name; None if the function has several names, or if the name contains no type."""
     if len(names) != 1:
         return None
     found = pattern.fullmatch(next(iter(names)))

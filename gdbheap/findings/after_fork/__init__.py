@@ -1,1 +1,1 @@
-"""The finding ``after-fork``: its rule, and its words."""
+"""The finding ``after-fork``: the rule that detects it, and its texts."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
 
 
 @dataclass(frozen=True)
 class AfterFork(Figures):
-    """The ``anonymous`` bytes of RSS, and the process's proportional share of them (``pss``).
+    """The ``anonymous`` bytes of RSS, and the process's proportional share of these bytes (``pss``).
 
-    ``python``: whether the process is a Python.
+    ``python``: whether the process runs Python.
     """
 
     ids = ("after-fork",)
@@ -21,7 +20,7 @@ class AfterFork(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the private memory that other processes share, by the kernel's proportional count (PSS)."""
+    """Return a finding about the private memory that other processes share, by the kernel's proportional count."""
     rss = evidence.heap.target.rss
     if rss.anonymous is None or rss.proportional is None:
         return []

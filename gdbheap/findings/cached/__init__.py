@@ -1,1 +1,1 @@
-"""The finding ``cached``: its rule, and its words."""
+"""The finding ``cached``: the rule that detects it, and its texts."""

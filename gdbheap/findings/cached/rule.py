@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import Allocator, Caching, Purpose
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 
 
 @dataclass(frozen=True)
 class Cached(Figures):
-    """The number of threads' ``caches``, and of the free ``blocks`` in these and in caches that threads share.
+    """The number of threads' ``caches``, and the number of free ``blocks`` in these caches and in caches that threads
+    share.
 
     ``shared``: the bytes in shared caches. ``setting``: the setting that keeps caches small. ``owner``: the module with
     most of the caches, "" if only one module has any.
@@ -27,9 +27,9 @@ class Cached(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of free blocks in caches, for each allocator.
+    """Return a finding about the resident bytes of free blocks in caches, for each allocator that has enough of them.
 
-    The finding is doubtful: the caches may be intended, as they make malloc fast.
+    The findings are doubtful: the caches may be intended, as they make malloc fast.
     """
     found = [(allocator, allocator.caching()) for allocator in evidence.heap.allocators]
     claims = [_claim(evidence, allocator, caching) for allocator, caching in found if caching is not None]

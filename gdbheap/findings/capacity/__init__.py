@@ -1,1 +1,1 @@
-"""The finding ``capacity``: its rule, and its words."""
+"""The finding ``capacity``: the rule that detects it, and its texts."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.contents.cxx.kinds import Room
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
-# A kind of container with a smaller percentage of all unused capacity is not named.
+# A kind of container is not named if it has a smaller percentage of all unused capacity.
 MIN_PERCENT_SHOWN = 5
 VECTOR = "vector"
 
@@ -18,8 +19,8 @@ class RoomOfKind:
     """The containers of one kind: their capacity, and how much of it is used.
 
     ``kind``: the kind in words; ``family``: its key in TEXTS. ``capacity``: the bytes that the containers can hold;
-    ``used``: the bytes that they do hold. ``proven``: False if three ascending pointers are all that identifies the
-    kind: a reader, an arena or a ring has three as a std::vector does, and uses all of its block.
+    ``used``: the bytes that they do hold. ``proven``: False if only three ascending pointers, as in a std::vector,
+    identify the kind. Readers, arenas and rings also have three ascending pointers, but use all of their block.
     """
 
     kind: str
@@ -34,9 +35,9 @@ class RoomOfKind:
 class ContainerRoom(Figures):
     """The number of ``containers``, the bytes of their ``capacity``, and how many of these bytes are ``used``.
 
-    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block with the most such bytes;
-    ``most``: how many it has. ``kinds``: the kinds that are worth naming. ``path``: the first step of the path to that
-    block, "" if unknown.
+    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block with the most of these
+    bytes, which has ``most`` of them. ``kinds``: the kinds that the text names. ``path``: the first step of the path to
+    that block; "" if unknown.
     """
 
     ids = ("capacity",)
@@ -52,7 +53,10 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the resident bytes of unused capacity; in a program with Python, count only proven containers."""
+    """Return a finding about the resident bytes of unused capacity.
+
+    In a program with Python, only proven containers count.
+    """
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
     if not rooms or not evidence.worth(size):

@@ -1,1 +1,1 @@
-"""The finding ``contexts``: its rule, and its words."""
+"""The finding ``contexts``: the rule that detects it, and its texts."""

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
 
-# plancache.c: a prepared statement has contexts with the first two names, and one with the last name while it has a
-# plan of its own.
+# plancache.c: each prepared statement has contexts with the first two names; it has one with the last name while it has
+# its own plan.
 SOURCE = "CachedPlanSource"
 OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
 PREPARED = "prepared statements"
@@ -38,13 +39,16 @@ class LargestContext(Figures):
     statements: int = field(default=0, metadata=UNLISTED)
 
     def is_about(self, holder: str) -> bool:
-        """Return whether the holder with this name consists of contexts that this finding is about."""
+        """Return whether the holder named ``holder`` consists of contexts that this finding counts."""
         found = OF_CONTEXTS.search(holder)
         return found is not None and found[1] in self.name.split(AND)
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the contexts that together have the most bytes, grouped by name, if these are enough for a finding."""
+    """Return a finding about the contexts of one name, or about all contexts of prepared statements.
+
+    Of all these groups, it is the one with the most bytes.
+    """
     if evidence.heap.target.refusal is not None:
         return []
     groups: dict[str, list[Context]] = defaultdict(list)

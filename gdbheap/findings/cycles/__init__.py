@@ -1,1 +1,1 @@
-"""The finding ``cycles``: its rule, and its words."""
+"""The finding ``cycles``: the rule that detects it, and its texts."""

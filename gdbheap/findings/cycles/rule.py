@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 
 @dataclass(frozen=True)
 class Cycles(Figures):
-    """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
+    """Cycles that were not collected: the number of their ``objects``, the ``type`` with the most bytes, and these
+    bytes (``largest``).
 
-    Fields about the collector, if it was found: ``enabled``; ``frozen``: whether objects are frozen; ``count`` of
-    ``threshold``: how close it is to its next run over the youngest generation. ``closing``: the references that close
-    the largest group of cycles; ``times``: the number of cycles in this group.
+    Fields about the collector, if it was found: ``enabled``; ``frozen``: whether objects are frozen; ``count`` and
+    ``threshold`` of the youngest generation: it is collected when the count exceeds the threshold. ``closing``: the
+    references that close the largest group of cycles; ``times``: the number of cycles in this group.
     """
 
     ids = ("cycles",)
@@ -32,7 +34,8 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the cycles that the collector would free, perhaps only after gc.unfreeze().
+    """Return a finding about the cycles that the collector would free, including those that it frees only after
+    gc.unfreeze().
 
     The graph of references is built only for few blocks, if the collector is off, or with ``detail``.
     """

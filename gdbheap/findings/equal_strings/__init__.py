@@ -1,1 +1,1 @@
-"""The finding ``equal-strings``: its rule, and its words."""
+"""The finding ``equal-strings``: the rule that detects it, and its texts."""

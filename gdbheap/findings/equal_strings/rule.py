@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap.answers.duplicates import duplicates
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.text.repr import Limits
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, Evidence, Figures, Finding
 from gdbheap.graph.nodes import Node
 
 STR = "str"
-# The size of the first sample. All strings are compared if more than half of it repeats other values.
+# The size of the first sample. All strings are compared if more than half of the sample repeats other values.
 SAMPLES = 400
 TEXTS = Limits(length=200, value=200, items=1, depth=1, reads=4)
 
 
 @dataclass(frozen=True)
 class EqualStrings(Figures):
-    """The number of strings (``objects``), of ``values`` that several strings have, and of surplus ``copies``."""
+    """The number of strings (``objects``), the number of ``values`` that several strings have, and the number of
+    surplus ``copies``.
+    """
 
     ids = ("equal-strings",)
     objects: int
@@ -29,7 +31,10 @@ class EqualStrings(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what keeping one copy of each value would save, if a sample shows that most strings have copies."""
+    """Return a finding about the bytes that one copy of each value would save.
+
+    All strings are compared only if most strings of a sample have copies.
+    """
     strings = [row for row in evidence.estimates if row.type == STR]
     if evidence.objects is None or not evidence.worth(sum(row.bytes for row in strings)):
         return []

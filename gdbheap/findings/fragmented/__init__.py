@@ -1,1 +1,1 @@
-"""The finding ``fragmented``: its rule, and its words."""
+"""The finding ``fragmented``: the rule that detects it, and its texts."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.jemalloc_unused.rule import SERVERS
 from gdbheap.targets.target import AT_ENTRY
@@ -17,10 +17,10 @@ from gdbheap.targets.target import AT_ENTRY
 class Fragmented(Figures):
     """The groups of blocks (``kind``: slabs, spans or pages) that would be empty after packing.
 
-    ``groups`` of ``all_groups`` would be empty if their ``blocks`` moved into others; ``free``: the bytes of free
-    blocks in all groups. ``sizes``: the number of block sizes for which packing frees at least a page; blocks of
-    ``size`` bytes would free the most, ``of_size`` bytes. ``server``: the redis or valkey that has its own jemalloc and
-    can move blocks; "" for all other programs.
+    ``groups``: the number of groups, out of ``all_groups``, that would be empty if their ``blocks`` moved into other
+    groups. ``free``: the bytes of free blocks in all groups. ``sizes``: the number of block sizes for which packing
+    frees at least a page. ``size``: the block size for which it frees the most, ``of_size`` bytes. ``server``: "redis"
+    or "valkey" if the program has its own jemalloc and can move blocks; "" for all other programs.
     """
 
     ids = ("fragmented-*",)
@@ -37,9 +37,9 @@ class Fragmented(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what packing would free: the resident pages of groups that would be empty.
+    """Return a finding for each allocator, about the resident pages of the groups that packing would empty.
 
-    Absent pages of the groups that would be filled are subtracted.
+    The absent pages of the groups that packing would fill are subtracted.
     """
     heap = evidence.heap
     if heap.target.pages is None:

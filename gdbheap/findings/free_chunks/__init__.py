@@ -1,1 +1,1 @@
-"""The finding ``free-chunks``: its rule, and its words."""
+"""The finding ``free-chunks``: the rule that detects it, and its texts."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers.accounting.paths import ways
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
 
 # Minimum sizes in KiB: the default of 'heap holes', then smaller ones.
@@ -31,7 +30,9 @@ class FreeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what malloc_trim(0) would return, except the part at the end of the main arena's top chunk."""
+    """Return a finding about the memory that malloc_trim(0) would return, without the end of the main arena's top
+    chunk.
+    """
     trim = evidence.trim
     if trim is None:
         return []
@@ -49,10 +50,10 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _holes(evidence: Evidence) -> list[str]:
-    """Return the command that lists the largest holes. It sets a minimum if all holes are smaller than its default
-    minimum.
+    """Return a list with the command that lists the largest holes.
 
-    Empty if no hole would be listed even with the smallest minimum.
+    The command sets a minimum size if all holes are smaller than its default minimum. The list is empty if even the
+    smallest minimum would list no hole.
     """
     found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
     size = next(found, None)
@@ -64,8 +65,8 @@ def _holes(evidence: Evidence) -> list[str]:
 def _above_largest(evidence: Evidence) -> str:
     """Return the path to the block in use after the largest free chunk.
 
-    "" if the chunk alone is too small for a finding, or if building the graph of references would take longer than
-    everything else.
+    Return "" if the chunk alone is too small for a finding, or if building the graph of references would take longer
+    than all other work.
     """
     rows = [] if evidence.glibc is None else evidence.glibc.holes(MIN_FINDING_BYTES)
     most = max(rows, key=lambda row: row.end - row.start, default=None)

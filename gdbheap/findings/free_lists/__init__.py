@@ -1,1 +1,1 @@
-"""The finding ``free-lists``: its rule, and its words."""
+"""The finding ``free-lists``: the rule that detects it, and its texts."""

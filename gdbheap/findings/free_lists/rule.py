@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
 
-# A frame that its code object keeps (up to 3.9) is on no free list.
+# A frame that its code object keeps for reuse (up to 3.9) is on no free list.
 KEPT_BY_CODE = "frame"
 # The largest difference between the size of a block for Python 2's numbers and the size that was asked for.
 MAX_ROUNDED = 48
@@ -16,8 +17,8 @@ MAX_ROUNDED = 48
 class FreeLists(Figures):
     """The number of ``objects`` on free lists, and their bytes (``size``).
 
-    ``type``: the type with the most bytes; ``most``, ``most_bytes``: the number and the bytes of its objects.
-    ``slabs``, ``slab_bytes``: in Python 2, the malloc blocks that are for numbers but contain no live number.
+    ``type``: the type with the most bytes; ``most``, ``most_bytes``: the number and the bytes of its objects. ``slabs``
+    and ``slab_bytes``: in Python 2, the number and the bytes of malloc blocks for numbers that contain no live number.
     """
 
     ids = ("free-lists",)
@@ -31,10 +32,10 @@ class FreeLists(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return all objects on free lists, and the blocks of Python 2's numbers without a live number.
+    """Return a finding about all objects on free lists, and the blocks of Python 2's numbers without a live number.
 
-    They are counted only if a sample of the blocks, or the number of blocks of the size for Python 2's numbers,
-    suggests a finding.
+    The objects are counted only if a finding is likely, judged by a sample of blocks or by the number of blocks for
+    Python 2's numbers.
     """
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
@@ -55,7 +56,8 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _most_of_slabs(evidence: Evidence) -> int:
-    """Return the bytes of all used blocks that have the size of the blocks in which Python 2 keeps numbers."""
+    """Return an upper bound for the bytes of the blocks in which Python 2 keeps numbers: all used blocks of about their
+    size. The bound is 0 in Python 3."""
     slab = evidence.objects.layout.slab if evidence.objects is not None else None
     if slab is None:
         return 0
@@ -64,5 +66,6 @@ def _most_of_slabs(evidence: Evidence) -> int:
 
 
 def _is_cleared(name: str) -> bool:
-    """Return whether the free list of a type belongs to the interpreter itself, and not to a library."""
+    """Return whether idle objects of a type are on a free list of the interpreter. Those of library types are not, nor
+    are frames that code objects keep."""
     return "." not in name and name != KEPT_BY_CODE

@@ -1,1 +1,1 @@
-"""The finding ``growing``: its rule, and its words."""
+"""The finding ``growing``: the rule that detects it, and its texts."""

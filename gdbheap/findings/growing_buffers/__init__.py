@@ -1,1 +1,1 @@
-"""The finding ``growing-buffers``: its rule, and its words."""
+"""The finding ``growing-buffers``: the rule that detects it, and its texts."""

@@ -1,13 +1,14 @@
-"""Holes that buffers left when realloc moved them; the holes still contain what the buffers contained then."""
+"""Holes that buffers left when realloc moved them. The holes still contain the buffers' contents of that time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import Described, describe_blocks
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
@@ -24,9 +25,9 @@ MIN_COPIES = 3
 class GrowingBuffers(Figures):
     """The number of old ``copies`` in holes, and of the ``buffers`` that they were copied to.
 
-    About the buffer with the most copies: its ``address``; ``what`` it is (None if that takes long to find out); its
-    ``size``; the bytes of the ``shortest`` and the ``longest`` copy. ``origin``: how ``mmap_threshold`` got its value
-    (see ``thresholds``).
+    Fields about the buffer with the most copies: ``address``; ``what``, its description (None if that takes long);
+    ``size``; ``shortest`` and ``longest``, the bytes of its shortest and its longest copy. ``origin``: how
+    ``mmap_threshold`` got its value.
     """
 
     ids = ("growing-buffers",)
@@ -43,7 +44,9 @@ class GrowingBuffers(Figures):
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end): the rest of an old copy of the first ``length`` bytes of ``buffer`` (address, size with header)."""
+    """The rest, [start, end), of an old copy of the first ``length`` bytes of ``buffer``, which is (address, size with
+    header).
+    """
 
     start: int
     end: int
@@ -52,7 +55,7 @@ class Copy:
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of old copies of buffers, each of 128 KiB or more."""
+    """Return a finding about the resident pages of old copies of buffers, each copy of 128 KiB or more."""
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MAX_HOLES]
     if evidence.heap.target.remote and not evidence.detail:
         return []
@@ -106,5 +109,5 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
 
 
 def _what(evidence: Evidence, buffer: tuple[int, int]) -> Described | None:
-    """Return what a buffer is; None if that takes long to find out."""
+    """Return a description of a buffer; None if making it takes long."""
     return None if evidence.objects is None else describe_blocks(evidence.heap, [buffer])[buffer[0]]

@@ -1,1 +1,1 @@
-"""The finding ``holder``: its rule, and its words."""
+"""The finding ``holder``: the rule that detects it, and its texts."""

@@ -1,9 +1,9 @@
-"""Holders of at least a quarter of RSS; the first page finds them (answers/main_holders)."""
+"""Holders of at least a quarter of RSS, among the main holders of the first page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from gdbheap.answers.accounting.traced import TRACEMALLOC
@@ -11,6 +11,7 @@ from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.capacity.rule import ContainerRoom
 from gdbheap.findings.contexts.rule import LargestContext
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
@@ -24,7 +25,7 @@ SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
 # The kind of the row for all holders without a row of their own.
 OTHERS = "others"
-# A holder holds its memory alone if dropping it alone would free at least this percentage.
+# A holder holds its memory alone if dropping only this holder would free at least this percentage of it.
 ALONE_PERCENT = 80
 # The kinds of holders whose memory comes from no allocator (first_page/outside).
 STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
@@ -33,9 +34,10 @@ STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
 SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
     "shared memory", "break", "mapped memory", "library memory", "ended stacks",
 )  # fmt: skip
-# The pages below a stack pointer. Calls that have returned left them, and nothing in them is in use.
+# The pages below a stack pointer. Calls that have returned left them, and nothing in them is used any more.
 LEFT = "below stack pointers"
-# Prefixes of the ids of findings about memory of each kind. If there is one, the holder gets no second finding.
+# Prefixes of the ids of findings about memory of each kind. A holder whose memory has such a finding gets no second
+# one.
 COVERED = {
     STACK: ("stacks",),
     LEFT: ("stacks",),
@@ -47,11 +49,11 @@ COVERED = {
     TRACEMALLOC: ("tracemalloc",),
 }
 OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
-# Holders without a finding: nothing frees their memory, or it has a finding of its own.
+# Holders without a finding: no advice frees their memory, or another finding is about it.
 NO_FINDING = (RUNTIME, CODE)
 
 
-# Kinds of traits: what the memory around a holder shows.
+# The kinds of traits: facts that the memory around a holder shows.
 LABEL, LOG_HANDLER, BUFFERING_HANDLER = "label", "log handler", "buffering log handler"
 DATABASE, OPENED = "database", "opened by ended threads"
 WRITTEN_FILE, SHARED_FILE, SHARED_MEMORY = "written pages of a file", "shared pages of a file", "mapped shared memory"
@@ -59,15 +61,15 @@ WRITTEN_FILE, SHARED_FILE, SHARED_MEMORY = "written pages of a file", "shared pa
 
 @dataclass(frozen=True)
 class Trait:
-    """What the memory around a holder shows about it, by ``kind``.
+    """A fact that the memory around a holder shows about it. ``kind`` decides the meaning of the other fields.
 
-    LABEL: the metric label with the most values: its ``name``, the number of values (``count``) and an ``example``.
-    LOG_HANDLER: a logging handler; BUFFERING_HANDLER: a handler that keeps records until it is flushed; for both
-    ``name`` is the handler's class and ``example`` the name of its logger. DATABASE: the database of ``count`` sqlite3
-    connections: ``name`` is its file or its name, ``example`` is "file", "memory" or "temporary", None if this is not
-    proven. OPENED: the number of these connections that ended threads opened. WRITTEN_FILE: the holder's largest
-    mapping is a private one of the file ``name``, with most pages written. SHARED_FILE: that mapping is a shared one of
-    the file. SHARED_MEMORY: that mapping is shared memory.
+    LABEL: the metric label with the most values; ``name``, ``count`` (the number of values) and an ``example`` value.
+    LOG_HANDLER and BUFFERING_HANDLER: a logging handler, or one that keeps records until it is flushed; ``name`` is the
+    handler's class, ``example`` the name of its logger. DATABASE: the database of ``count`` sqlite3 connections;
+    ``name`` is its file or its name, ``example`` is "file", "memory", "temporary" or None (unproven). OPENED: ``count``
+    of these connections were opened by threads that have ended. WRITTEN_FILE: the holder's largest mapping is a private
+    mapping of the file ``name`` with most pages written. SHARED_FILE: the largest mapping is a shared mapping of the
+    file. SHARED_MEMORY: the largest mapping is shared memory.
     """
 
     kind: str
@@ -79,7 +81,9 @@ class Trait:
 
 @dataclass(frozen=True)
 class MainHolder:
-    """The blocks of one holder. ``kind``: as in shared_out.SharedOut, a root's kind (graph.roots), or "runtime"."""
+    """The blocks of one holder. ``kind``: a kind of ``shared_out.SharedOut``, the kind of a root (``graph.roots``), or
+    "runtime".
+    """
 
     keys: ClassVar[dict[str, str]] = {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"}
     bytes: int
@@ -105,11 +109,13 @@ class MainHolder:
     tasks: int = 0
     task_kind: str | None = None
     traits: list[Trait] = field(default_factory=list)
+    at_most: int | None = None
 
 
 def holds_alone(freed: int, held: int) -> bool:
-    """Return whether a holder alone holds its ``held`` bytes. ``freed``: how many of them dropping only this holder
-    frees.
+    """Return whether a holder alone keeps its ``held`` bytes alive.
+
+    ``freed``: the bytes that dropping only this holder frees.
     """
     return 100 * freed >= ALONE_PERCENT * held
 
@@ -120,8 +126,8 @@ class Holder(Figures):
 
     ``same``: the id of a more specific finding about most of its bytes, or None. ``parent``: the process from which a
     Python was forked, if it still runs. ``left_over``: whether most of it is reachable only through pointers that may
-    be stale. ``room``: the bytes of unused container capacity that another finding guesses and that may be part of this
-    holder; 0 for none.
+    be stale. ``room``: the bytes of unused capacity of containers that may be part of this holder, as another finding
+    guesses; 0 for none.
     """
 
     ids = ("holder",)
@@ -134,8 +140,8 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings. A holder also gets the guess about unused capacity if that may be at least a quarter of its
-    bytes.
+    """Return the findings. The guessed unused capacity of containers is added to a holder if it may be at least a
+    quarter of the holder's bytes.
     """
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
     if guess is None:
@@ -177,7 +183,7 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
         figures = Holder(row, row.count, None if same is None else same.id, evidence.python_parent, left_over)
-        # Of two findings with equal sizes the certain one comes first, so this makes the more specific one come first.
+        # The certain one of two findings with equal sizes comes first, so this puts the more specific one first.
         size = row.resident if same is None else min(row.resident, same.bytes)
         found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
     return found
@@ -211,7 +217,9 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Return whether other findings are about the same object, or about at least half as much memory of this kind."""
+    """Return whether other findings are about the holder's object, or about at least half as many bytes of memory of
+    its kind.
+    """
     if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
         return True
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
@@ -225,10 +233,9 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> list[str]:
-    """Return the command that shows more about what a holder holds.
+    """Return a list with the commands that show more details of a holder's contents; empty if none does.
 
-    Depending on the holder, it shows the parent and its children, where tasks wait, the largest block, or what retains
-    the most.
+    ``left_over``: at least half of its bytes are reachable only through pointers that may be stale.
     """
     if evidence.python_parent is not None:
         return [f"gdbheap {evidence.python_parent} --children"]

@@ -30,12 +30,12 @@ from gdbheap.findings.holder.rule import (
 from gdbheap.graph.paths import BLOCK
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
-from gdbheap.report.words.main_holders import described, names_of, others_of, readable
+from gdbheap.report.words.main_holders import described, freed, names_of, others_of, readable
 
-# Remedies by type of object, and for types whose memory belongs to a C library.
 __all__ = ["WORDS", "remedy_of"]
 
 LRU_CACHE = "functools._lru_cache_wrapper"
+# Remedies by type of object, and for types whose memory belongs to a C library.
 REMEDIES = {
     LRU_CACHE: "give the cache a smaller maxsize, or call its cache_clear()",
     "ssl.SSLContext": "create one context and use it for all connections",
@@ -170,13 +170,13 @@ def _largest(way: str) -> str:
 
 
 def _others(holder: MainHolder) -> str:
-    """Return who else holds the same memory, and how much dropping one of them or all of them frees."""
+    """Return the other holders of the same memory in words, and the bytes that dropping one or all of them frees."""
     if holder.names:
         return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
         return ""
     whole = f", dropping all of them frees {size_text(holder.together)}" if holder.together is not None else ""
-    return f"; {others_of(holder)}: dropping this holder alone frees {size_text(holder.retained)}{whole}"
+    return f"; {others_of(holder)}: dropping this holder alone frees {freed(holder)}{whole}"
 
 
 def _advice(figures: Holder) -> str:
@@ -215,8 +215,9 @@ def remedy_of(holder: MainHolder) -> str | None:
 
 
 def _of_cache(holder: MainHolder) -> str:
-    """Return what helps against an lru_cache: the cache of a method keeps objects alive, because they are the first
-    arguments of its calls.
+    """Return the advice about an lru_cache.
+
+    The cache of a method keeps objects alive, because they are the first arguments of its calls.
     """
     remedy = REMEDIES[LRU_CACHE] if (holder.limit or 0) >= 0 else "give the cache a maxsize, or call its cache_clear()"
     owner = holder.path.rpartition(".")[0].rpartition(".")[2]

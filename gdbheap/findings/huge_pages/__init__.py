@@ -1,1 +1,1 @@
-"""The finding ``huge-pages``: its rule, and its words."""
+"""The finding ``huge-pages``: the rule that detects it, and its texts."""

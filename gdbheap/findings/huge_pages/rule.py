@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import State
 from gdbheap.answers.accounting.partition import huge_ranges, total
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import NO_HUGE_PAGES
 
@@ -17,8 +18,7 @@ HUGE_PAGE = 2 << 20
 
 @dataclass(frozen=True)
 class HugePages(Figures):
-    """The bytes in huge pages (``huge``), how many of these are ``free``, and how many of the free bytes are
-    ``untouched``.
+    """The bytes in huge pages (``huge``), the part of them that is ``free``, and the free bytes that are ``untouched``.
 
     ``huge_pages``: the number of huge pages that have untouched bytes.
     """
@@ -31,7 +31,10 @@ class HugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free pages of zeros in huge pages: nothing was written to these pages since the kernel made them."""
+    """Return a finding about the free pages of zeros in huge pages.
+
+    Nothing was written to these pages since the kernel made them.
+    """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``jemalloc-arenas``: its rule, and its words."""
+"""The finding ``jemalloc-arenas``: the rule that detects it, and its texts."""

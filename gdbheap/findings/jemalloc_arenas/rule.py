@@ -1,11 +1,10 @@
-"""Arenas of jemalloc, each with its own partly filled slabs; with fewer arenas there would be fewer of these slabs."""
+"""Arenas of jemalloc, each with its own partly filled slabs. Fewer arenas would need fewer slabs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 from gdbheap.targets.ranges import subtract
@@ -13,7 +12,7 @@ from gdbheap.targets.ranges import subtract
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """The number of ``arenas`` and of their ``slabs``. ``fewer``: by how much the number of slabs would fall with only
+    """The number of ``arenas`` and of their ``slabs``. ``fewer``: how many slabs fewer there would be with only
     ``wanted`` arenas.
 
     ``setting``: the setting that limits the number of arenas. ``owner``: the module whose jemalloc has most of the
@@ -30,7 +29,10 @@ class JemallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what fewer arenas would save, in addition to what packing blocks within today's arenas would save."""
+    """Return a finding about the bytes that fewer arenas would save.
+
+    The savings of packing blocks within today's arenas do not count.
+    """
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``jemalloc-unused``: its rule, and its words."""
+"""The finding ``jemalloc-unused``: the rule that detects it, and its texts."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 from gdbheap.targets.ranges import joined
@@ -35,7 +34,7 @@ class JemallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of dirty and muzzy extents, which jemalloc has not returned yet."""
+    """Return a finding about the resident bytes of dirty and muzzy extents, which jemalloc has not returned yet."""
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

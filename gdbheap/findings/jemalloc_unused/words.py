@@ -31,7 +31,7 @@ def _text(figures: JemallocUnused) -> str:
 def _advice(figures: JemallocUnused) -> str:
     """Return the advice.
 
-    The names of calls and of the variable begin with the prefix of the build, which may be anything. If the prefix is
+    The names of jemalloc's functions and of its variable may begin with a prefix that the build chose. If the prefix is
     known, the advice uses it.
     """
     variable = figures.variable if (figures.variable or "").isidentifier() else None

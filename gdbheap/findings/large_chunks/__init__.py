@@ -1,1 +1,1 @@
-"""The finding ``large-chunks``: its rule, and its words."""
+"""The finding ``large-chunks``: the rule that detects it, and its texts."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
@@ -28,7 +27,10 @@ class LargeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of holes of 128 KiB or more, if there are used chunks of that size too."""
+    """Return a finding about the resident pages of holes of 128 KiB or more.
+
+    There is none if chunks in use of more than 128 KiB have less than a quarter of the bytes of these pages.
+    """
     glibc, holes = evidence.glibc, evidence.large_holes
     if glibc is None or not holes:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``lazily-freed``: its rule, and its words."""
+"""The finding ``lazily-freed``: the rule that detects it, and its texts."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
 from gdbheap.findings.mappings.rule import MAPPED_MEMORY, MIN_PERCENT_OF_RSS, lazily_freed_of, pieces_of
 
@@ -17,9 +16,9 @@ class LazilyFreed(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the memory of mappings that MADV_FREE freed, if it is at least a quarter of RSS.
+    """Return a finding about the memory of mappings that MADV_FREE freed, if it is at least a quarter of RSS.
 
-    Memory of allocators has findings of its own.
+    Memory of allocators is in other findings.
     """
     if evidence.heap.target.pages is None or not evidence.heap.target.rss.lazy:
         return []

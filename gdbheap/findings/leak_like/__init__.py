@@ -1,1 +1,1 @@
-"""The finding ``leak-like``: its rule, and its words."""
+"""The finding ``leak-like``: the rule that detects it, and its texts."""

@@ -1,14 +1,15 @@
-"""One container with nearly all objects of a type and most memory, which is what a leak looks like at one moment."""
+"""One container with nearly all objects of a type and most of the memory. At one moment, a leak looks like this."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import absent_under
 from gdbheap.contents.python.objects.census import Estimate, Objects, Owner
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.findings.container_age import Age, age_of, is_shared
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
@@ -18,8 +19,9 @@ from gdbheap.machines.machine import LOWEST_ADDRESS
 
 MIN_OBJECTS = 25_000
 MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
-# From this share of the memory on, the graph is built: together with everything that only its objects refer to, a
-# container may be several times as large.
+# The least share of the memory for which the graph is built.
+#
+# A container may be several times as large together with all memory to which only its objects refer.
 MIN_SHARE_FOR_GRAPH = 0.15
 # The smallest share of the sampled objects that must have no other reference.
 MIN_SHARE_OF_ONLY_REFERENCES = 0.9
@@ -53,7 +55,9 @@ class LeakLike(Figures):
 
 
 def with_holders(found: Sequence[Finding], rows: Sequence[MainHolder]) -> list[Finding]:
-    """Return the findings; those whose container is one of the main holders get this holder."""
+    """Return the findings. If the container of a finding is one of the main holders, this holder is added to the
+    finding.
+    """
     by_address = {row.address: row for row in rows if row.address is not None}
     return [_with_holder(finding, by_address) for finding in found]
 
@@ -78,9 +82,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Container:
-    """A container that owns a sampled buffer, and has ``kept`` of the ``count`` objects of ``type``.
+    """A container that owns a sampled buffer. Of the ``count`` objects of ``type``, the container keeps ``kept`` alive.
 
-    ``bytes``: what dropping the container would free.
+    ``bytes``: the bytes that dropping the container would free.
     """
 
     owner: Owner
@@ -92,7 +96,9 @@ class Container:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the container that would free the most, if it is large enough, and has not stopped growing."""
+    """Return a finding about the container that would free the most memory, if it is large enough and has not stopped
+    growing.
+    """
     if evidence.objects is None:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
@@ -113,7 +119,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
-    """Return the finding. It is doubtful if nothing shows when the container last changed."""
+    """Return the finding about a container. It is doubtful if nothing shows when the container last changed."""
     address, known = most.owner.address, age.is_known
     figures = LeakLike(
         address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
@@ -123,17 +129,20 @@ def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Findin
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
-    """Return a sample of a buffer if the buffer refers to nearly all objects of a type; else None."""
+    """Return a sample of a buffer if nearly all objects of a type are referred to only by this buffer;
+    otherwise None.
+    """
     address, size = buffer
     hits: dict[int, list[int]] = {}
     read = 0
     unit = objects.target.machine.word
-    for word in _words(objects, address, size):
+    for word, following in _words(objects, address, size):
         read += 1
         with suppress(Fault, OverflowError):
             is_place = word > LOWEST_ADDRESS and word % unit == 0
             kind = objects.target.space.word(word + objects.release.at(OB_TYPE)) if is_place else 0
-            if kind in kinds:
+            # The hash of a key such as id(x) is the address of an object that the dict does not refer to.
+            if kind in kinds and objects.repr.text(following) != str(word):
                 hits.setdefault(kind, []).append(word)
     scale = size / unit / max(read, 1)
     counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
@@ -142,11 +151,13 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
     return Sample(address, size, counts) if enough else None
 
 
-def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
+def _words(objects: Objects, address: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield sampled words of a buffer, each with the word that follows."""
     machine = objects.target.machine
     for group in range(SAMPLED_GROUPS):
         at = address + group * (size // SAMPLED_GROUPS) // machine.word * machine.word
-        yield from machine.words_of(objects.target.space.read_available(at, GROUP_WORDS * machine.word))
+        words = machine.words_of(objects.target.space.read_available(at, (GROUP_WORDS + 1) * machine.word))
+        yield from zip(words, words[1:])
 
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
@@ -159,7 +170,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """Yield the container that owns a sampled buffer, with the largest type of which it keeps nearly all objects."""
+    """Yield the container that owns a sampled buffer, with the largest type of which it holds nearly all objects."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -186,7 +197,9 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """Return, for each sampled type, the number of objects, and their bytes with buffers other than the sampled one."""
+    """Return, for each sampled type, the number and the bytes of its objects, including their buffers but not the
+    sampled buffer.
+    """
     found = {}
     for row in census.rows:
         if row.address in sample.counts and row.live.count:
@@ -196,9 +209,9 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 
 
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
-    """Return the bytes that a container retains, at least ``least``, and the path to it in Python.
+    """Return the resident bytes that a container retains, and the path to it in Python, both from the graph.
 
-    Without a graph, return ``least`` and None.
+    At least ``least`` bytes are taken as retained. Without a graph, return ``least`` and None.
     """
     references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
     node = references.find(owner.address) if references is not None else None

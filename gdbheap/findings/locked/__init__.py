@@ -1,1 +1,1 @@
-"""The finding ``locked``: its rule, and its words."""
+"""The finding ``locked``: the rule that detects it, and its texts."""

@@ -1,11 +1,10 @@
-"""Free memory that mlock() keeps resident: malloc_trim() returns none of it."""
+"""Free memory that mlock() keeps resident, so that malloc_trim() cannot return it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import State
 from gdbheap.answers.accounting.partition import Sum, total
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
 
 
@@ -18,7 +17,7 @@ class Locked(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what malloc_trim(0) would return in addition if nothing were locked."""
+    """Return a finding about the memory that malloc_trim(0) would return in addition if nothing were locked."""
     glibc, locked = evidence.glibc, evidence.heap.target.locked
     if glibc is None or not locked:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``lost-blocks``: its rule, and its words."""
+"""The finding ``lost-blocks``: the rule that detects it, and its texts."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence
 from gdbheap.heap import Heap
 
@@ -24,7 +24,7 @@ TEXT = "string"
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
 # The most bytes read for one cycle, whose words are compared with one another.
 MAX_CYCLE = 8 << 20
-# Visiting a block costs as much as reading this many bytes, and following a pointer as these.
+# The cost of visiting a block, and of following a pointer, each as a number of bytes that could be read instead.
 BLOCK_BYTES, EDGE_BYTES = MAX_READ // 300_000, 64
 # Pointers in larger blocks are not followed: such a block is hardly a part of a cycle, and may have millions.
 LARGEST = 1 << 20
@@ -41,11 +41,12 @@ class _Block:
 
 @dataclass(frozen=True)
 class CountedCycles:
-    """The ``count`` cycles that objects of ``kind`` close: SHARED_PTR, RC, or "" for none.
+    """The ``count`` cycles of lost blocks that reference counts of one ``kind`` keep alive: SHARED_PTR, RC, or "" for
+    none.
 
-    ``bytes``: what the cycles retain. ``others``: whether other blocks are lost too. ``heads``: how many heads of lost
-    memory were examined, which retain ``looked_at`` bytes; 0 if all were. ``type``: the class of most objects that
-    close cycles, "" if unknown.
+    ``bytes``: the bytes that the cycles retain. ``others``: whether other blocks are lost too. ``heads``: the number of
+    heads of lost memory that were examined, 0 if it is all of them; ``looked_at``: the bytes that these heads retain.
+    ``type``: the class of most objects that close cycles, "" if unknown.
     """
 
     kind: str = ""
@@ -58,11 +59,10 @@ class CountedCycles:
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return the cycles of counted objects among lost blocks of a C++ or Rust program, if these cycles retain at least
-    half of the bytes of all lost blocks.
+    """Return the cycles of counted objects among the lost blocks of a C++ or Rust program.
 
-    ``size``: the bytes of all lost blocks. If not all heads can be examined, half of the bytes that the examined heads
-    retain is enough.
+    The record is empty unless the cycles retain at least half of the bytes of all lost blocks (``size``). If not all
+    heads can be examined, half of the bytes that the examined heads retain is enough.
     """
     heap = evidence.heap
     if heap.references.counts_references:
@@ -93,7 +93,7 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
 
 
 class _Cycles:
-    """Finds out what closes the cycles in which the heads of lost memory lie."""
+    """Determines the kinds of reference counts that close the cycles of lost memory."""
 
     def __init__(self, heap: Heap) -> None:
         self._graph, self._space = heap.references.graph, heap.target.space
@@ -101,10 +101,10 @@ class _Cycles:
         self.left = MAX_READ
 
     def kind(self, head: _native.Head) -> str:
-        """Return what closes the cycle of a head: SHARED_PTR, RC, or "" if that is not proven.
+        """Return the kind of reference counts that close the cycle of a head: SHARED_PTR, RC, or "" if unproven.
 
-        Proof: exactly as many words of the cycle point to each block with counts as its counts say, and each other
-        block has an owner in the cycle.
+        Proof: each block with counts has as many pointers from the cycle as its counts say, and each other block has an
+        owner in the cycle.
         """
         number = self._graph.find(head.address)
         if number is None or self.left < 0:
@@ -141,7 +141,9 @@ class _Cycles:
         return _Block(node.address, self._structures.family_of(node.type_address), data)
 
     def _counts(self, block: _Block) -> int:
-        """Return how many pointers to a block exist according to the counts at its start; 0 if it has no counts."""
+        """Return how many pointers to a block exist according to the counts at its start; 0 if the block has no
+        counts.
+        """
         libraries, data, machine = self._structures.libraries, block.data, self._space.machine
         if block.family in OF_CXX and len(data) >= 24:
             # libc++ stores each count minus one.
@@ -154,7 +156,7 @@ class _Cycles:
         return 0
 
     def _edges(self, first: int) -> dict[int, list[int]]:
-        """Return, for each block that the first one reaches, the blocks to which it points, the nearest block first."""
+        """Return, for each block that the first one reaches, the blocks to which it points, nearest first."""
         edges: dict[int, list[int]] = {}
         waiting = deque([first])
         while waiting and len(edges) < MAX_BLOCKS and self.left >= 0:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.answers.unreachable import LOST_BLOCKS
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
 
@@ -20,11 +21,11 @@ ROUNDED = 8
 class LostBlocks(Figures):
     """The number of lost ``blocks``, and of ``heads``, to which no other lost block points.
 
-    ``largest``: the bytes of the block size with the most bytes; the calls for blocks of this size asked for ``least``
-    to ``most`` bytes. ``by_kernel``: whether the kernel may have the only pointers to some of them. ``cycles``: objects
-    that keep one another alive by their reference counts. ``beside_malloc``: whether Python's own allocator handed them
-    out without calling malloc. ``is_python``: whether the program is a Python, whose integers may be addresses of
-    blocks that ctypes or cffi asked for.
+    ``largest``: the bytes in blocks of the size that has the most bytes; requests of ``least`` to ``most`` bytes get
+    this size. ``by_kernel``: whether the kernel may have the only pointers to some of these blocks. ``cycles``: objects
+    that keep one another alive by their reference counts. ``beside_malloc``: whether Python's own allocator handed out
+    the blocks without calling malloc. ``is_python``: whether the program runs Python, whose integers may be addresses
+    of blocks from ctypes or cffi.
     """
 
     ids = ("lost-blocks",)
@@ -43,7 +44,7 @@ def find(evidence: Evidence) -> list[Finding]:
     """Return one finding about all lost blocks, from the graph of references. The graph is built only for few blocks,
     or with ``detail``.
 
-    Empty if references that may reach the blocks were not read.
+    Return no finding if references that may reach the blocks were not read.
     """
     found = evidence.unreachable
     if found is None:

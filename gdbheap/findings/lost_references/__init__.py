@@ -1,1 +1,1 @@
-"""The finding ``lost-references``: its rule, and its words."""
+"""The finding ``lost-references``: the rule that detects it, and its texts."""

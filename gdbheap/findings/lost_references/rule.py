@@ -1,12 +1,15 @@
-"""Objects whose count exceeds the references that exist: a library took a reference and never released it."""
+"""Objects whose reference count is larger than their number of references. A library took a reference and never
+released it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.causes import extension_modules
 from gdbheap.answers.unreachable import LOST_REFERENCES
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 
@@ -28,10 +31,11 @@ class LostReferences(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return objects with lost references and all that they retain, from the graph of references.
-
-    The graph is built only for few blocks, or with ``detail``. Empty if memory is missing that may contain the
+    """Return a finding about the objects with lost references and all blocks that they retain, from the graph of
     references.
+
+    The graph is built only for few blocks, or with ``detail``. Return no finding if memory that may contain the
+    references is missing.
     """
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:

@@ -1,4 +1,4 @@
-"""Texts of the finding ``lost-references``: objects whose count exceeds the existing references."""
+"""Texts of the finding ``lost-references``: objects with a larger count than there are references."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 SHOWN = 5
-TRACED = "'gdbheap trace --stacks=1', from the program's start on, records which code allocates them"
 # Needed because Python's own allocator hands out small objects without a call of malloc.
-BEFORE = "and, if the program was started with PYTHONMALLOC=malloc, "
+WITH_MALLOC = " with PYTHONMALLOC=malloc"
 
 
 def _text(figures: LostReferences) -> str:
@@ -33,7 +32,8 @@ def _advice(figures: LostReferences) -> str:
     )
     return (
         f"{where}, in a function that creates or gets objects of type {figures.type}. gc.collect() does not free them. "
-        f"'heap unreachable' lists them, {BEFORE if figures.beside_malloc else ''}{TRACED}"
+        "'heap unreachable' lists them. To record which code allocates them, start the program"
+        f"{WITH_MALLOC if figures.beside_malloc else ''} under 'gdbheap trace --stacks=1'"
     )
 
 

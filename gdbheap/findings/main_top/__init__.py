@@ -1,1 +1,1 @@
-"""The finding ``main-top``: its rule, and its words."""
+"""The finding ``main-top``: the rule that detects it, and its texts."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import TRIM_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
@@ -24,7 +23,7 @@ class MainTop(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return what malloc_trim(0) would return of the main arena's top chunk."""
+    """Return a finding about the memory of the main arena's top chunk that malloc_trim(0) would return."""
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``mappings``: its rule, and its words."""
+"""The finding ``mappings``: the rule that detects it, and its texts."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os.path import commonprefix, dirname
 
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.accounting.partition import READ_ONLY, REST, SHARED, SHARED_FILES
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# Small amounts of mapped memory are normal, so it has a finding only from this percentage of RSS on.
+# The percentage of RSS from which on mapped memory has a finding; smaller amounts are normal.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
 # The ledger lines of each kind of mapped memory.
@@ -26,11 +27,11 @@ class Mapped(Figures):
     """The largest piece of the memory: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its
     mapping.
 
-    ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which it may belong; ``traced``:
-    whether a system call tracer can show which code maps it. ``lazily_freed``: further bytes of this kind that
-    MADV_FREE freed. ``repeated``: bytes that RSS counts again, for file pages that are mapped at several places.
-    ``written``: whether the program may write to some of the files. ``left``: for shared memory, files in the same
-    folders that the process does not map.
+    ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which the memory may belong.
+    ``traced``: whether a system call tracer can show which code maps the memory. ``lazily_freed``: further bytes of
+    this kind that MADV_FREE freed. ``repeated``: the bytes that RSS counts twice or more, because file pages are mapped
+    at several places. ``written``: whether the program may write to some of the files. ``left``: for shared memory,
+    files in the same folders that the process does not map.
     """
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
@@ -78,7 +79,9 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
 
 
 def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
-    """Return how many resident bytes of files RSS counts again, because the process maps them at several places."""
+    """Return how many resident bytes of files RSS counts more than once, because the process maps them at several
+    places.
+    """
     places: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
     for mapping in mappings:
         if mapping.inode:
@@ -104,9 +107,9 @@ def _size(ranges: Ranges) -> int:
 
 
 def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
-    """Return the tmpfs files that the process does not map, in the same folders as the ``pieces``.
+    """Return the tmpfs files that the process does not map and that lie in the folders of the ``pieces``.
 
-    The files whose names are most similar to the names of the pieces come first.
+    Files whose names are most similar to names of the pieces come first.
     """
     target = evidence.heap.target
     if target.proc is None:
@@ -119,8 +122,9 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """Return the runtimes that may have mapped anonymous memory, and commands that show who did: the runtimes' own, or
-    a tracer's.
+    """Return the runtimes that may have mapped anonymous memory, and commands that show who mapped it.
+
+    The commands are the runtimes' own, or a tracer's.
     """
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
@@ -136,7 +140,11 @@ def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) 
 
 
 def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
-    """Return (resident bytes, start, end) of the memory of this kind outside allocators, stacks and loaded objects."""
+    """Return (resident bytes, start, end) of each range of mapped memory, for one kind of finding.
+
+    ``kind``: the finding's id. Allocators, stacks and loaded objects are left out. Bytes that MADV_FREE freed do not
+    count as resident.
+    """
     target, taken = evidence.heap.target, _taken(evidence)
     if target.pages is None or taken is None:
         return []

@@ -34,7 +34,7 @@ def _text(figures: Mapped) -> str:
 
 
 def _left(figures: Mapped) -> str:
-    """Return a text about the shared memory files that the process does not map."""
+    """Return a text about the shared memory files that the process does not map; "" if there are none."""
     if not figures.left:
         return ""
     shown = [f"{file.file} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]

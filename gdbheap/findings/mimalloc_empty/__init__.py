@@ -1,1 +1,1 @@
-"""The finding ``mimalloc-empty``: its rule, and its words."""
+"""The finding ``mimalloc-empty``: the rule that detects it, and its texts."""

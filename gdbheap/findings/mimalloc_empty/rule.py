@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 
@@ -18,9 +17,9 @@ EARLY = ("2.0.9", "2.1.0")
 class MimallocEmpty(Figures):
     """The number of ``stretches`` of memory without a block in use, and their address space (``virtual``).
 
-    ``all_goes``: whether mi_collect() returns all of this memory, as it does from 2.1.7 on. ``owners``: the modules
-    whose mimalloc has this memory, the module with the most first; empty if there is only one mimalloc. ``setting``:
-    the setting with which mimalloc returns it at once.
+    ``all_goes``: whether mi_collect() returns all of this memory, as it does since mimalloc 2.1.7. ``owners``: the
+    modules whose mimalloc has this memory, the module with the most first; empty if there is only one mimalloc.
+    ``setting``: the setting with which mimalloc returns unused memory at once.
     """
 
     ids = ("mimalloc-empty",)
@@ -32,7 +31,7 @@ class MimallocEmpty(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of mimalloc's pages and slices without a block in use."""
+    """Return a finding about the resident bytes of mimalloc's pages and slices without a block in use."""
     found, pages = evidence.heap.find_allocator(MimallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

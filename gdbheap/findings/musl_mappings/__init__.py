@@ -1,1 +1,1 @@
-"""The finding ``musl-mappings``: its rule, and its words."""
+"""The finding ``musl-mappings``: the rule that detects it, and its texts."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.pinned_pages.rule import free_of
 
@@ -24,7 +25,7 @@ class MuslMappings(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free bytes in resident pages of mappings that are at most half in use."""
+    """Return a finding about the free bytes in resident pages of mappings that are at most half in use."""
     found = evidence.heap.find_allocator(MallocngAllocator)
     if found is None or evidence.heap.target.pages is None:
         return []

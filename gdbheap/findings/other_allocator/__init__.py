@@ -1,1 +1,1 @@
-"""The finding ``other-allocator``: its rule, and its words."""
+"""The finding ``other-allocator``: the rule that detects it, and its texts."""

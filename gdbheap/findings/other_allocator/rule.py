@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers.accounting.partition import OF_ALLOCATOR, other_allocator
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.runtimes.rule import allocator_ranges
 
@@ -24,7 +23,7 @@ class OtherMalloc(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return all memory of the other allocator, with advice on how to make it report its figures."""
+    """Return a finding about all memory of the other allocator, with advice on how to make it report its figures."""
     other = other_allocator(evidence.heap)
     if other is None or OF_ALLOCATOR not in evidence.sums:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``other-held``: its rule, and its words."""
+"""The finding ``other-held``: the rule that detects it, and its texts."""

@@ -1,10 +1,10 @@
-"""Other memory that a library's static data points to: its own allocator, or its working space."""
+"""Other memory to which a library's static data points: the library's own allocator, or its working space."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 
 
@@ -17,7 +17,10 @@ class OtherHeld(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return each library with enough memory; none if another malloc was recognised, as that may own the memory."""
+    """Return a finding for each library whose static data points to enough memory.
+
+    There is none if another malloc was recognised, because that malloc may own the memory.
+    """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or heap.target.refusal is not None or heap.standing_in:
         return []

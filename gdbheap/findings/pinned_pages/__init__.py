@@ -1,1 +1,1 @@
-"""The finding ``pinned-pages``: its rule, and its words."""
+"""The finding ``pinned-pages``: the rule that detects it, and its texts."""

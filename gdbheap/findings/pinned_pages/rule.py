@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import CACHED_MAPPED, FREE, TOP, GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
 from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
 
 
@@ -25,7 +24,8 @@ class PinnedPages(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what malloc_trim(0) could return if the groups of blocks that ``heap pins`` lists were freed.
+    """Return a finding about the memory that malloc_trim(0) could return if the groups of blocks that ``heap pins``
+    lists were freed.
 
     The groups are searched only if ``at_most`` is enough for a finding.
     """
@@ -41,16 +41,19 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def free_of(totals: _native.PinTotals) -> int:
-    """Return the free bytes in pinned pages: the bytes that would be returned, less the blocks in use."""
+    """Return the free bytes in pinned pages: the bytes that freeing the groups would return, less the groups' own
+    bytes.
+    """
     return max(0, totals.freed - totals.bytes)
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
-    """Return an upper limit for what all groups pin: twice the free bytes in pages that malloc_trim(0) leaves.
+    """Return an upper limit for the bytes that all groups pin.
 
-    A group frees at least twice the bytes of its own blocks. So at least half of the bytes in the pages that it frees
-    are free already, in fast bins, or in the top chunk. No page is in two groups, and malloc_trim(0) releases none of
-    these pages as they are. The last page of a region may extend beyond the region.
+    It is twice the free bytes in pages that malloc_trim(0) leaves. Freeing a group returns at least twice the bytes of
+    its own blocks. So at least half of the bytes in the returned pages are free already. No page is in two groups, and
+    malloc_trim(0) releases none of these pages while the groups exist. The last page of a region may extend beyond the
+    region.
     """
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:

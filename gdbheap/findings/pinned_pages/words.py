@@ -8,12 +8,12 @@ from gdbheap.report.words.finding_words import Words
 
 NAMES = "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all these pages"
 APART = "allocate long-lived data before all other data, or separately"
-# Nobody drops more blocks than this, one by one.
+# No person drops more blocks than this one by one.
 MAX_DROPPED = 1000
 
 
 def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
-    """Return advice about pinned memory: a few blocks can be dropped one by one, thousands cannot."""
+    """Return advice about pinned memory. A program can drop a few blocks one by one, but not thousands."""
     return f"{names}. Drop them, or {otherwise}" if blocks <= MAX_DROPPED else f"{names}. {otherwise.capitalize()}"
 
 

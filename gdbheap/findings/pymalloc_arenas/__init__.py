@@ -1,1 +1,1 @@
-"""The finding ``pymalloc-arenas``: its rule, and its words."""
+"""The finding ``pymalloc-arenas``: the rule that detects it, and its texts."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.pinned_pages.rule import free_of
 
@@ -24,7 +25,10 @@ class PymallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the free bytes in resident pages of arenas that are at most half in use. Only pool headers are read."""
+    """Return a finding about the free bytes in resident pages of arenas that are at most half in use.
+
+    Only pool headers are read.
+    """
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``runtimes``: its rule, and its words."""
+"""The finding ``runtimes``: the rule that detects it, and its texts."""

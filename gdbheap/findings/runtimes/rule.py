@@ -1,17 +1,15 @@
-"""Memory of recognised runtimes and servers that gdbheap cannot walk: what the memory is, and how to ask the runtimes
-about it.
-"""
+"""Memory of runtimes and servers that are recognised but not walked: its size, and how to ask them about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
 from gdbheap.answers.accounting.partition import OF_ALLOCATOR, OF_RUNTIME, main_runtime, other_allocator
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges, subtract

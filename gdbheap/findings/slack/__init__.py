@@ -1,1 +1,1 @@
-"""The finding ``slack``: its rule, and its words."""
+"""The finding ``slack``: the rule that detects it, and its texts."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.contents.python.objects.census import ESTIMATE_POOLS, Objects
 from gdbheap.contents.python.objects.hash_tables import MAX_TABLE_SURPLUS, Table, looks_sparse, tables_of
 from gdbheap.contents.python.objects.slack import Slack, find_slack
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
 
 # Buffers of two pages or more are large.
 MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
-# How many bytes each slot of a table takes. A dict needs two or four for the index and two thirds of an entry of 16 or
-# 24; in Python 2.7 it needs an entry of 24. A set has entries of 16.
+# The bytes of each slot of a table.
+#
+# A dict needs two or four bytes for the index, and two thirds of an entry of 16 or 24 bytes; in Python 2.7 it needs an
+# entry of 24. A set has entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
 # At most this many of the largest tables are read. All other tables are assumed to be almost empty.
 MAX_TABLES = 256
@@ -28,8 +31,8 @@ class Room(Figures):
     """The number of containers with unused capacity: ``lists``, ``bytearrays``, ``dicts`` and ``sets``.
 
     ``pages``: the bytes of unused capacity in whole pages; ``resident``: the resident bytes of all unused capacity.
-    ``type``: the type with the most unused capacity; ``address``: the container of this type with the most, which are
-    ``most`` bytes. ``shown``: (type, number) of the types that are worth naming.
+    ``type``: the type with the most unused capacity; ``address``: the container of this type with the most unused
+    capacity, ``most`` bytes. ``shown``: (type, number) of the types that the text names.
     """
 
     ids = ("slack",)
@@ -46,7 +49,10 @@ class Room(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the resident bytes of unused capacity, counted only if there may be enough for a finding."""
+    """Return a finding about the resident bytes of unused capacity.
+
+    The bytes are counted only if there may be enough for a finding.
+    """
     names = [] if evidence.objects is None else _worthwhile(evidence, evidence.objects)
     if evidence.objects is None or not names:
         return []
@@ -85,7 +91,7 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (size, number) of malloc's large blocks, and then of the large blocks of all other allocators."""
+    """Return (size, number) of the large blocks in use: first malloc's, then those of all other allocators."""
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
         found[not isinstance(allocator, MALLOC)].extend(
@@ -95,12 +101,17 @@ def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def _is_table(size: int, name: str) -> bool:
-    """Return whether this is the size of a table whose number of slots is a power of two."""
+    """Return whether a block of ``size`` bytes can be the table of a dict or set, whose number of slots is a power of
+    two.
+    """
     return any(size - each * (1 << int(math.log2(size / each))) < MAX_TABLE_SURPLUS for each in PER_SLOT[name])
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Return the bytes of the largest table-sized blocks that are no tables, or are well-filled tables."""
+    """Return the bytes of the largest table-sized blocks that are not tables or whose tables are well filled.
+
+    Return 0 if debug hooks change the sizes of blocks.
+    """
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space

@@ -36,7 +36,7 @@ def _advice(figures: Room) -> str:
 
 
 def _about(figures: Room, rows: tuple[tuple[tuple[str, ...], str], ...]) -> list[str]:
-    """Return the texts about the types that are worth naming."""
+    """Return the texts about the container types that the finding names."""
     return [words for names, words in rows if any(name in names for name, _count in figures.shown)]
 
 

@@ -1,1 +1,1 @@
-"""The finding ``small-views``: its rule, and its words."""
+"""The finding ``small-views``: the rule that detects it, and its texts."""

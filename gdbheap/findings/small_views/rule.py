@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.arrays import frames_of
 from gdbheap.answers.views import MIN_BUFFER, SmallViews, small_views, windows
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
 # The most large blocks whose sizes are summed, and the most views of each kind that are read (without --detail).
@@ -43,7 +44,7 @@ class KeptByViews(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what all small views together keep alive, from the graph of references."""
+    """Return a finding about the memory that all small views together keep alive, from the graph of references."""
     if evidence.objects is None or not evidence.worth(_large(evidence)):
         return []
     heap, most = evidence.heap, evidence.heap.used_blocks

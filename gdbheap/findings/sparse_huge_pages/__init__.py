@@ -1,1 +1,1 @@
-"""The finding ``sparse-huge-pages``: its rule, and its words."""
+"""The finding ``sparse-huge-pages``: the rule that detects it, and its texts."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import State
 from gdbheap.answers.accounting.partition import DATA, OTHER, STACKS, huge_ranges, total
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.huge_pages.rule import HUGE_PAGE
 from gdbheap.findings.settings import NO_HUGE_PAGES
@@ -39,9 +40,9 @@ class SparseHugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the pages of zeros that lie in huge pages which also contain other bytes.
+    """Return a finding about the pages of zeros in huge pages that also contain other bytes.
 
-    A huge page of nothing but zeros does not count: a program that uses all of its memory may have written these zeros.
+    A huge page of nothing but zeros does not count, because a program may have written these zeros.
     """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge or heap.target.remote:

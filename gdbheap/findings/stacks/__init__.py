@@ -1,1 +1,1 @@
-"""The finding ``stacks``: its rule, and its words."""
+"""The finding ``stacks``: the rule that detects it, and its texts."""

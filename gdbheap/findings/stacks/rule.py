@@ -1,9 +1,10 @@
-"""Stacks of many threads: a page that a thread touched once stays resident until the thread ends."""
+"""Stacks of many threads. A stack page that a thread touched once stays resident until the thread ends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.graph.roots import program_storage
 from gdbheap.targets.ranges import holds, subtract, within
@@ -23,7 +24,11 @@ class Stacks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of all stacks but the first thread's, without thread-local data that lies in them."""
+    """Return a finding about the resident pages of all stacks except the first thread's, if there are at least
+    MIN_THREADS of them.
+
+    Thread-local data in the stacks does not count.
+    """
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:

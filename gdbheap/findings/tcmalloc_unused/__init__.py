@@ -1,1 +1,1 @@
-"""The finding ``tcmalloc-unused``: its rule, and its words."""
+"""The finding ``tcmalloc-unused``: the rule that detects it, and its texts."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 from gdbheap.targets.ranges import joined
@@ -26,7 +25,7 @@ class TcmallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident bytes of free pages in tcmalloc's page heap."""
+    """Return a finding about the resident bytes of free pages in tcmalloc's page heap."""
     found, pages = evidence.heap.find_allocator(TcmallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

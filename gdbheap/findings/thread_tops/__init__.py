@@ -1,1 +1,1 @@
-"""The finding ``thread-tops``: its rule, and its words."""
+"""The finding ``thread-tops``: the rule that detects it, and its texts."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.allocators.glibc.trim import ArenaTrim
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import TRIM_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
@@ -42,7 +43,10 @@ class ThreadTops(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return the resident pages of the top chunks of all arenas except the main one."""
+    """Return a finding about the resident pages of the top chunks of all arenas except the main one.
+
+    If the trim threshold is the reason, only the bytes of each top chunk beyond the default threshold count.
+    """
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []

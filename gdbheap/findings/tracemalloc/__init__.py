@@ -1,1 +1,1 @@
-"""The finding ``tracemalloc``: its rule, and its words."""
+"""The finding ``tracemalloc``: the rule that detects it, and its texts."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.answers.accounting.traced import most_of_tables
 from gdbheap.contents.python.running.tracemalloc_tables import Traces, TraceTable
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
 from gdbheap.heap import Heap
 
@@ -19,8 +18,9 @@ class TraceTables(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return tracemalloc's tables with their entries, searched only if malloc has enough blocks of the sizes that such
-    tables have.
+    """Return a finding about the bytes of tracemalloc's tables and their entries.
+
+    The tables are searched only if malloc has enough blocks of their sizes.
     """
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []

@@ -1,1 +1,1 @@
-"""The finding ``uncollectable-cycles``: its rule, and its words."""
+"""The finding ``uncollectable-cycles``: the rule that detects it, and its texts."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
 from gdbheap.answers.unreachable import CYCLES
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 __all__ = ["UncollectableCycles", "find"]
@@ -32,7 +33,7 @@ class UncollectableCycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the cycles that gc.collect() does not free, from the graph of references."""
+    """Return a finding about the cycles that gc.collect() does not free, from the graph of references."""
     found = evidence.unreachable
     if found is None:
         return []

@@ -1,1 +1,1 @@
-"""Answers for programs, and pictures: one file for each format."""
+"""Output formats for programs, and pictures. Each format has a file."""

@@ -7,11 +7,11 @@ use within the interval, so that no peak is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.numbers import count_text, duration_text, size_text
 from gdbheap.report.words.call_stats import about
 
@@ -26,8 +26,10 @@ MARKS = 5
 LONG_SECONDS = 120
 BYTES, BLOCKS, AREA = "Requested bytes in use,", "Blocks in use", "; the shaded area shows the most in each interval"
 ONLY = 5
-# Grid lines are 1 unit apart. For a larger distance, multiply by the first factor and divide by the second, then use
-# the next two, and so on: this gives powers of two, or 1, 2, 5, 10, 20 ….
+# The distances of grid lines: the first distance is 1.
+#
+# For a larger one, multiply by the first factor and divide by the second, then use the next two, and so on. This gives
+# powers of two, or 1, 2, 5, 10, 20 ….
 POWERS, TENS = (2, 1), (2, 1, 5, 2, 2, 1)
 # The colours in the light and in the dark scheme. Text has a contrast of at least 7 to 1 on the page.
 COLOURS = {
@@ -50,8 +52,8 @@ class _Panel:
     """One panel of the picture.
 
     ``rows``: for each interval its end, the value there, and the most within it. ``peak``: the place and the value of
-    the highest point. ``place_text`` and ``value_text``: functions that format places and values. ``steps``: as for
-    ``_lines``.
+    the highest point. ``place_text`` and ``value_text``: functions that format places and values. ``steps``: the steps
+    between grid lines, see ``_lines``.
     """
 
     title: str
@@ -171,8 +173,9 @@ def _drawn(panel: _Panel, at: int) -> Iterator[str]:
 
 
 def _steps(panel: _Panel, top: int, column: int) -> str:
-    """Return a path of steps: it goes up or down where an interval begins. ``column``: the index of the value in a
-    row."""
+    """Return an SVG path of steps, which goes up or down where an interval begins. ``column``: the index of the value
+    in a row.
+    """
     path, before = f"M{LEFT} {_y(panel, panel.rows[0][column], top)}", ""
     for row in panel.rows:
         y = _y(panel, row[column], top)
@@ -184,8 +187,8 @@ def _steps(panel: _Panel, top: int, column: int) -> str:
 def _lines(highest: int, steps: Sequence[int]) -> Iterator[int]:
     """Yield the values of a few grid lines, from 0 on.
 
-    The distance of the lines is the first one that is large enough: it begins with 1, and is multiplied and divided
-    alternately by the factors in ``steps``.
+    The distance between lines is 1, multiplied and divided in turn by the factors in ``steps`` until it is large
+    enough.
     """
     distance, factors = 1, cycle(steps)
     while highest > distance * ONLY:

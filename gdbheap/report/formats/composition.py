@@ -1,8 +1,8 @@
 """Resident memory as a tree: by allocator, arena, state, and type of object. If residency is unknown, it is a tree of
 the address space.
 
-The innermost cells are the ledger lines without children. Blocks in use are also split by type, as far as types are
-known; the remaining bytes of such a line are a cell of their own.
+The innermost cells are the lines of the ledger that have no children. Blocks in use are also split by type, as far as
+types are known; the remaining bytes of such a line are a cell of their own.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | N
     """Yield the innermost cells: the path of each cell, its bytes, and its number of blocks. For a process the bytes
     add up to RSS.
 
-    ``ledger``: with all its details. ``drawn``: the heap map. ``places``: the types in the cells of ``drawn``, in the
-    same order.
+    ``ledger``: the ledger with all details. ``drawn``: the heap map. ``places``: the types in the cells of ``drawn``,
+    in the order of the cells.
     """
     lines = ledger.ledger
     known = ledger.rss.bytes is not None
@@ -99,7 +99,8 @@ def _arena(index: int) -> str:
 
 def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
     """Return the types of objects in the memory of each ledger line, by the line's id. They are summed over all cells
-    of the map, and the largest come first."""
+    of the map, and the largest come first. The result is empty without the map or without the types in its cells.
+    """
     if drawn is None or places is None:
         return {}
     used = {line.id for line in ledger.ledger if line.state == USED}

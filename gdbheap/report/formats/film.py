@@ -1,7 +1,8 @@
 """A film of a heap: pictures of its map at many moments, at the same scale, and a page that plays them.
 
 Until all frames have been added, a frame stores only the bytes of each cell by kind; most cells are equal and share one
-object. Only then are all addresses known that the heap ever had. Each address has the same place in all pictures.
+object. The pictures are drawn at the end, when all addresses that the heap ever had are known. So each address has the
+same place in all pictures.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.files import PRIVATE, check_folder, make_folder, replacing_folder
 from gdbheap.report.formats.svg import (
     ACROSS,
@@ -66,7 +68,7 @@ class Shot:
 
 
 @dataclass(frozen=True)
-class Frame:
+class FilmFrame:
     """A map, reduced to the data that is needed to draw it."""
 
     call: int
@@ -75,8 +77,7 @@ class Frame:
 
 
 def is_replaced(_name: str) -> bool:
-    """Return whether a film may replace a file in an older folder. It never may: a folder that has files stays as it
-    is."""
+    """Return False: a film never replaces a file in an older folder. A folder that contains files stays unchanged."""
     return False
 
 
@@ -92,7 +93,7 @@ class Film:
     with_others: bool
     mode: int = PRIVATE
     cell: int = 0
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[FilmFrame] = field(default_factory=list)
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
 
     def prepare(self) -> None:
@@ -103,7 +104,7 @@ class Film:
     def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
         """Add the map after call number ``call``.
 
-        ``take``: returns the map with cells of this many bytes; 0 lets it choose the size.
+        ``take``: a function that returns the map for a given cell size in bytes; with 0 it chooses the size itself.
         """
         answer = take(self.cell)
         if self.cell and sum(len(group.cells) for group in self._drawn(answer)) > 2 * CELLS:
@@ -111,7 +112,7 @@ class Film:
         if answer.cell < self.cell:
             answer = take(self.cell)
         self.cell = answer.cell
-        self.frames.append(Frame(call, answer.cell, [self._stretch(group) for group in self._drawn(answer)]))
+        self.frames.append(FilmFrame(call, answer.cell, [self._stretch(group) for group in self._drawn(answer)]))
 
     def _drawn(self, answer: HeapMap) -> list[Group]:
         return [group for group in answer.rows if self.with_others or group.kind != OTHER]
@@ -150,11 +151,13 @@ class Film:
         return shots
 
     def _settle(self) -> None:
-        """Give all frames the same size of cells, with which the places of all frames fit into one picture."""
+        """Give the cells of all frames the same size, chosen so that all places fit into one picture."""
         while _bars(self.frames, self.cell) > 2 * CELLS:
             self.cell *= 2
         self.frames = [
-            Frame(frame.call, self.cell, [_coarser(stretch, self.cell // frame.cell) for stretch in frame.stretches])
+            FilmFrame(
+                frame.call, self.cell, [_coarser(stretch, self.cell // frame.cell) for stretch in frame.stretches]
+            )
             for frame in self.frames
         ]
 
@@ -165,7 +168,7 @@ def _put(path: str, text: str) -> None:
         stream.write(text)
 
 
-def _bars(frames: list[Frame], cell: int) -> int:
+def _bars(frames: list[FilmFrame], cell: int) -> int:
     places = list(_places(frame.stretches for frame in frames))
     whole = sum(-(-(place.end - place.start) // cell) for place in places)
     # Each place takes at least one bar, so larger cells do not help if there are many small places.
@@ -182,7 +185,7 @@ def _coarser(stretch: Stretch, times: int) -> Stretch:
 
 
 @dataclass
-class Place:
+class FilmRange:
     """An address range that some frame uses, and the names of the memory there."""
 
     start: int
@@ -194,10 +197,10 @@ class Place:
         return ", ".join(self.names[:2])
 
 
-def _places(frames: Iterable[list[Stretch]]) -> Iterator[Place]:
-    """Yield the places of a film. Ranges that overlap or touch, in the same or in different frames, are one place."""
+def _places(frames: Iterable[list[Stretch]]) -> Iterator[FilmRange]:
+    """Yield the places of a film. Ranges of any frames that overlap or touch form one place."""
     every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
-    last: Place | None = None
+    last: FilmRange | None = None
     for start, end, name in sorted(every):
         if last is not None and start <= last.end:
             last.end = max(last.end, end)
@@ -205,12 +208,12 @@ def _places(frames: Iterable[list[Stretch]]) -> Iterator[Place]:
             continue
         if last is not None:
             yield last
-        last = Place(start, end, [name])
+        last = FilmRange(start, end, [name])
     if last is not None:
         yield last
 
 
-def _picture(title: str, cell: int, places: list[Place], by_place: list[list[Stretch]]) -> str:
+def _picture(title: str, cell: int, places: list[FilmRange], by_place: list[list[Stretch]]) -> str:
     body: list[str] = []
     at = MARGIN + 3 * LINE
     for place, stretches in zip(places, by_place):
@@ -219,11 +222,11 @@ def _picture(title: str, cell: int, places: list[Place], by_place: list[list[Str
     return document(title, cell, body, at)
 
 
-def _rows(place: Place, cell: int) -> int:
+def _rows(place: FilmRange, cell: int) -> int:
     return -(-(place.end - place.start) // (cell * ACROSS))
 
 
-def _place(place: Place, stretches: list[Stretch], cell: int, at: int) -> Iterator[str]:
+def _place(place: FilmRange, stretches: list[Stretch], cell: int, at: int) -> Iterator[str]:
     style = Style()
     now = sum(stretch.end - stretch.start for stretch in stretches)
     known = [stretch.resident for stretch in stretches if stretch.resident is not None]

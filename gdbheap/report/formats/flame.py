@@ -9,11 +9,14 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cache
+from heapq import heappop, heappush
 from html import escape
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.report.formats.weighted import label
 from gdbheap.report.text.numbers import count_text, counted, share_text, size_text
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
 
 # Cells that would be narrower than one pixel in a picture of this width are merged. If the picture would have more than
-# LARGEST bytes, so are cells below two pixels, then four, and so on.
+# LARGEST bytes, so are the smallest other cells.
 WIDTH, LARGEST = 1200, 1 << 20
+# The most bytes of a picture without its cells, and of a merged cell.
+HEAD_BYTES, MERGED_BYTES = 8 << 10, 300
 ROW, HEAD, MARGIN = 18, 82, 8
 # CHARACTER: the approximate width of a character in pixels. A cell in which fewer than three fit has no text.
 CHARACTER, SHORTEST, LONGEST = 7, 3, 100
@@ -42,11 +47,11 @@ COLOURS: Colours = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a flame graph shows.
+    """The subject of a flame graph.
 
-    ``colours``: the colours for each kind of frame. ``meanings``: these kinds in words. ``cell``: what a merged small
-    cell is called. ``counts``: the noun, in the singular, for what is counted in addition to the weights. A count of 0
-    is printed only for calls.
+    ``colours``: the colours for each kind of frame. ``meanings``: these kinds in words. ``cell``: the word for a merged
+    small cell. ``counts``: the noun, in the singular, for the things that are counted in addition to the weights. A
+    count of 0 is printed only for calls.
     """
 
     colours: Colours
@@ -62,21 +67,12 @@ CALLS = Subject(
 ALLOCATED = replace(CALLS, counts="block")
 
 
-@dataclass
-class _Node:
-    """A frame of the tree. ``weight`` and ``calls`` include those of the frames in ``inside``."""
-
-    weight: int = 0
-    calls: int = 0
-    inside: dict[StackFrame, _Node] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class _Cell:
     """A cell of the picture.
 
-    ``depth``: its row; ``left``: where it begins, in units of weight; ``text``: what is written on it; ``about``: what
-    its title says in addition.
+    ``depth``: its row; ``left``: its left edge, in units of weight; ``text``: the text on it; ``about``: further text
+    for its title.
     """
 
     depth: int
@@ -89,9 +85,12 @@ class _Cell:
 
 
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
-    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or the plural of what the weights count."""
-    root = _tree(stacks)
-    return _that_fits(root, LARGEST, subject, lambda cells: _document(cells, root, title, unit, subject))
+    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or the plural noun for the things that the
+    weights count.
+    """
+    root, stacks = _root(stacks)
+    drawn = _drawn_cells(root, stacks, LARGEST, subject.cell, lambda cell: _drawn(cell, root.weight, unit, subject))
+    return _document([cell for cell, _text in drawn], [text for _cell, text in drawn], title, unit, subject)
 
 
 def flame_part(
@@ -99,65 +98,86 @@ def flame_part(
 ) -> str:
     """Return the flame graph without title and legend, as a part of a page whose style includes ``flame_style``.
     ``largest``: the most bytes."""
-    root = _tree(stacks)
+    root, stacks = _root(stacks)
     told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
-
-    def part(cells: Sequence[_Cell]) -> str:
-        height = (1 + max(cell.depth for cell in cells)) * ROW
-        head = f'<svg width="100%" height="{height}" class="flame picture" role="img" aria-label="{escape(told)}">'
-        drawn = [_drawn(cell, root.weight, "bytes", subject, 0) for cell in cells]
-        return "\n".join([head, *drawn, "</svg>", ""])
-
-    return _that_fits(root, largest, subject, part)
+    drawn = _drawn_cells(
+        root, stacks, largest, subject.cell, lambda cell: _drawn(cell, root.weight, "bytes", subject, 0)
+    )
+    height = (1 + max(cell.depth for cell, _text in drawn)) * ROW
+    head = f'<svg width="100%" height="{height}" class="flame picture" role="img" aria-label="{escape(told)}">'
+    return "\n".join([head, *(text for _cell, text in drawn), "</svg>", ""])
 
 
-def _that_fits(root: _Node, largest: int, subject: Subject, draw: Callable[[Sequence[_Cell]], str]) -> str:
-    """Return the picture with the smallest cells with which it still has at most ``largest`` bytes."""
-    pixels = 1
-    while True:
-        text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9), subject.cell)))
-        if len(text.encode()) <= largest or pixels > WIDTH:
-            return text
-        pixels *= 2
+def _root(stacks: Iterable[Weighted]) -> tuple[_Cell, list[Weighted]]:
+    """Return the outermost cell, and the stacks in it."""
+    inside = [stack for stack in stacks if stack[1] > 0]
+    return _Cell(0, 0, *_sums(inside), "rest", "all"), inside
 
 
-def _tree(stacks: Iterable[Weighted]) -> _Node:
-    root = _Node()
-    for frames, weight, calls in stacks:
-        if weight <= 0:
-            continue
-        node = root
-        _add(node, weight, calls)
-        for frame in frames:
-            node = node.inside.setdefault(frame, _Node())
-            _add(node, weight, calls)
-    return root
+def _sums(stacks: Sequence[Weighted]) -> tuple[int, int]:
+    return sum(weight for _frames, weight, _calls in stacks), sum(calls for _frames, _weight, calls in stacks)
 
 
-def _add(node: _Node, weight: int, calls: int) -> None:
-    node.weight += weight
-    node.calls += calls
+def _drawn_cells(
+    root: _Cell, stacks: list[Weighted], largest: int, called: str, draw: Callable[[_Cell], str]
+) -> list[tuple[_Cell, str]]:
+    """Return the cells of a picture of at most ``largest`` bytes, and what ``draw`` makes of them: outer cells before
+    inner ones, and the largest leftmost.
 
-
-def _cells(root: _Node, least: float, called: str) -> Iterator[_Cell]:
-    """Yield the cells: outer ones before inner ones, and the largest leftmost.
-
-    Frames whose weight is below ``least`` are merged into one cell at the right, with their number and the word
-    ``called``.
+    Frames narrower than a pixel, and the smallest of those for which there is no room, are merged into one cell at the
+    right, with their number and the word ``called``. No tree is built, because most frames of many deep stacks are too
+    small to be drawn.
     """
-    yield _Cell(0, 0, root.weight, root.calls, "rest", "all")
-    open_ = [(root, 1, 0)]
+    name, where = cache(label), cache(_where)
+    found = [(root, draw(root))]
+    room = largest - HEAD_BYTES - _size(found[0][1]) - MERGED_BYTES
+    # The drawn cells whose inner cells are not known yet, the largest first, with their stacks. For each of them there
+    # is room for a merged cell.
+    open_ = [(-root.weight, 0, root, stacks)]
     while open_:
-        node, depth, left = open_.pop()
-        rows = sorted(node.inside.items(), key=lambda row: (-row[1].weight, label(row[0])))
-        small = [inner for _frame, inner in rows if inner.weight < least]
-        for frame, inner in rows[: len(rows) - len(small)]:
-            yield _Cell(depth, left, inner.weight, inner.calls, frame.kind, label(frame), _where(frame))
-            open_.append((inner, depth + 1, left))
-            left += inner.weight
-        if small:
-            weight, calls = sum(inner.weight for inner in small), sum(inner.calls for inner in small)
-            yield _Cell(depth, left, weight, calls, "rest", counted(len(small), called))
+        _weight, _number, outer, stacks = heappop(open_)
+        depth, left = outer.depth + 1, outer.left
+        rows = [(*_sums(inner), frame, inner) for frame, inner in _inside(stacks, outer.depth)]
+        wide = [row for row in rows if row[0] * WIDTH >= root.weight]
+        wide.sort(key=lambda row: (-row[0], name(row[2])))
+        merged = [row for row in rows if row[0] * WIDTH < root.weight]
+        for place, (weight, calls, frame, inner) in enumerate(wide):
+            cell = _Cell(depth, left, weight, calls, frame.kind, name(frame), where(frame))
+            text = draw(cell)
+            if _size(text) + MERGED_BYTES > room:
+                merged += wide[place:]
+                break
+            room -= _size(text) + MERGED_BYTES
+            heappush(open_, (-weight, len(found), cell, inner))
+            found.append((cell, text))
+            left += weight
+        if merged:
+            weight, calls = sum(row[0] for row in merged), sum(row[1] for row in merged)
+            cell = _Cell(depth, left, weight, calls, "rest", counted(len(merged), called))
+            found.append((cell, draw(cell)))
+        else:
+            room += MERGED_BYTES
+    return sorted(found, key=lambda row: (row[0].left, row[0].depth))
+
+
+def _size(text: str) -> int:
+    """Return the size of a line of the picture in bytes."""
+    return len(text.encode()) + 1
+
+
+def _inside(stacks: Iterable[Weighted], depth: int) -> Iterable[tuple[StackFrame, list[Weighted]]]:
+    """Return the frames of stacks at a depth, each with the stacks that have it."""
+    found: dict[StackFrame, list[Weighted]] = {}
+    last, inside = None, []
+    for stack in stacks:
+        if len(stack[0]) <= depth:
+            continue
+        frame = stack[0][depth]
+        # A frame is compared with the last one first, because its hash takes longer.
+        if frame is not last:
+            last, inside = frame, found.setdefault(frame, [])
+        inside.append(stack)
+    return found.items()
 
 
 def _where(frame: StackFrame) -> str:
@@ -165,7 +185,8 @@ def _where(frame: StackFrame) -> str:
     return one_line(f"{frame.file}{line}") if frame.file else ""
 
 
-def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subject: Subject) -> str:
+def _document(cells: Sequence[_Cell], drawn: Iterable[str], title: str, unit: str, subject: Subject) -> str:
+    root = cells[0]
     height = HEAD + (1 + max(cell.depth for cell in cells)) * ROW + MARGIN
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" '
@@ -176,8 +197,7 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subjec
     body = [head, f"<title>{_safe(told)}: {size}</title>", style, '<rect class="page" width="100%" height="100%"/>']
     body.append(f'<text class="title" x="{MARGIN}" y="22">{_safe(told)}</text>')
     body += [f'<text x="{MARGIN}" y="42">{size}</text>', *_legend(cells, subject)]
-    body += [_drawn(cell, root.weight, unit, subject) for cell in cells]
-    return "\n".join([*body, "</svg>", ""])
+    return "\n".join([*body, *drawn, "</svg>", ""])
 
 
 def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:

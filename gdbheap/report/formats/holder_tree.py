@@ -1,6 +1,6 @@
 """Resident memory by holder, as stacks with weights.
 
-Used blocks are grouped by holder, free ones by the allocator that keeps them, and all other memory by its line of the
+Used blocks are grouped by holder, free blocks by the allocator that keeps them, and all other memory by its line of the
 ledger.
 """
 
@@ -44,8 +44,9 @@ def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]
 
 
 def _parts(lines: Sequence[Line]) -> list[Line]:
-    """Return the ledger lines that the picture shows: for allocators their states, for other memory its parts, and all
-    other lines without a parent."""
+    """Return the lines of the ledger that the picture shows: the states of allocators, the parts of other memory, and
+    all other lines without a parent.
+    """
     by_state = {line.id for line in lines if line.state is not None and line.id.count(".") == 1}
     split = {name.partition(".")[0] for name in by_state}
     split |= {OTHER} if any(line.parent == OTHER for line in lines) else set()
@@ -64,8 +65,11 @@ def _cell(line: Line) -> StackFrame:
 
 
 def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
-    """Yield the memory of each holder, the largest first. Together they get at most ``used`` bytes; the rest of the
-    ``used`` bytes is a cell of its own."""
+    """Yield the memory of each holder, the largest first.
+
+    Together the holders get at most ``used`` bytes. The remaining bytes become one more cell. ``known``: whether
+    residency is known, so that resident bytes are used.
+    """
     left = used
     for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):
         size = min(row.resident if known and row.resident is not None else row.bytes, left)

@@ -30,11 +30,12 @@ FINDINGS = "gdbheap.findings.finding"
 MOST = 64 << 10
 """The most bytes of a document, unless the user asks for more."""
 TARGET_KEYS = tuple(field.name for field in dataclasses.fields(Target))
-# How many items to keep in each list, and in each list inside of its items. They are tried in turn until the document
-# is small enough.
+# The numbers of items to keep in each list, and in each list inside of its items.
+#
+# They are tried in turn until the document is small enough.
 LENGTHS = (1000, 300, 100, 50, 20, 10, 5, 2, 1)
 NESTED = (1000, 100, 30, 10, 4)
-# A list of plain numbers or words is short and belongs together, so at least this many of its items are kept.
+# The least number of items that are kept of a list of plain numbers or words, which is short and belongs together.
 LEAST_PLAIN = 20
 
 
@@ -63,13 +64,14 @@ def document(
     keys = _answer_keys(answer, answer if whole is None else whole)
     hidden = envelope.keys() & keys.keys()
     if hidden:
-        raise ValueError(f"an answer's keys hide the envelope's: {sorted(hidden)}")
+        raise ValueError(f"an answer has keys that every document has: {sorted(hidden)}")
     return {**envelope, **keys}
 
 
 def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
-    """Return the keys of an answer: its record's own, the number of rows, and for each list how many items it left
-    out."""
+    """Return the keys of an answer: those of its record, the number of rows, and for each list how many items were left
+    out.
+    """
     keys = dict(to_json(answer))
     sums = sums_of(type(answer))
     total = {TOTAL: {name: keys.pop(name) for name in sums}} if sums else {}
@@ -79,7 +81,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
     if ROWS not in keys:
         return _each_with_more(keys, more)
     rows = keys.pop(ROWS)
-    # An answer that has cut its rows itself also has the number of all rows.
+    # If an answer has cut its rows itself, it also has the number of all rows.
     count = keys.pop("matching", None)
     count = keys.pop(COUNT, len(getattr(whole, ROWS))) if count is None else count
     own_total = keys.pop(TOTAL, None)
@@ -88,7 +90,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
 
 
 def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[str, Any]:
-    """Return the keys. Each list is followed by the number of items that it left out, from ``more``."""
+    """Return the keys. After each list, a key from ``more`` says how many items were left out."""
     found: dict[str, Any] = {}
     for key, value in keys.items():
         found[key] = value
@@ -125,13 +127,13 @@ def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
     Lists inside of other lists' items are cut first. The list under the key ``kept`` is never cut. After a list that is
     cut, a key says how many items were left out: MORE for the rows, otherwise the list's key with "_more".
     """
-    # Before writing, cut each list to ``most`` items: more cannot fit.
+    # Each list is first cut to ``most`` items, because more items cannot fit.
     text = text_of(_shorter(content, None, most, kept))
     if len(text) <= most:
         return text
     whole = json.loads(text)
     if kept and len(text_of(_shorter(whole, NESTED[-1], LENGTHS[-1], kept))) > most:
-        # Keep the rows of ``kept`` although they are too many, because the user asked for them.
+        # All rows of ``kept`` stay, even if they are too many, because the user asked for them.
         return text
     for length, nested in sorted(product(LENGTHS, NESTED), key=lambda pair: -pair[0] * pair[1]):
         text = text_of(_shorter(whole, nested, length, kept))
@@ -146,15 +148,16 @@ def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: 
     found: dict[str, Any] = {}
     for key, value in content.items():
         inner = value if nested is None else _inner(value, nested)
-        # The number of left-out items comes after its list and is already counted in it, so the first value stays.
+        # The number of left-out items comes after its list and already includes it, so the first value stays.
         for name, own in _cut(key, inner, content, sys.maxsize if key == kept else length).items():
             found.setdefault(name, own)
     return found
 
 
 def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Return a key with its list shortened, and the number of items left out. The number includes items that were left
-    out earlier."""
+    """Return a key with its list shortened, and the number of items left out. The number includes items that an earlier
+    cut left out.
+    """
     if not isinstance(value, list):
         return {key: value}
     plain = not any(isinstance(item, (dict, list)) for item in value)
@@ -178,7 +181,7 @@ def _inner(value: Any, length: int) -> Any:
 
 def _keys(record: Any) -> dict[str, Any]:
     """Return the keys of a record. A finding also gets its text and advice."""
-    # A caller that has a finding has already imported its module. All others start faster without that import.
+    # A caller that has a finding has already imported its module. Without that import, all other callers start faster.
     finding = sys.modules.get(FINDINGS)
     if finding is not None and isinstance(record, finding.Finding):
         from gdbheap.report.words import findings

@@ -91,10 +91,10 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _settings_of_ours() -> Iterator[None]:
-    """Make matplotlib be imported without foreign settings.
+    """Let matplotlib be imported without settings of other users.
 
-    It is imported in another folder, because it would evaluate a file matplotlibrc in the current folder, whoever put
-    it there. If gdbheap runs as root, it also ignores the variables SETTINGS, and leaves no cache in a user's home.
+    In the current folder it would evaluate a file matplotlibrc, whoever put it there, so it is imported in another
+    folder. If gdbheap runs as root, it also ignores the variables SETTINGS, and leaves no cache in a user's home.
     """
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}

@@ -29,8 +29,9 @@ COLUMNS = (
 
 
 def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
-    """Return the whole HTML page, encoded. If ``svg`` is None, it has only the table. ``notes``: paragraphs before
-    it."""
+    """Return the whole HTML page, encoded. If ``svg`` is None, it has only the table. ``notes``: paragraphs before the
+    table.
+    """
     text = (svg or b"").decode("utf-8")
     for name, colour in PALETTE.items():
         text = text.replace(colour, f"var(--{name})")

@@ -36,10 +36,11 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
 
 
 def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
-    """Return a profile of stacks with weights, as the bytes of a file. Each stack has its bytes and, if any blocks were
-    counted, their number.
+    """Return a profile of stacks with weights, as the bytes of a file.
 
-    ``kinds``: what the two figures mean; OF_CALLS if they are about calls.
+    Each stack has its bytes and, if any blocks were counted, their number.
+
+    ``kinds``: the meanings of the two figures; OF_CALLS if they are about calls.
     """
     rows = [(frames, (count, size)) for frames, size, count in stacks]
     left_out = 0 if any(count for _frames, (count, _size) in rows) else 1

@@ -25,6 +25,7 @@ from gdbheap.answers.accounting.records import (
     sums_of,
     type_of,
 )
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Finding
 from gdbheap.report.words.findings import FindingKeys
 from gdbheap.report.words.keys import Key, key_of
@@ -51,7 +52,7 @@ TARGETS = ("target", "targets")
 LEFT_OUT = "how many items were left out of the list that the key names; the key exists only if some were left out"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Field:
     """A key of a record: its name, the type of its value, and its meaning."""
 
@@ -60,7 +61,7 @@ class Field:
     meaning: Key
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Envelope:
     """The keys that every JSON document of an answer has, in addition to the answer's own keys."""
 
@@ -72,7 +73,7 @@ class Envelope:
     damage: list[Damage]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Error:
     """Why a command could not answer: its exit status, one line that says what is wrong, and commands to try next."""
 
@@ -81,8 +82,8 @@ class Error:
     next: list[str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Refused:
+@dataclass(frozen=True)
+class ErrorDocument:
     """The JSON document of a command that could not answer."""
 
     command: str
@@ -91,8 +92,10 @@ class Refused:
 
 
 def answers_of(answer: Callable[..., Any]) -> list[type[Any]]:
-    """Return the records that a command may answer with, in the form that a document has. They are taken from the
-    return annotation of its function ``answer``."""
+    """Return the record classes of a command's answers, as JSON documents contain them.
+
+    ``answer``: the command's function, whose return annotation names the classes.
+    """
     found = type_of(answer.__annotations__["return"], _names(answer.__module__))
     kinds = list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
     return [_in_document(kind) for kind in kinds]
@@ -135,7 +138,7 @@ def name_of(kind: type[Any]) -> str:
 
 
 def written_as(kind: Any) -> type[Any]:
-    """Return the record with which a document represents this one. Only a Finding is represented by another record."""
+    """Return the record that represents records of this kind in a document. It differs only for Finding."""
     found: type[Any] = FindingKeys if kind is Finding else kind
     return found
 
@@ -165,9 +168,9 @@ def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     """Return the schema of these commands' documents. ``commands``: for each name (the key "command"), the function
     that answers."""
     answers = {name: answers_of(answer) for name, answer in commands.items()}
-    below = records_below([Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)])
+    below = records_below([Envelope, ErrorDocument, *(kind for kinds in answers.values() for kind in kinds)])
     documents = [_document(name, kind) for name, kinds in answers.items() for kind in kinds]
-    refusals = [_named(_object(fields_of(Refused)), name) for name in answers]
+    refusals = [_named(_object(fields_of(ErrorDocument)), name) for name in answers]
     one = _either(documents[0], refusals[0]) if len(documents) == 1 else {"anyOf": [*documents, *refusals]}
     records = {name_of(kind): _record(kind) for kind in below if kind not in _of_documents(answers)}
     return {"$schema": DIALECT, "title": " · ".join(answers), **one, "$defs": records}
@@ -175,7 +178,7 @@ def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
 
 def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
     """Return the records whose keys are at the top level of a document."""
-    return {Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)}
+    return {Envelope, ErrorDocument, *(kind for kinds in answers.values() for kind in kinds)}
 
 
 def envelope() -> type[Any]:
@@ -185,7 +188,7 @@ def envelope() -> type[Any]:
 
 def refused() -> type[Any]:
     """Return the record of the document of a command that could not answer."""
-    return Refused
+    return ErrorDocument
 
 
 def _document(name: str, kind: type[Any]) -> dict[str, Any]:
@@ -244,7 +247,7 @@ def _property(field: Field) -> dict[str, Any]:
 
 
 def description(field: Field) -> str:
-    """Return what a key means, and when it is null."""
+    """Return the meaning of a key, and the cases in which it is null."""
     meaning = field.meaning
     return f"{meaning.text}; null: {meaning.null}" if may_be_null(field.type) else meaning.text
 

@@ -1,29 +1,37 @@
-"""Write stacks with weights to files: for other programs, or as a picture."""
+"""Stacks with weights as files: for other programs, or as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.files import PRIVATE, write_text
-from gdbheap.report.formats.flame import CALLS, Subject, flame_graph
+from gdbheap.dataclass import dataclass
+from gdbheap.report.formats.composition import MEMORY
+from gdbheap.report.formats.flame import Subject, flame_graph
+from gdbheap.report.formats.pprof import pprof_of_tree
 from gdbheap.report.formats.weighted import folded, speedscope
 
 if TYPE_CHECKING:
     from gdbheap.stacks import Weighted
 
-__all__ = ["KINDS", "write_stacks"]
+__all__ = ["FORMATS", "Drawing"]
 
-KINDS: dict[str, Callable[[Sequence[Weighted], str, Subject], str]] = {
-    "folded": lambda stacks, _title, _subject: folded(stacks),
-    "svg": lambda stacks, title, subject: flame_graph(stacks, title, subject=subject),
-    "speedscope": lambda stacks, title, subject: speedscope(stacks, title, counts=subject.counts),
+
+@dataclass(frozen=True)
+class Drawing:
+    """Stacks to draw. ``subject``: what their weights count; ``profile``: makes the file for pprof, None to make that
+    file from the stacks."""
+
+    stacks: Sequence[Weighted]
+    title: str
+    subject: Subject = MEMORY
+    profile: Callable[[], bytes] | None = None
+
+
+FORMATS: dict[str, Callable[[Drawing], Iterable[bytes]]] = {
+    "folded": lambda drawing: folded(drawing.stacks),
+    "svg": lambda drawing: [flame_graph(drawing.stacks, drawing.title, subject=drawing.subject).encode()],
+    "speedscope": lambda drawing: [speedscope(drawing.stacks, drawing.title, counts=drawing.subject.counts).encode()],
+    "pprof": lambda drawing: [(drawing.profile or (lambda: pprof_of_tree(drawing.stacks)))()],
 }
-
-
-def write_stacks(
-    kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS, mode: int = PRIVATE
-) -> None:
-    """Write the stacks to a file. ``kind``: one of KINDS; ``subject``: what the stacks show. Raises UsageError if the
-    file cannot be written."""
-    write_text(path, KINDS[kind](stacks, title, subject), mode)
+"""The functions that make the parts of the files, by the name of the format. ``Pictured`` has an option for each."""

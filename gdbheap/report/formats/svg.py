@@ -1,5 +1,7 @@
-"""Draw the answer of ``heap map`` as an SVG picture: one bar for each cell, which is filled from below by kind of
-memory."""
+"""Draw the answer of ``heap map`` as an SVG picture.
+
+Each cell is a bar, which is filled from below by kind of memory.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def _legend(cell: int, y: int) -> Iterator[str]:
 
 
 def _group(group: Group, at: int) -> tuple[list[str], int]:
-    """Return the elements of a group whose title is at height ``at``, and the height at which the next group begins."""
+    """Return the elements of a group of the map, and the height at which the next group begins.
+
+    ``at``: the height of the group's title.
+    """
     style = Style()
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     body = [text(MARGIN, at + 12, f"{group.name}: {style.bytes(group.end - group.start)}{resident}")]

@@ -24,14 +24,17 @@ __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "samp
 FREE = "free"
 OTHERS = "others"
 DEEPER = StackFrame("deeper levels", "", None, USED)
-# The most frames of one stack; how many of them a stack may have even in a large tree; and the most frames of all
-# stacks together. There are limits because a forged process can have chains of any length.
+# The most frames of one stack, the frames that a stack may always have, and the most frames of all stacks together.
+#
+# There are limits because a forged process can have chains of any length. In a large tree stacks may have fewer frames,
+# but never fewer than the second number.
 MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
-    """Return resident memory by allocator, arena, state and type, as ``composition`` does. If residency is unknown,
-    return the address space instead."""
+    """Return resident memory by allocator, arena, state and type, as the function ``composition`` does. If residency is
+    unknown, return the address space.
+    """
     whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
     cells = composition(answer, drawn, places)
     return [((whole, *frames), size, count) for frames, size, count in cells if size > 0]
@@ -54,7 +57,7 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
-    """Return the dominator tree: each object is inside of its dominator, and as wide as what it retains.
+    """Return the dominator tree: each object is inside of its dominator, and its width is the bytes that it retains.
 
     The counts of blocks are 0. Objects at deeper levels than a tree may have are merged into one cell.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gdbheap import __version__
@@ -12,9 +12,12 @@ from gdbheap.errors import one_line
 if TYPE_CHECKING:
     from gdbheap.stacks import StackFrame, Weighted
 
-__all__ = ["NO_STACK", "folded", "label", "speedscope"]
+__all__ = ["LARGEST", "LONGEST", "NO_STACK", "OTHER_STACKS", "folded", "label", "speedscope"]
 
-NO_STACK = "[no stack]"
+NO_STACK, OTHER_STACKS = "[no stack]", "[other stacks]"
+# The most characters of a frame, and the most bytes of all folded lines except OTHER_STACKS: a target may have deep
+# stacks of functions with long names.
+LONGEST, LARGEST = 300, 64 << 20
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 # The units that speedscope knows. Other values are plain numbers.
 UNITS = ("bytes", "microseconds", "milliseconds", "nanoseconds", "seconds")
@@ -22,31 +25,55 @@ PYTHON = "python"
 
 
 def label(frame: StackFrame) -> str:
-    """Return a frame on one line: ``load (app.py:41)`` for a Python frame, else the function's name."""
-    if frame.kind != PYTHON:
-        return one_line(frame.name) or "?"
-    line = "" if frame.line is None else f":{frame.line}"
-    return one_line(f"{frame.name} ({frame.file.rsplit('/', 1)[-1]}{line})")
-
-
-def folded(stacks: Sequence[Weighted]) -> str:
-    """Return one line ``outer;inner weight`` for each stack, largest first.
-
-    Stacks whose text is the same share a line, with the sum of their weights.
+    """Return a frame on one line of at most LONGEST characters: ``load (app.py:41)`` for a Python frame, else the
+    function's name.
     """
-    sums: dict[str, int] = {}
+    if frame.kind != PYTHON:
+        return one_line(frame.name, LONGEST) or "?"
+    line = "" if frame.line is None else f":{frame.line}"
+    return one_line(f"{frame.name} ({frame.file.rsplit('/', 1)[-1]}{line})", LONGEST)
+
+
+def folded(stacks: Sequence[Weighted]) -> Iterator[bytes]:
+    """Yield one line ``outer;inner weight`` for each stack, largest first, encoded.
+
+    Stacks whose text is the same share a line, with the sum of their weights. If the lines have more than LARGEST
+    bytes, the last line has the weight of the stacks that do not fit.
+    """
+    texts = _texts(stacks)
+    sums: dict[tuple[bytes, ...], int] = {}
     for frames, weight, _calls in stacks:
-        line = ";".join(label(frame).replace(";", ":") for frame in frames) or NO_STACK
-        sums[line] = sums.get(line, 0) + weight
-    rows = sorted(sums.items(), key=lambda row: (-row[1], row[0]))
-    return "".join(f"{line} {weight}\n" for line, weight in rows)
+        names = tuple([texts[id(frame)] for frame in frames]) or (NO_STACK.encode(),)
+        sums[names] = sums.get(names, 0) + weight
+    room, others = LARGEST, 0
+    for names, weight in sorted(sums.items(), key=lambda row: -row[1]):
+        end = b" %d\n" % weight
+        size = sum(map(len, names)) + len(names) - 1 + len(end)
+        if size > room:
+            others += weight
+            continue
+        room -= size
+        yield b";".join(names) + end
+    if others:
+        yield b"%s %d\n" % (OTHER_STACKS.encode(), others)
+
+
+def _texts(stacks: Sequence[Weighted]) -> dict[int, bytes]:
+    """Return the text of each frame in a folded line, by the frame's ``id``. Equal texts are the same object."""
+    known = {id(frame): frame for frames, _weight, _calls in stacks for frame in frames}
+    found: dict[int, bytes] = {}
+    same: dict[bytes, bytes] = {}
+    for number, frame in known.items():
+        text = label(frame).replace(";", ":").encode()
+        found[number] = same.setdefault(text, text)
+    return found
 
 
 def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", counts: str = "call") -> str:
     """Return a JSON document that speedscope.app opens.
 
     It contains a profile of the weights, and a second one of the counts if there are any. ``counts``: the noun, in the
-    singular, for what is counted.
+    singular, for the counted things.
     """
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]

@@ -1,2 +1,3 @@
-"""Pages for a browser. They load nothing else, and their pictures are laid out when they are written. Most sections
-have a file of their own."""
+"""Pages for a browser. They load no other files, and their pictures are laid out when they are written. Most sections
+have a file of their own.
+"""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.arenas import Arenas
     from gdbheap.answers.holes import Holes
     from gdbheap.answers.pins import Pins
-    from gdbheap.snapshots.overview import Asked
+    from gdbheap.snapshots.overview import Outcome
 
 __all__ = ["arenas_section", "holes_section"]
 
@@ -44,7 +44,7 @@ CACHES = (
 )  # fmt: skip
 
 
-def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Style) -> Section:
+def holes_section(holes: Outcome[Holes], pins: Outcome[Pins], most: int, style: Style) -> Section:
     """Return the section of holes, with the small groups of blocks that pin the most pages."""
     title = "Holes, and what pins them"
     if holes.answer is None:
@@ -62,7 +62,7 @@ def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Styl
     return Section("holes", title, body + _pins(pins, most, style))
 
 
-def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
+def _pins(asked: Outcome[Pins], most: int, style: Style) -> str:
     if asked.answer is None:
         return paragraph(f"It is unknown which blocks pin pages: {asked.why}.", "why")
     found = asked.answer
@@ -80,8 +80,10 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
     )
 
 
-def arenas_section(asked: Asked[Arenas], most: int) -> Section:
-    """Return the section of arenas, with the figures that malloc_stats() has, and of the threads' caches."""
+def arenas_section(asked: Outcome[Arenas], most: int) -> Section:
+    """Return the section with two tables: the arenas, with the figures that malloc_stats() has, and the threads'
+    caches.
+    """
     title = "malloc's arenas"
     if asked.answer is None:
         return refused("arenas", title, asked.why)

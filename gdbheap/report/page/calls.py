@@ -110,7 +110,7 @@ def _moments(found: CallStats) -> str:
 
 
 def _stacks(found: CallStacks, most: int) -> Section:
-    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
+    rows = [(stack.frames, stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     picture = flame_part(rows, f"Memory in use after call {found.call:,}, by stack", ALLOCATED)
     sites = [
         (label(site.frame) if site.frame else NO_STACK, site.frame.file if site.frame else "", site.bytes, site.blocks,

@@ -1,7 +1,7 @@
 """The page's section that shows resident memory by allocator, arena, state and type, as a table. If residency is
 unknown, it shows the address space.
 
-A row has a path. All names of the path except the last are names of ledger lines.
+Each row has a path of names. All names except the last are lines of the ledger.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def composition_section(found: Overview, most: int) -> Section:
 
 
 def _blocks(frames: Sequence[StackFrame], blocks: int) -> int | str | None:
-    """Return a part's number of blocks: None if it is unknown, "" if the part has no blocks, as the memory of a
-    file."""
+    """Return a part's number of blocks: None if it is unknown, "" if the part has no blocks, such as the memory of a
+    file.
+    """
     if blocks:
         return blocks
     return None if frames[-1].kind == USED else ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
     from gdbheap.answers.pyobjects import PyObjects
     from gdbheap.answers.retained import Retained
-    from gdbheap.snapshots.overview import Asked, Types
+    from gdbheap.snapshots.overview import Outcome, Types
 
 __all__ = ["owners_section", "retained_section", "types_section"]
 
@@ -44,9 +44,11 @@ SINGLE = (
 )  # fmt: skip
 
 
-def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, style: Style) -> Section:
-    """Return the section of Python's types and what they retain; for a program without Python, of the kinds of
-    blocks."""
+def types_section(asked: Outcome[Types], by_type: Outcome[Retained], most: int, style: Style) -> Section:
+    """Return the section of Python's types and the bytes that they retain.
+
+    For a program without Python, it is the section of the kinds of blocks.
+    """
     if asked.answer is None:
         return refused("types", TYPES, asked.why)
     if isinstance(asked.answer, BlockKinds):
@@ -54,7 +56,7 @@ def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, styl
     return _objects(asked.answer, by_type, most, style)
 
 
-def _objects(found: PyObjects, by_type: Asked[Retained], most: int, style: Style) -> Section:
+def _objects(found: PyObjects, by_type: Outcome[Retained], most: int, style: Style) -> Section:
     kept = {row.type: row.retained for row in (by_type.answer.rows if by_type.answer else [])}
     rows = [
         (row.type, row.count, row.own, row.buffers, row.own + row.buffers, kept.get(row.type)) for row in found.rows
@@ -79,7 +81,7 @@ def _kinds(found: BlockKinds, most: int) -> Section:
     return Section("types", TYPES, body)
 
 
-def retained_section(asked: Asked[Retained], most: int) -> Section:
+def retained_section(asked: Outcome[Retained], most: int) -> Section:
     """Return the section of the objects or blocks that retain the most."""
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
@@ -90,7 +92,7 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
     return Section("retained", RETAINED, body or paragraph("Nothing retains more than its own block."))
 
 
-def owners_section(asked: Asked[Owners], most: int) -> Section:
+def owners_section(asked: Outcome[Owners], most: int) -> Section:
     """Return the section that shows all memory in use, by holder."""
     if asked.answer is None:
         return refused("owners", OWNERS, asked.why)
@@ -108,7 +110,7 @@ def owners_section(asked: Asked[Owners], most: int) -> Section:
 
 
 def _rest(found: Owners | Retained) -> str:
-    """Return a paragraph about the memory that was not examined; "" if all was examined."""
+    """Return a paragraph about the memory that was not examined; "" if all memory was examined."""
     return paragraph(unfinished(found.not_examined, found.next, Style()))
 
 

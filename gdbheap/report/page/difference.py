@@ -1,4 +1,6 @@
-"""The page of several snapshots: what changed from the first to the last, what only rose, and the state at the end."""
+"""The page that compares several snapshots: what changed from the first to the last, what only rose, and the state at
+the end.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gdbheap.report.text.numbers import counted
 
 if TYPE_CHECKING:
     from gdbheap.answers.info import Info
-    from gdbheap.snapshots.overview import Asked
+    from gdbheap.snapshots.overview import Outcome
     from gdbheap.targets.target import Damage
 
 __all__ = ["damage_section", "facts_section"]
@@ -27,7 +27,7 @@ DAMAGE = (
 )  # fmt: skip
 
 
-def facts_section(asked: Asked[Info], most: int) -> Section:
+def facts_section(asked: Outcome[Info], most: int) -> Section:
     """Return the section of all facts with their sources."""
     title = "Facts on which this report is based"
     if asked.answer is None:
@@ -40,6 +40,6 @@ def facts_section(asked: Asked[Info], most: int) -> Section:
 
 
 def damage_section(damage: Sequence[Damage], most: int) -> Section:
-    """Return the section of damage: the places where an allocator's data is not as the allocator leaves it."""
+    """Return the section of damage: the places where an allocator's data is inconsistent."""
     rows = [(place.address, place.what, place.expected, place.found) for place in damage]
     return Section("damage", "Damage", table("damage-table", "Damaged places in the heap", DAMAGE, rows, most))

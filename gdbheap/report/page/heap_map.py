@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.report.page.html import Section, paragraph, refused, safe
 from gdbheap.report.text.numbers import counted, size_text
@@ -27,7 +27,7 @@ __all__ = ["map_section"]
 
 ID, TITLE = "map", "Map of the heap"
 ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE = 128, 8, 14, 18
-# The most cells in the picture; the most ranges that have a line of their own; the most ranges in the picture; the most
+# The most cells in the picture; the most ranges that each have their own line; the most ranges in the picture; the most
 # bytes of the finest cells. If there are more than ALONE ranges, only arenas and ranges that are larger than a 64th of
 # the whole have a line of their own.
 CELLS, ALONE, STRETCHES, DATA, LARGE_SHARE = 1500, 24, 1500, 256 << 10, 64
@@ -174,7 +174,7 @@ def _coarse(places: Sequence[_Place], step: int) -> list[_Place]:
 
 
 def _choice(has_types: bool) -> str:
-    """Return the buttons that choose what the colours mean. They work without a script."""
+    """Return the buttons that choose the meaning of the colours. They work without a script."""
     if not has_types:
         return ""
     rows = (("state", "by what the memory is", " checked"), ("type", "by the type of most objects", ""))
@@ -220,7 +220,7 @@ def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
         if SMALL_SHARE * sizes[kind] < sum(sizes.values()):
             small.append(KIND_NAMES.get(kind, kind))
             continue
-        # If there are more ranges than cells in a row, the smallest ranges are not drawn.
+        # If there are more ranges than cells in a row, the smallest ranges are left out.
         own = sorted(numbers[kind], key=lambda number: -len(shown[number].places))[:ACROSS]
         step = 1
         while sum(-(-len(shown[number].places) // step) for number in own) > ACROSS:

@@ -22,7 +22,7 @@ COLUMNS = Column("share", "% of RSS", SHARE), Column("what", "what it is")
 
 
 def holders_section(found: Overview, most: int) -> Section:
-    """Return the section with the largest holders and the picture."""
+    """Return the section of holders: a table of the largest ones, and a picture of all memory by holder."""
     ledger = found.ledger
     stacks = _stacks(found)
     if not stacks:

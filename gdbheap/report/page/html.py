@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.report.text.numbers import UNKNOWN, count_text, share_text, size_text
 from gdbheap.text import IN_SHELL, as_typed
@@ -64,7 +64,9 @@ def listed(lines: Iterable[str], kind: str = "") -> str:
 
 
 def details(summary: str, body: str, opened: bool = False) -> str:
-    """Return an element that unfolds. ``summary``: plain text; ``body``: markup."""
+    """Return an element that unfolds on a click. ``summary``: plain text that is always visible; ``body``: markup, ""
+    for no element; ``opened``: it is unfolded at first.
+    """
     return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
 
 
@@ -74,9 +76,9 @@ def refused(id: str, title: str, why: str) -> Section:
 
 
 def told(value: Any, kind: str) -> str:
-    """Return a value as text for people."""
+    """Return a value as text for people. ``kind``: the kind of the value, as in ``Column``."""
     if value is None:
-        # An empty address means that the row stands for several things; an empty text means that there is no text.
+        # An empty address means that the row stands for several objects; an empty text means that there is no text.
         return "" if kind in (TEXT, ADDRESS) else UNKNOWN
     if kind == SIZE:
         return size_text(value)
@@ -98,7 +100,7 @@ def table(
     total: TableRow | None = None,
     count: int | None = None,
 ) -> str:
-    """Return a table with at most ``most`` of the rows; "" if there are no rows.
+    """Return a table with at most ``most`` of the rows; "" if there are no rows. ``total``: one more row at the foot.
 
     ``count``: how many rows there are, if ``rows`` has only some of them. Each numeric cell has its exact value in the
     attribute ``data-v``.
@@ -138,7 +140,7 @@ def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a length in percent of a picture's width."""
+    """Return ``part`` as a percentage of ``whole``, for a length in a picture."""
     return f"{100 * part / max(whole, 1):.3f}%"
 
 

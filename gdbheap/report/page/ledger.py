@@ -1,5 +1,6 @@
-"""The page's section of the ledger: resident memory as a bar, its parts as lines that unfold, and all figures as a
-table."""
+"""The page's section with the ledger: resident memory as a bar, its parts as lines that unfold, and all figures as a
+table.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ COLUMNS = (
 
 
 def ledger_section(answer: Ledger, most: int) -> Section:
-    """Return the section of the ledger. If a line's residency is unknown, its address space is drawn instead."""
+    """Return the section with the ledger. If a line's residency is unknown, its address space is drawn instead."""
     below: dict[str | None, list[Line]] = {}
     for line in answer.ledger:
         below.setdefault(line.parent, []).append(line)
@@ -45,9 +46,9 @@ def _told(line: Line, whole: int) -> str:
 
 
 def _unfolded(line: Line, below: dict[str | None, list[Line]], whole: int, fill: int, depth: int = 1) -> str:
-    """Return a line with its children inside, the largest first. A line without children does not unfold.
+    """Return a line with its children inside, the largest first. A line without children cannot be unfolded.
 
-    Children are removed from ``below``, so that a file in which lines contain each other does not lead to an endless
+    Children are removed from ``below``, so that a file in which lines contain each other does not cause an endless
     recursion.
     """
     size = _size(line)

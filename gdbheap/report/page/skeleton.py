@@ -80,7 +80,7 @@ def _checksum(text: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], said: str, style: str = "") -> bytes:
     """Return an HTML page of sections, encoded.
 
-    ``lead``: markup before the sections; ``said``: one line that says what the page shows, and when it was read.
+    ``lead``: markup before the sections; ``said``: one line with the page's subject and the time at which it was read.
     """
     links = "".join(f'<li><a href="#{section.id}">{safe(section.title)}</a></li>' for section in sections)
     parts = "".join(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page", "title_of"]
 
-# What the answers are called in lines that say which answers are missing.
+# The names of the answers in lines that say which answers are missing.
 TITLES = {
     "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "objects that retain the most",
     "owners": "owners", "threads": "the memory that frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
@@ -109,7 +109,7 @@ def _versions(target: Mapping[str, Any]) -> str:
 
 
 def _lead(found: Overview, style: Style) -> str:
-    """Return what comes before the sections: the verdict, the warnings and the main figures."""
+    """Return the markup before the sections: the verdict, the warnings and the main figures."""
     partial = (
         "This report is incomplete: some data was damaged, was cut off, or could not be read." if found.partial else ""
     )
@@ -120,8 +120,10 @@ def _lead(found: Overview, style: Style) -> str:
 
 
 def _with_decision(section: Section, found: Overview, style: Style) -> Section:
-    """Return the ledger's section with sentences before it: what memory can be returned, and the control group's
-    memory."""
+    """Return the section of the ledger with sentences before it.
+
+    They say how much memory can be returned, and how much the control group uses.
+    """
     ledger = found.ledger
     lines = container.render(ledger.container, ledger.rss.lazily_freed, style).splitlines()
     return replace(section, body="".join(map(paragraph, [decision(ledger, style), *lines])) + section.body)

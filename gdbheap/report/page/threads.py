@@ -15,7 +15,7 @@ from gdbheap.report.words.graph import thread_name
 if TYPE_CHECKING:
     from gdbheap.answers.tasks import Row, Tasks
     from gdbheap.answers.threads import Line, ThreadLines, Threads
-    from gdbheap.snapshots.overview import Asked
+    from gdbheap.snapshots.overview import Outcome
     from gdbheap.snapshots.snapshot import ThreadName
 
 __all__ = ["tasks_section", "threads_section"]
@@ -32,7 +32,7 @@ TASKS = (
 SHOWN_LOCALS, SHOWN_FRAMES, SHOWN_STACKS = 5, 30, 40
 
 
-def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], names: Sequence[ThreadName]) -> Section:
+def threads_section(asked: Outcome[Threads], lines: Outcome[list[ThreadLines]], names: Sequence[ThreadName]) -> Section:
     """Return the section of threads: the names of all threads, and the frames of the threads that run Python."""
     body = paragraph(f"{counted(len(names), 'thread')}: {_names(names)}.") if names else ""
     if asked.answer is None and lines.answer is None:
@@ -85,8 +85,9 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
 
 
 def _variables(frame: Running | Line) -> tuple[object, ...]:
-    """Return the cells for a frame's variables: the size of all variables, and the largest ones. Empty if variables
-    were not read."""
+    """Return the cells for a frame's variables: the size of all variables, and the largest ones. The cells are empty if
+    variables were not read.
+    """
     if not isinstance(frame, Running):
         return ()
     most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
@@ -94,9 +95,10 @@ def _variables(frame: Running | Line) -> tuple[object, ...]:
     return frame.bytes, told
 
 
-def tasks_section(asked: Asked[Tasks], most: int) -> Section:
-    """Return the section of tasks, coroutines, generators and greenlets. Those that wait at the same place share a
-    row."""
+def tasks_section(asked: Outcome[Tasks], most: int) -> Section:
+    """Return the section of tasks, coroutines, generators and greenlets. Objects that wait at the same place share a
+    row.
+    """
     title = "Tasks"
     if asked.answer is None:
         return refused("tasks", title, asked.why)

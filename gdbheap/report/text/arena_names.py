@@ -1,4 +1,4 @@
-"""How tables with several allocators name arenas."""
+"""The names of arenas in tables with several allocators."""
 
 from __future__ import annotations
 

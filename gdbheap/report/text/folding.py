@@ -1,11 +1,11 @@
-"""Replace rows that repeat by one row: a linked list or a tree of blocks would otherwise fill a page with equal
-rows."""
+"""Replace repeating rows by one row: a linked list or a tree of blocks would otherwise fill a page with equal rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from gdbheap.dataclass import dataclass
 
 __all__ = ["NO_GAP", "Gap", "folded"]
 
@@ -64,8 +64,10 @@ def folded(
 
 
 def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
-    """Return the period (rows in a repeating group) with which the run at ``at`` leaves out the most rows, and the
-    run's length."""
+    """Return the period with which the run at ``at`` leaves out the most rows, and the length of this run.
+
+    The period is the number of rows in a repeating group.
+    """
     lengths = [(period, _length(keys, at, period)) for period in range(1, MAX_PERIOD + 1)]
     return max(lengths, key=lambda found: found[1] - 2 * found[0])
 
@@ -83,6 +85,6 @@ def _without_middle(rows: list[Row]) -> list[Row]:
         return rows
     return [
         *rows[:ROWS_AT_EACH_END],
-        ["…", f"{left:,} more rows", *[""] * (len(rows[0]) - 2)],
+        ["…", f"{left:,} more row{'s' * (left != 1)}", *[""] * (len(rows[0]) - 2)],
         *rows[-ROWS_AT_EACH_END:],
     ]

@@ -90,7 +90,10 @@ def parse_size(text: str) -> int:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in its largest unit with at most one decimal: "500 ms", "1.5 s", "10 min", "2 h"."""
+    """Return a duration with at most one decimal: "500 ms", "1.5 s", "10 min", "2 h".
+
+    The unit is the largest one that the duration contains at least twice, or exactly once.
+    """
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):

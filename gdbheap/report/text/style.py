@@ -1,5 +1,4 @@
-"""How a report looks: exact or rounded sizes, width, bold headings, a few colours, and the RSS to which percentages
-refer."""
+"""The style of a report: exact or rounded sizes, width, bold headings, a few colours, and the RSS for percentages."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ BLOCK = "█"
 
 
 class Style:
-    """How a report looks.
+    """The style of a report.
 
     ``exact``: sizes in bytes with separators. ``width``: columns of the terminal, None for no limit. ``bold``: the
     terminal shows bold text and colours. ``rss``: the target's RSS in bytes, None if unknown. ``private``: ``rss``
@@ -71,7 +70,7 @@ class Style:
         return Style(self.exact, width, bold, self.rss, self.private, self.ascii, self.command)
 
     def size(self, size: int | None) -> str:
-        """Return a size for a table's cell or a sentence, exact or rounded."""
+        """Return a size for a table's cell or a sentence, exact or rounded; "?" for None (unknown)."""
         return size_text(size, self.exact)
 
     def bytes(self, size: int | None) -> str:
@@ -137,8 +136,7 @@ class Style:
         return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
 
     def named(self, text: str) -> str:
-        """Return a sentence in which gdbheap's quoted commands are written as they are typed where the report is
-        read."""
+        """Return a sentence with gdbheap's quoted commands in the form in which a reader of the report types them."""
         return as_typed(text, self.command)
 
     def heading(self, text: str) -> str:
@@ -153,9 +151,7 @@ class Style:
 
 
 def _no_command(line: str) -> str:
-    """Return a wrapped line, changed so that it cannot look like a command to paste, even if a name in it begins like a
-    command.
-    """
+    """Return a wrapped line that cannot be mistaken for a command to paste, even if a name in it begins like one."""
     words = line.lstrip()
     return f"{INDENT}\\{words}" if words.startswith((SHELL_PROMPT, GDB_PROMPT)) else line
 
@@ -171,7 +167,8 @@ def style_for(
     """Return the style for a stream: with width, bold headings and colours for a terminal; plain and of any width
     otherwise.
 
-    ``encoding``: of the output, None for the stream's own. ``command``: as in Style.
+    ``encoding``: the encoding of the output, None for the stream's own. ``command``: the first word of gdbheap's
+    commands.
     """
     plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):

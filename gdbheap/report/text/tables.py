@@ -16,8 +16,10 @@ __all__ = ["SHARE", "Column", "Shares", "join", "left_over", "table"]
 CELL_LIMIT = 300
 CUT = ">"
 BETWEEN, LEAST = "  ", 2
-# How to fit a table into a narrow terminal: first shorten texts to SHORT characters, then drop these columns, the first
-# ones first, then shorten texts to SHORTEST characters.
+# The steps that fit a table into a narrow terminal.
+#
+# First shorten texts to SHORT characters, then drop these columns, the first ones first, then shorten texts to SHORTEST
+# characters.
 LEAST_IMPORTANT = (
     "virtual", "swapped", "used chunks", "free chunks", "fast", "own", "arena", "allocator", "each", "kind", "blocks",
     "count", "%system",
@@ -109,10 +111,10 @@ def table(
 def _without_same(
     columns: list[Column], body: list[list[str]], count: int
 ) -> tuple[list[Column], list[list[str]], list[str]]:
-    """Return the columns and the cells without those columns of DROPPED_IF_SAME that have the same value in all rows,
-    and these values as text.
+    """Return the columns and the cells without columns that have the same value in all rows.
 
-    A table of one row keeps all columns.
+    Only columns of DROPPED_IF_SAME are left out; their values are also returned, as text. A table of one row keeps all
+    columns.
     """
     values = [{row[number] for row in body} - {""} for number in range(len(columns))]
     is_same = [column.title in DROPPED_IF_SAME and len(own) <= 1 for column, own in zip(columns, values)]
@@ -138,10 +140,10 @@ def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
 def _fitted(
     columns: list[Column], body: list[list[str]], count: int, style: Style
 ) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns and the cells so that they fit the width: without the least important columns, and with texts
-    shortened in the middle.
+    """Return the columns and the cells so that they fit the width.
 
-    ``count``: the number of rows without the total.
+    The least important columns are left out, and texts are shortened in the middle. ``count``: the number of rows
+    without the total.
     """
     width, widths = style.width or 0, _widths(columns, body)
     if _whole(widths) <= width:
@@ -163,7 +165,7 @@ def _fitted(
 
 
 def _shortened(columns: list[Column], widths: list[int], limit: int) -> list[int]:
-    """Return the widths that the columns have if no text is longer than ``limit``."""
+    """Return the widths of the columns if no text may be longer than ``limit``."""
     return [min(one, limit) if column.left else one for one, column in zip(widths, columns)]
 
 
@@ -187,7 +189,7 @@ def _is_same(cells: list[str], count: int) -> bool:
 
 
 def _shorter(text: str, limit: int, mark: str) -> str:
-    """Return a text shortened to ``limit`` characters, in which more of the end is left than of the beginning."""
+    """Return a text shortened to ``limit`` characters. More of its end is kept than of its beginning."""
     if len(text) <= limit:
         return text
     head = (limit - len(mark)) // 3
@@ -226,5 +228,5 @@ def join(*parts: str) -> str:
 
 
 def left_over(whole: object, rows: Sequence[object], names: Sequence[str]) -> list[int]:
-    """Return for each field the value of ``whole`` minus the sum of the shown rows."""
+    """Return, for each field, its value in ``whole`` minus its sum over the shown rows."""
     return [getattr(whole, name) - sum(getattr(row, name) for row in rows) for name in names]

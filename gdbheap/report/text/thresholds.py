@@ -35,5 +35,5 @@ def kept_because(value: int, origin: str) -> str:
 
 
 def threshold_text(value: int, origin: str) -> str:
-    """Return a threshold, and how it got its value."""
+    """Return a threshold with the origin of its value, in words."""
     return f"{size_text(value)} ({ORIGINS[origin]})"

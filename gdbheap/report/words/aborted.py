@@ -1,4 +1,4 @@
-"""The text that says why glibc ended a process."""
+"""The text about the reason why glibc ended a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_FRAMES = 8
 
 
 def ended_by(message: str) -> str:
-    """Return the sentence that says how the process ended. ``message``: what glibc wrote."""
+    """Return the sentence about how the process ended. ``message``: the message that glibc wrote."""
     return f"Process ended by abort(): {message}"
 
 

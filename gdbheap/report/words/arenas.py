@@ -74,8 +74,9 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
 
 
 def _others(answer: Arenas, style: Style) -> str:
-    """Return the table of the arenas of allocators with extents. Active bytes that are not used are free bytes in
-    slabs, or padding."""
+    """Return the table of arenas for allocators with extents. Its unused active bytes are free bytes in slabs, or
+    padding.
+    """
 
     def sizes(row: ExtentArena) -> list[int]:
         return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.given_back]
@@ -99,8 +100,9 @@ def _caches(answer: Arenas, style: Style) -> str:
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:
-    """Return the block sizes of an allocator without arenas, and a sentence about the memory that it has from the
-    kernel."""
+    """Return the block sizes of an allocator without arenas, and a sentence about the memory that the allocator got
+    from the kernel.
+    """
     sentence = (
         "This malloc has no arenas: all threads share its groups of equally large blocks. It holds "
         f"{style.bytes(answer.total.system)} that it got from the kernel."

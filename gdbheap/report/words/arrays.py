@@ -93,7 +93,7 @@ def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
-    """Return rows for the largest columns, and one row for all others."""
+    """Return rows for the largest columns, and one row for all other columns."""
     found = sorted(row.columns, key=lambda column: -(column.bytes or 0))
     cells = [_column(column, style) for column in found[:SHOWN_COLUMNS]]
     left = found[SHOWN_COLUMNS:]

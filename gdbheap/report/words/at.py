@@ -12,7 +12,7 @@ from gdbheap.report.words.arrays import in_array_text
 
 if TYPE_CHECKING:
     from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
-    from gdbheap.stacks import Made
+    from gdbheap.stacks import AllocatingCall
 
 __all__ = ["maker_lines", "render"]
 
@@ -21,10 +21,9 @@ SHOWN = 8
 
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
-    """Return the text of the answer: a sentence that says what the address is, then a line for each further fact.
+    """Return the text of the answer: a sentence that describes the address, then a line for each further fact.
 
-    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or a line that says
-    that there is none.
+    ``with_maker``: add the recorded stack that allocated the block, or a line that says that the log has none.
     """
     known = (
         ("object", answer.object and _object(answer.object, style)),
@@ -54,8 +53,8 @@ def _refers(answer: At, style: Style) -> list[str]:
     return [*lines, f"  {'':<8} and {more:,} more"] if more > 0 else lines
 
 
-def maker_lines(made: Made | None, style: Style) -> list[str]:
-    """Return the recorded call that allocated a block, and its stack."""
+def maker_lines(made: AllocatingCall | None, style: Style) -> list[str]:
+    """Return lines with the recorded call that allocated a block, and its stack; one line if no call was recorded."""
     if made is None:
         return ["  made by  no recorded call with a stack"]
     about = f"  made by  a call that requested {style.bytes(made.asked)} and got {address_text(made.address)}, from"

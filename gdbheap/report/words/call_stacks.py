@@ -21,8 +21,10 @@ MAX_SITES = 20
 
 
 def render(answer: CallStacks, left_out: int, style: Style) -> str:
-    """Return the text of the answer: whose calls they are, a row for each site, then the stacks. ``left_out``: how many
-    stacks are not listed."""
+    """Return the text of the answer: the program that made the calls, a row for each site, then the stacks.
+
+    ``left_out``: how many stacks are not listed.
+    """
     sites = answer.sites[:MAX_SITES]
     rows = [_row(site, answer, style) for site in sites]
     rest = len(answer.sites) - len(sites)

@@ -46,7 +46,7 @@ SPANS = (Column("calls lived"), Column("below"), Column("distribution of blocks"
 
 
 def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
-    """Return the text of the answer: whose calls they are, several tables, and the limits of the figures.
+    """Return the text of the answer: the program that made the calls, several tables, and the limits of the figures.
 
     ``answer`` has fewer sizes than ``whole`` if the list was cut. ``picture``: the file to which the picture was
     written, None if there is none.

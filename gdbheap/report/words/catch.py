@@ -18,8 +18,10 @@ ENDS = {"gone": "The process ended.", "exec": "The process began to run another 
 
 
 def render(answer: Catch, cut: int, style: Style) -> str:
-    """Return the text of the answer: each call with its stack, and what catching cost. ``cut``: how many calls are not
-    listed."""
+    """Return the text of the answer: each call with its stack, and the cost of catching.
+
+    ``cut``: how many calls are not listed.
+    """
     parts = [_call(call, style) for call in answer.rows] or ["No matching call was made."]
     parts += [f"{counted(cut, 'more call')} not listed."] if cut else []
     cost = answer.cost

@@ -50,12 +50,15 @@ def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -
 
 
 def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
-    """Return the first line: what was walked, and the verdict in colour. ``what``: the colour, a key of COLOURS."""
+    """Return the first line: the amount of data that was walked, and the verdict in colour.
+
+    ``what``: the colour, a key of COLOURS.
+    """
     return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
 
 
 def named(place: Damage) -> Damage:
-    """Return a damaged place. If a thread inside the allocator has left it half changed, its text says so."""
+    """Return a damaged place as a row. If a thread inside the allocator left it half changed, its text says so."""
     is_told = not place.transient or place.what.startswith(TOLD)
     return place if is_told else replace(place, what=f"{CAUGHT}: {place.what}")
 

@@ -1,6 +1,4 @@
-"""The text about the container: how much memory its control group uses, for which purposes, and how near the group is
-to its limit.
-"""
+"""The text about the container: the memory that its control group uses, its purposes, and the distance to the limit."""
 
 from __future__ import annotations
 

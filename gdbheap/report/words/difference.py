@@ -75,16 +75,17 @@ def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: 
 
 
 def heading(answer: Difference, style: Style) -> str:
-    """Return what was compared, how much time lies between the first and the last snapshot, and how RSS changed."""
+    """Return the compared targets, the time from the first to the last, and the change of RSS, in words."""
     first, last = answer.compared[0], answer.compared[-1]
     looks = f"{len(answer.compared)} snapshots of " if len(answer.compared) > 2 else ""
     names = list(dict.fromkeys(_name(look) for look in answer.compared))
     what = f"{looks}{names[0]}" if answer.same_process else f"{looks}{' and '.join(names)} (not the same process)"
-    between = _duration(last.time - first.time)
+    seconds = _duration(last.time - first.time)
+    time = f"over {seconds}" if looks else f"{seconds} apart"
     if answer.rss is None:
-        return f"{what}, {between} between the first and the last. RSS is unknown in the first or the last."
+        return f"{what}, {time}. RSS is unknown for the first or the last of the compared targets."
     rss = f"RSS {style.size(first.rss)} to {style.size(last.rss)}, {_signed(answer.rss, style)}"
-    return f"{what}, {between} between the first and the last: {rss}."
+    return f"{what}, {time}: {rss}."
 
 
 def _name(look: Compared) -> str:
@@ -115,13 +116,13 @@ def _look_columns(answer: Difference) -> list[Column]:
 
 
 def _ledger(answer: Difference, style: Style) -> str:
-    """Return the table of the ledger's lines that changed, each below its parent."""
+    """Return the table of the ledger lines that changed, each below its parent."""
     depths: dict[str, int] = {}
     for row in answer.ledger:
         depths[row.id] = 0 if row.parent is None else depths.get(row.parent, 0) + 1
     changed = [row for row in answer.ledger if (row.resident or row.virtual) and depths[row.id] <= MAX_DEPTH]
     if not changed:
-        return "No line of the ledger changed."
+        return "The memory of each owner is the same in both."
     columns = (Column("what", LEFT), Column("resident"), Column("virtual"), *_look_columns(answer))
     rows = [
         [
@@ -202,7 +203,7 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def holder_text(row: BlockChange) -> str:
-    """Return the first holder of the new blocks. If this holder does not hold all new blocks, add how many it holds."""
+    """Return the first holder of the new blocks. If it does not hold all of them, add how many it holds."""
     if not row.new_holders:
         return "-"
     first = row.new_holders[0]

@@ -22,6 +22,7 @@ NAMES = {
     "cgroup": "the container's memory (cgroup)",
     "ptrace": "other users' processes (CAP_SYS_PTRACE)",
     "yama": "processes that already run (ptrace_scope)",
+    "attach": "attaching to a process (ptrace)",
     "seccomp": "gdbheap's seccomp filter",
     "user-namespace": "gdbheap's user namespace",
     "gdb": "gdb",

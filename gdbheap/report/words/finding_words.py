@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Figures
 
 F = TypeVar("F", bound=Figures)
@@ -15,9 +15,9 @@ F = TypeVar("F", bound=Figures)
 class Words(Generic[F]):
     """The words for findings with one kind of figures.
 
-    ``text``: what was found. ``advice``: what to do. ``remedy``: the same advice as a clause that follows the advice of
-    a more specific finding about the same bytes; "" if there is none. All begin with a small letter, end without a full
-    stop, and are the same with --bytes.
+    ``text``: a description of the finding. ``advice``: the advice to the user. ``remedy``: the same advice as a clause
+    that follows the advice of a more specific finding about the same bytes; "" if there is none. All begin with a small
+    letter, and end without a full stop. --bytes (exact sizes) does not change them.
     """
 
     figures: type[F]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gdbheap.dataclass import dataclass
 from gdbheap.findings import Finding
 from gdbheap.findings.after_fork import words as after_fork
 from gdbheap.findings.cached import words as cached
@@ -101,7 +101,7 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 
 
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
-    """Return the text of a finding: what was found.
+    """Return the text of a finding, which describes the memory that was found.
 
     It refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the finding is from a
     file that lacks figures that its text needs.
@@ -119,7 +119,7 @@ def advice_of(finding: Finding) -> str:
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Return the text and the advice of a finding; None for each that cannot be made."""
+    """Return the text and the advice of a finding. Each is None if it cannot be made."""
     return text_or_none(finding), advice_or_none(finding)
 
 
@@ -160,7 +160,7 @@ def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:
 
 
 def _within(finding: Finding, numbers: Numbers) -> list[str]:
-    """Return a sentence that names other findings that may count some or all of the same bytes."""
+    """Return a sentence that names other findings that may count some or all of this finding's bytes."""
     if finding.within is None:
         return []
     # The finding's own text already names this one.
@@ -173,7 +173,7 @@ def _within(finding: Finding, numbers: Numbers) -> list[str]:
 
 
 def _named(names: Sequence[str], numbers: Numbers) -> str:
-    """Return how a sentence refers to findings: by their numbers in the list, or else by their ids."""
+    """Return the names by which a sentence refers to findings: their numbers in the list, or else their ids."""
     places = sorted(number for name in names for number in numbers.get(name, ()))
     known = [str(number) for number in places] or [f"'{name}'" for name in names]
     return f"finding{'s' * (len(known) > 1)} {listed(known)}"

@@ -71,7 +71,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 
 
 def _shares(rows: Sequence[Kept], style: Style) -> Shares:
-    return Shares(style, ((row.retained, row.absent) for row in rows))
+    return Shares(style, ((row.most, row.absent) for row in rows))
 
 
 def _retained(row: Kept, style: Style) -> str:
@@ -83,7 +83,7 @@ def _retained(row: Kept, style: Style) -> str:
 def _rows_of_objects(answer: Retained, style: Style) -> str:
     shares = _shares(answer.rows, style)
     rows = [
-        [_retained(row, style), *shares.cells(row.retained, row.absent), style.size(row.own),
+        [_retained(row, style), *shares.cells(row.most, row.absent), style.size(row.own),
          "" if row.address is None else address_text(row.address), _type(row),
          held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
         for row in answer.rows
@@ -94,21 +94,27 @@ def _rows_of_objects(answer: Retained, style: Style) -> str:
 
 
 def _type(row: Kept) -> str:
-    """Return the type of a row's object. If the row stands for several objects, their number comes first; if it stands
-    for no object, return what the row is."""
+    """Return the type of a row's object.
+
+    If the row stands for several objects, their number comes first; if it stands for no object, return the kind of the
+    row.
+    """
     is_one = row.address is not None or row.type in NAMED_BY_WORDS
     return row.type if is_one and row.count == 1 else f"{row.count:,} x {row.type}"
 
 
 def _retains_most(answer: Retained, style: Style) -> str:
-    """Return a sentence about the row that retains the most. It begins with gdbheap's own words, so that no name in it
-    can begin a line."""
-    first = max(answer.rows, key=lambda row: row.retained)
+    """Return a sentence about the row that retains the most, or that may do so.
+
+    It begins with gdbheap's own words, so that no name begins a line.
+    """
+    first = max(answer.rows, key=lambda row: row.most)
     is_one = first.address is not None or first.type in NAMED_BY_WORDS
     what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
     of_type = f" ({first.type})" if first.address is not None else ""
-    size = f"{_retained(first, style)}{style.of_rss(first.retained, first.absent)}"
-    return f"The largest retained size belongs to {what or 'an object'}{of_type}: {size}."
+    size = f"{_retained(first, style)}{style.of_rss(first.most, first.absent)}"
+    belongs = "belongs" if first.at_most is None else "may belong"
+    return f"The largest retained size {belongs} to {what or 'an object'}{of_type}: {size}."
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -116,8 +122,11 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 
 
 def held_at(row: Kept) -> str:
-    """Return where a row's object is held: its path, and the path on to the innermost object that retains the same
-    blocks. If the row stands for several objects, return their holders."""
+    """Return the place where a row's object is held.
+
+    It is the object's path, and the path on to the innermost object that retains the same blocks. If the row stands for
+    several objects, return their holders.
+    """
     way, inner = row.path or row.chain or "", row.innermost
     # A part of the object itself is not another holder.
     others = [name for name in row.other_holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
@@ -130,8 +139,10 @@ def held_at(row: Kept) -> str:
 
 
 def _rest(row: Kept, inner: Kept) -> str:
-    """Return the path from a row's object to the innermost object that retains the same blocks. If the innermost object
-    has no name, return the type of the object that contains it."""
+    """Return the path from a row's object to the innermost object that retains the same blocks.
+
+    If no object below the row's object has a name, return "its" with the type of the innermost object.
+    """
     way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
     rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
     return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
@@ -174,7 +185,7 @@ def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: boo
     ]  # fmt: skip
     blank = ["", "", *([""] if has_buffers else [])]
     if left_out:
-        rows.append([*blank, "", *shares.blank, "", f"({left_out:,} more rows)", ""])
+        rows.append([*blank, "", *shares.blank, "", f"({counted(left_out, 'more row')})", ""])
     total = [*blank, style.size(size), *shares.cells(size, answer.absent), "total", "", ""]
     before = Column("count"), Column("each"), *([Column("buffers")] if has_buffers else []), Column("bytes")
     return table((*before, *shares.columns, *LOST), rows, style, total if has_total else None)
@@ -207,7 +218,7 @@ def _heads(answer: Unreachable, style: Style) -> str:
 
 
 def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
-    """Yield a paragraph for each group that has blocks: what it means, and what to do about it."""
+    """Yield a paragraph for each group that has blocks: the meaning of the group, and advice."""
     if answer.cycles.bytes:
         yield from _told_of_cycles(answer, style)
     lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
@@ -270,13 +281,15 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
 
 
 def _what(row: Lost | Head) -> str:
-    """Return the type of the blocks or, if it is unknown, what they look like."""
+    """Return the type of a row's blocks; if it is unknown, a description of their bytes."""
     return row.type or (f"({row.content})" if row.content else "")
 
 
 def _alike(heads: Sequence[Head]) -> list[list[Head]]:
-    """Return the heads in lists with the same size, type and retained size. The lists that retain the most come
-    first."""
+    """Return lists of heads. The heads of a list differ only in their addresses, and in how much of them is resident.
+
+    The lists that retain the most come first.
+    """
     groups: dict[tuple[object, ...], list[Head]] = {}
     for row in heads:
         groups.setdefault((row.type, row.content, row.size, row.count, row.retained, row.in_circle), []).append(row)
@@ -359,8 +372,10 @@ def _shared_out(answer: Owners, style: Style) -> str:
 
 
 def _holds_most(answer: Owners, style: Style) -> str:
-    """Return a sentence that names the largest holder. It begins with gdbheap's own words, so that no name in it can
-    begin a line."""
+    """Return a sentence that names the largest holder.
+
+    It begins with gdbheap's own words, so that no name begins a line.
+    """
     first = max(answer.groups, key=lambda row: row.bytes)
     size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
     name = source_path(first.root or "") or first.what or "one holder"
@@ -370,7 +385,7 @@ def _holds_most(answer: Owners, style: Style) -> str:
 
 
 def shared_text(size: int, style: Style) -> str:
-    """Return a sentence about shared mappings: what happens to them when their objects are freed."""
+    """Return a sentence about shared mappings and what happens to them once their objects are freed."""
     return f"Shared mappings are {style.bytes(size)} of that. {SHARED}"
 
 
@@ -382,8 +397,9 @@ def _holder(row: HeldTogether) -> str:
 
 
 def _most(row: HeldTogether, style: Style) -> str:
-    """Return what a holder holds: the largest columns of a DataFrame, otherwise the kinds of blocks with the most
-    bytes."""
+    """Return a holder's contents: the largest columns of a DataFrame; for other holders, the largest kinds of
+    blocks.
+    """
     if row.array is not None and row.array.columns:
         return ", ".join(column_text(column, style) for column in row.array.columns[:SHOWN_PARTS])
     return ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])

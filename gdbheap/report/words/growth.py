@@ -42,8 +42,10 @@ ENDS = {
 
 
 def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
-    """Return the text of the answer: the calls by size, the effect of all calls, the stacks, and the cost. ``cut``: how
-    many stacks are not listed."""
+    """Return the text of the answer: the calls by size, the effect of all calls, the stacks, and the cost.
+
+    ``cut``: how many stacks are not listed. ``with_stacks``: the stacks were recorded.
+    """
     parts = [
         style.filled(_sentence(answer, style)),
         style.heading("malloc's heap, by brk"),
@@ -87,7 +89,7 @@ def _stack(stack: GrowthStack, answer: Growth, style: Style) -> str:
 
 def _others(found: OtherStacks, style: Style) -> str:
     kept = f"{counted(found.calls, 'call')} for {style.bytes(found.bytes)} came from stacks that gdbheap did not keep"
-    return style.filled(f"{kept}, because there were too many different stacks.")
+    return style.filled(f"{kept}: the stacks were too many or too deep, or reading them would have taken too long.")
 
 
 def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
@@ -113,8 +115,9 @@ def _cost(answer: Growth) -> str:
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:
-    """Return notes for a process that was followed through the kernel's tracepoints. ``lost``: how many of the kernel's
-    reports were lost."""
+    """Return notes about following a process with the kernel's tracepoints. ``lost``: the number of lost reports of the
+    kernel.
+    """
     were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
     notes = [f"{were} lost, because gdbheap could not read fast enough: all figures are too small."] if lost else []
     if with_stacks:

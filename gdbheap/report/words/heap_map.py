@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import COLOURS, PLAIN, Style
 from gdbheap.report.text.tables import join
 
@@ -21,8 +21,7 @@ MIN_CELLS_ACROSS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How cells of one kind are shown: the character, the ASCII character, the colours in a terminal and in SVG, and
-    the meaning."""
+    """The appearance of cells of one kind: its characters, its colours in a terminal and in SVG, and its meaning."""
 
     character: str
     ascii: str
@@ -45,8 +44,11 @@ USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
-    """Return the name of a cell's look, a key of LOOKS: "used" if three quarters of its bytes are in use, "mixed" if a
-    quarter is, otherwise the largest kind of its other bytes."""
+    """Return the name of a cell's appearance, a key of LOOKS.
+
+    It is "used" if at least three quarters of the cell's bytes are in use, "mixed" if at least a quarter is in use,
+    otherwise the largest kind of its other bytes.
+    """
     found = shares(cell)
     whole = sum(found.values())
     if found["used"] * 4 >= whole * 3:
@@ -58,8 +60,9 @@ def look_of(cell: Cell) -> str:
 
 
 def shares(cell: Cell) -> dict[str, int]:
-    """Return how many bytes of each kind a cell has: "used", "free", "gone", "top", "top gone", "other" and
-    "nothing"."""
+    """Return how many bytes of each kind a cell has. The kinds are "used", "free", "gone" (free, not resident), "top",
+    "top gone", "other" and "nothing".
+    """
     used, free, top = (_sum(cell.parts, state) for state in (USED, FREE, TOP))
     other = [part for part in cell.parts if part.state not in (USED, FREE, TOP)]
     found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
@@ -71,13 +74,14 @@ def shares(cell: Cell) -> dict[str, int]:
 
 
 def _sum(parts: Iterable[Part], state: str) -> tuple[int, int]:
-    """Return the bytes of the parts in this state: (resident, not resident)."""
+    """Return the sums of (resident bytes, bytes not resident) of the parts in this state."""
     return _resident_and_not([part for part in parts if part.state == state])
 
 
 def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
-    """Return the bytes of these parts: (resident, not resident). If residency is unknown, all bytes count as
-    resident."""
+    """Return the sums of (resident bytes, bytes not resident) of these parts. If residency is unknown, all bytes count
+    as resident.
+    """
     there = sum(part.virtual if part.resident is None else part.resident for part in parts)
     return there, sum(part.virtual for part in parts) - there
 

@@ -21,8 +21,10 @@ FREE = "Free memory in the allocators grew by {}."
 
 
 def growth_sentence(holders: Sequence[HolderChange] | None, in_use: int | None, free: int | None, style: Style) -> str:
-    """Return sentences that say which holders grew, and whether free memory grew; what grew more comes first. Return ""
-    if neither is known."""
+    """Return sentences about the holders that grew, and about growth of free memory; the larger growth comes first.
+
+    Return "" if neither is known.
+    """
     kept = FREE.format(style.bytes(free)) if free and _is_much(free, style) else ""
     if holders is None:
         return kept
@@ -47,7 +49,7 @@ def _grew(row: HolderChange, style: Style) -> str:
 
 
 def now_text(row: HolderChange) -> str:
-    """Return what a holder is, with its present number of items and, if the number has changed, its earlier one."""
+    """Return a description of a holder with its number of items and, if that changed, the earlier number."""
     first, last = row.counts[0], row.counts[-1]
     is_one = row.address is not None
     if first is None or last is None or first == last:

@@ -23,7 +23,7 @@ COLUMNS = (
     Column("block before", True), Column("block after", True),
 )  # fmt: skip
 
-# What malloc puts at the end of a heap, and the words for it in texts.
+# The id of malloc's chunk at the end of a heap, and the words for it in texts.
 FENCEPOST, END = "fencepost", "the end of the heap"
 
 
@@ -76,8 +76,7 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """Return sentences about the sum of all holes, the blocks that follow the listed holes, and why the holes are not
-    returned."""
+    """Return sentences about the sum of all holes, the blocks that follow them, and why the holes are not returned."""
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
         resident = "an unknown part of it resident"
@@ -87,9 +86,9 @@ def sentence(answer: Holes, style: Style, minimum: int) -> str:
 
 
 def _after(answer: Holes, style: Style) -> str:
-    """Return which kind of block follows the listed holes, with its size if that is always the same.
+    """Return the kind of block that follows the listed holes, with the block's size if that is always the same.
 
-    If there are several kinds, return the most frequent one, with the bytes of the holes that it follows.
+    If there are several kinds, return the most frequent one, with the bytes of the holes before its blocks.
     """
     above = [(hole.size, hole.after) for hole in answer.rows if hole.after is not None]
     if not above:

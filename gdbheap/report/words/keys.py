@@ -47,7 +47,7 @@ KEYS: dict[str, Key] = {
         "the first address of the described memory; for a block, the pointer that malloc returned",
         "no address applies, or it is unknown",
     ),
-    "addresses": Key("address", "the addresses of the first of these blocks"),
+    "addresses": Key("address", "the addresses of the first few blocks that the record describes"),
     "advice": Key("", "what the user can do about the finding or the obstacle", "there is nothing to do"),
     "after": Key("", "the block after the hole", "no block follows the hole"),
     "agrees": Key("", "whether each of gdbheap's figures equals the process's own figure"),
@@ -200,7 +200,7 @@ KEYS: dict[str, Key] = {
         "", "objects that are kept alive only by references from one another, and everything that they keep alive"
     ),
     "damage": Key("", "contradictions in the target's data that no allocator would leave"),
-    "data": Key("bytes", "the bytes of pages that differ in any other data, so that the program itself wrote to them"),
+    "data": Key("bytes", "the bytes of pages in which other data differ too: the program itself wrote to them"),
     "data_address": Key("address", "the address of the first value", "the array has no values"),
     "deep": Key(
         "bytes",
@@ -238,7 +238,9 @@ KEYS: dict[str, Key] = {
     "inaccuracy": Key("share", "the largest share by which the reported lifetimes may be too long"),
     "errors": Key("", "one line for each failure"),
     "event": Key(
-        "", "the kind of event: began, ended, killed, unseen, unrestored, missed, left-out, serving, acted or end"
+        "",
+        "the kind of event: began, ended, killed, nobody, unreadable, unseen, unrestored, missed, left-out, serving, "
+        "acted or end",
     ),
     "events": Key("number", "the kernel's counters of the control group's memory events, by name"),
     "every": Key("number", "the number of calls between two pictures"),
@@ -247,8 +249,9 @@ KEYS: dict[str, Key] = {
     "exe": Key("", "the path of the program", "unknown"),
     "exit_status": Key(
         "number",
-        "the exit status of the command that gdbheap started; for a session, the highest exit status of its commands",
-        "no command was started, or it still runs",
+        "the exit status of the command that gdbheap started, or of the watched process that ended (negative for the "
+        "signal that ended it); for a session, the highest exit status of its commands",
+        "no command was started, it still runs, or its status is unknown",
     ),
     "expected": Key("", "what was expected at the address"),
     "expression": Key("", "the path as a Python expression", "no Python expression reaches it"),
@@ -297,13 +300,13 @@ KEYS: dict[str, Key] = {
     "free_lists": Key("", "objects that are not in use and that the interpreter keeps for reuse"),
     "free_pools": Key("number", 'the number of pools without blocks ("unused pools" of sys._debugmallocstats())'),
     "free_resident": Key("bytes", "the resident part of 'free'", "residency is unknown"),
-    "free_spans": Key("bytes", "the bytes of the segments that belong to no page"),
+    "free_spans": Key("bytes", "the bytes in segments that are not part of any page"),
     "freed": Key(
         "bytes", "the resident bytes that packing the blocks would free", "packing does not apply to this allocator"
     ),
     "freezing": Key("bytes", "the part of 'collector' that calling gc.freeze() before the fork would have kept shared"),
-    "from_calls": Key("number", "the smallest number of calls, inclusive"),
-    "from": Key("bytes", "the smallest size, inclusive"),
+    "from_calls": Key("number", "the lower limit of the number of calls, inclusive"),
+    "from": Key("bytes", "the lower limit of the size, inclusive"),
     "full": Key("%", "the percentage of the last 10, 60 and 300 seconds in which all tasks waited for memory"),
     "full_seconds": Key("seconds", "the total time in which all tasks waited for memory"),
     "function": Key("", "the name of the function"),
@@ -321,7 +324,9 @@ KEYS: dict[str, Key] = {
     "growth": Key("bytes", "the bytes by which RSS has grown since the first reading", "unknown"),
     "has_looked": Key("", "whether gdbheap read the arena's free chunks before the call"),
     "has_released": Key("", "whether malloc_trim() reported that it released memory", "malloc_trim() was not called"),
-    "head_count": Key("number", "the number of all such blocks as in 'heads', including those that are not listed"),
+    "head_count": Key(
+        "number", "the number of all lost blocks to which no other lost block points; 'heads' lists some of them"
+    ),
     "heads": Key("", "lost blocks to which no other lost block points; of these, the 1,000 that retain the most"),
     "heap": Key(
         "", "the bytes of the heap: in use, free and reclaimable", "the heap was not requested, or could not be read"
@@ -433,7 +438,11 @@ KEYS: dict[str, Key] = {
     "look": Key("", "the structure in the block, or what the bytes of the block look like", "unknown"),
     "look_count": Key("number", "the number of exported snapshots, processes and cores"),
     "looked": Key("number", "the number of processes whose heaps were read"),
-    "looks": Key("bytes", "the bytes in each snapshot", "residency is unknown"),
+    "looks": Key(
+        "bytes",
+        "the row's bytes in each snapshot, oldest first; for a line of the ledger its resident bytes",
+        "residency is unknown",
+    ),
     "lost": Key("number", "calls that are missing in the log", "no call can be missing"),
     "lost_blocks": Key("", "blocks to which nothing points except other lost blocks"),
     "lost_references": Key(
@@ -527,6 +536,7 @@ KEYS: dict[str, Key] = {
     "of": Key("", "the kind of table that contains the column, or the kind of the array itself"),
     "of_python": Key("", "the same figures for Python's own allocator", "no call of that allocator was recorded"),
     "ok": Key("", "whether nothing is damaged or missing"),
+    "oom": Key("", "whether the kernel's OOM killer was at work when the process ended"),
     "operations": Key(
         "",
         "all calls by kind: brk, mmap, mremap and commit make memory grow, reserve maps memory without access, "
@@ -534,20 +544,27 @@ KEYS: dict[str, Key] = {
     ),
     "order": Key("", "how the order of the calls was recorded: lock or time"),
     "other_chunks": Key("", "unidentified blocks of glibc's malloc"),
-    "other_holders": Key("", "paths of other holders of the same objects, or of the additional blocks in 'at_most'"),
+    "other_holders": Key(
+        "",
+        "the paths of other holders: of the objects in the row or, if 'at_most' is not null, of the blocks that they "
+        "share",
+    ),
     "other_lines": Key("", "the lines of the ledger that are not drawn"),
     "other_processes": Key(
         "bytes", "the anonymous memory of the other processes in the control group", "the kernel does not report it"
     ),
     "other_settings": Key("", "settings of runtimes and of mallocs other than glibc's"),
     "other_stacks": Key(
-        "", "the sums of all calls from stacks beyond the first 10,000 stacks", "there were no more stacks"
+        "",
+        "the sums of all calls whose stacks were not kept: there were more than 10,000 stacks or 400,000 frames in "
+        "them, or reading them would have taken too long",
+        "all stacks were kept",
     ),
     "ours": Key("bytes", "gdbheap's own figure"),
     "outside": Key("bytes", "resident bytes that are in use and that no allocator handed out"),
     "outside_address": Key(
         "address",
-        "the address of the holder's largest memory that no allocator handed out",
+        "the address of the holder's largest memory range that no allocator handed out",
         "the holder has only blocks",
     ),
     "outside_most": Key("", "the holder that has most of the bytes counted in 'outside'"),
@@ -731,6 +748,7 @@ KEYS: dict[str, Key] = {
     "sizes": Key("", "a row for each size"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),
     "slabs": Key("number", "the number of slabs and large blocks of jemalloc"),
+    "smaller": Key("number", "how many of your processes are not read, because they are not among the 100 largest"),
     "snapshots": Key("", "the paths of the snapshots that were taken during the recording"),
     "some": Key("%", "the percentage of the last 10, 60 and 300 seconds in which at least one task waited for memory"),
     "some_seconds": Key("seconds", "the total time in which at least one task waited for memory"),

@@ -1,4 +1,4 @@
-"""The text of ``heap``: the verdict, the holders and the findings, then the ledger of the address space as a tree."""
+"""The text of ``heap``: the verdict, the holders and the findings, then the table of the address space as a tree."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ COLUMNS = (
 
 
 def render(answer: Ledger, style: Style, whole: bool = False) -> str:
-    """Return the text of the answer: why the process ended, the verdict, the holders, the findings, the next commands,
-    then the ledger as a tree with its total.
+    """Return the text of the answer.
 
-    ``whole``: include lines with next to no memory.
+    It has the reason for the process's end, the verdict, the holders, the findings and the next commands, then the
+    ledger as a tree with its total. ``whole``: include lines with next to no memory.
     """
     ended = abort_lines(answer.abort, style)
     if not answer.ledger:
@@ -70,8 +70,9 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
 
 
 def _books(answer: Ledger, style: Style, whole: bool) -> str:
-    """Return the ledger as a table that shows its tree. Unless ``whole``, lines below MIN_PERCENT_SHOWN of RSS are
-    folded into one row."""
+    """Return the ledger, with its lines indented as a tree. Unless ``whole``, lines below MIN_PERCENT_SHOWN of RSS are
+    folded into one row.
+    """
     tree = _tree(answer.ledger)
     rss = answer.rss.bytes
     folded = [] if whole or not rss else [line for line, _depth in tree if not _is_shown(line, rss)]
@@ -94,23 +95,23 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _since(found: Since | None, style: Style) -> str:
-    """Return what has grown since an earlier snapshot; "" if no snapshot was compared."""
+    """Return the growth since an earlier snapshot, in words; "" if no snapshot was compared."""
     if found is None:
         return ""
-    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown then or now"
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "the change of RSS is unknown"
     told = growth_sentence(found.holders, found.in_use, found.free, style)
     return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
 
 
 def _meanwhile(answer: Ledger, style: Style) -> str:
-    """Return by how much RSS has changed since the process ran on after the read; "" if it changed little."""
+    """Return in words how RSS has changed since the process ran on after the read; "" if it changed little."""
     found, rss = answer.meanwhile, answer.rss.bytes or 0
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
     how = "grew" if found.rss > 0 else "shrank"
     told = f"RSS {how} by {style.bytes(abs(found.rss))} in the {duration_text(found.seconds)} after this reading"
-    # Say what to do to see what grew. Otherwise a large holder, even one that does not grow, would be taken for the
-    # cause.
+    # Name the command that shows what grew. Otherwise readers would take a large holder, even one that does not grow,
+    # for the cause.
     return f"{told}: {style.named(WHAT_GREW)}." if found.rss > 0 else f"{told}."
 
 
@@ -184,15 +185,18 @@ def _total(lines: list[Line], style: Style) -> list[str]:
 
 
 def decision(answer: Ledger, style: Style) -> str:
-    """Return sentences about what is used and free, what can be returned, and why the rest cannot be returned. The
-    sentences show whether there is a leak, or whether allocators keep the memory."""
+    """Return sentences about used memory, free memory, memory that can be returned, and the reasons why other free
+    memory cannot be returned.
+
+    The sentences show whether there is a leak, or whether allocators keep the memory.
+    """
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
 
 
 def no_findings(answer: Ledger) -> str:
-    """Return the text that takes the place of the findings if there are none."""
+    """Return the text to print if there are no findings."""
     if answer.looks_past:
         return NOT_LOOKED
     if _says_lazy(answer):
@@ -206,12 +210,15 @@ def no_findings(answer: Ledger) -> str:
             f"Findings: none, but the interpreter and imported packages hold {size_text(size)}. 'heap pyobjects' lists "
             "objects by type."
         )
-    # Why the process ended is already said above.
+    # The reason for the process's end is already stated above.
     return "Findings: none. No memory to reclaim." if answer.abort is None else "Findings about memory use: none."
 
 
 def _says_lazy(answer: Ledger) -> bool:
-    """Return whether the findings, or the sentence if there are none, already mention memory that MADV_FREE freed."""
+    """Return whether the printed text already mentions memory that MADV_FREE freed.
+
+    The text is the findings or, without findings, the sentence that says so.
+    """
     if answer.findings:
         return any(finding.id == LAZILY_FREED for finding in answer.findings)
     return not answer.looks_past and gave_back_much(answer)
@@ -240,7 +247,7 @@ def heading_of(findings: Sequence[Finding]) -> str:
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
-    """Return the size of a finding, highlighted if it is large, unless the finding may be intended."""
+    """Return the size of a finding. It is highlighted if it is large, unless the memory may be intended."""
     if finding.doubtful:
         return worth
     is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.shared_out import Part
     from gdbheap.findings.holder.rule import MainHolder, Trait
 
-__all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
+__all__ = ["described", "freed", "names_of", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
 
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
@@ -65,7 +65,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
     return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
 
 
-# How to describe a holder that is a mapping of a file, by the kind of mapping.
+# The descriptions of a holder that is a mapping of a file, by the kind of mapping.
 OF_FILES = {
     WRITTEN_FILE: "written pages of {} (private mapping)",
     SHARED_FILE: "pages of {} (shared mapping)",
@@ -74,31 +74,31 @@ OF_FILES = {
 
 
 def _briefly(row: MainHolder) -> str:
-    """Return a short description of a holder for a narrow terminal: what it is or, if that is unknown, the kind of
-    block with the most bytes."""
-    alone = f"removing it alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
+    """Return a short description of a holder for a narrow terminal: its type, or else its main kind of block."""
+    alone = f"removing it alone frees {freed(row)}" if not row.alone and row.retained is not None else ""
     what = _object(row) or parts_of(row.parts[:1])
     return "; ".join(filter(None, [_with_place(row, what), *_traits(row), _tasks(row), alone or names_of(row)]))
 
 
 def whole_text(row: MainHolder) -> str:
-    """Return the description of a holder: what it is, what most of its bytes are (unless its traits already say so),
-    and what else holds the same memory."""
+    """Return the description of a holder: its type, its main contents, and other holders of the same memory.
+
+    The main contents are left out if its traits already name them.
+    """
     what = described(replace(row, parts=[]) if row.traits else row)
     return "; ".join(filter(None, [what, _shared(row)]))
 
 
 def described(row: MainHolder) -> str:
-    """Return what a holder is, and what most of its bytes are."""
+    """Return a holder's type, and the kinds of block with most of its bytes."""
     what, parts = _with_place(row, _object(row)), parts_of(row.parts)
-    # If the holder and its parts are the same, say it only once: "14 x bytearray; 14 x bytes".
+    # If the holder and its parts are the same, the text is shown only once: "14 x bytearray; 14 x bytes".
     parts = f"{parts}, ".removeprefix(f"{what}, ").removesuffix(", ") if what else parts
     return "; ".join(filter(None, [what, *_traits(row), _tasks(row), parts]))
 
 
 def _with_place(row: MainHolder, what: str) -> str:
-    """Return what a holder is; add the logging handler that contains it, or the databases of its connections, if these
-    are known."""
+    """Return a holder's type, with its logging handler or the databases of its connections, if known."""
     handler = next((_handler_text(trait) for trait in row.traits if trait.kind in HANDLERS), "")
     databases = [trait for trait in row.traits if trait.kind == DATABASE]
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
@@ -127,8 +127,9 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 
 def _traits(row: MainHolder) -> list[str]:
-    """Return further facts about a holder: a label's values, a file, or that the threads that opened its connections
-    ended."""
+    """Return further facts about a holder: the values of a label, a file, or that threads that opened its connections
+    have ended.
+    """
     return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
@@ -151,11 +152,13 @@ def _tasks(row: MainHolder) -> str:
 
 
 def _shared(row: MainHolder) -> str:
-    """Return the other holders of the same memory, and how much removing only this holder frees. If there are no other
-    holders, return other names of this one."""
+    """Return the other holders of the same memory, and the bytes that removing only this holder frees.
+
+    If there are no other holders, return other names of this one.
+    """
     if row.alone or row.retained is None:
         return names_of(row)
-    return f"{others_of(row)}; removing it alone frees {size_text(row.retained)}"
+    return f"{others_of(row)}; removing it alone frees {freed(row)}"
 
 
 def _object(row: MainHolder) -> str:
@@ -168,8 +171,11 @@ def _object(row: MainHolder) -> str:
 
 
 def object_text(what: str | None, count: int | None, is_one: bool) -> str:
-    """Return a type in words. If there is one object, the number of its items follows; otherwise the number of objects
-    comes first."""
+    """Return a type in words; "" if it is unknown.
+
+    If there is one object, the number of its items follows; otherwise the number of objects comes first. ``count``:
+    this number, None if unknown.
+    """
     if what is None:
         return ""
     module, _, name = what.rpartition(".")
@@ -191,6 +197,15 @@ def names_of(row: MainHolder) -> str:
     return f"also named {', '.join(row.names)}" if row.names else ""
 
 
+def freed(row: MainHolder) -> str:
+    """Return how many bytes removing only this holder frees, and how many it frees if pointers in thread data are
+    stale.
+    """
+    least = size_text(row.retained or 0)
+    stale = "" if row.at_most is None else f" (up to {size_text(row.at_most)} if pointers in thread data are stale)"
+    return f"{least}{stale}"
+
+
 def others_of(row: MainHolder) -> str:
     """Return the other holders of a holder's memory."""
     return f"also held by {', '.join(map(readable, row.also))}" if row.also else "also held by others"
@@ -199,4 +214,4 @@ def others_of(row: MainHolder) -> str:
 def readable(way: str) -> str:
     """Return a path as text. A step to an item of a set becomes "[…]"; a step through a field that only C code knows is
     left out."""
-    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())
+    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split()).replace(" ,", ",").removeprefix(", ")

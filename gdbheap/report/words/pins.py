@@ -29,10 +29,10 @@ KIND_COLUMNS = (
 
 
 def render(answer: Pins, style: Style) -> str:
-    """Return the text of the answer: what removing the pins would free, then the pins and the kinds of their blocks.
+    """Return the text of the answer: the bytes that removing the pins would free, then the pins.
 
-    There is a sentence for each allocator, a row for each pin, and the total of all pins. There is a column for paths
-    if any path is known.
+    There is a sentence for each allocator, a row for each pin, the total of all pins, and the kinds of their blocks.
+    There is a column for paths if any path is known.
     """
     sums = [row for row in answer.sums if row.groups]
     if not sums:
@@ -57,7 +57,7 @@ def render(answer: Pins, style: Style) -> str:
 
 
 def conclusion(answer: Pins, style: Style) -> str:
-    """Return a sentence: what removing the pins would free, and whether that is worth a change of the program."""
+    """Return a sentence: the bytes that removing the pins would free, and whether that is worthwhile."""
     freed, blocks = (sum(getattr(row, name) for row in answer.sums if row.groups) for name in ("would_free", "blocks"))
     is_little = bool(style.rss) and 100 * freed < MIN_PERCENT * (style.rss or 0)
     start = "Nothing worth fixing: removing" if is_little else "Removing"

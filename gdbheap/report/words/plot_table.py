@@ -1,4 +1,4 @@
-"""The text of ``gdbheap plot``: what was drawn, and the first, last and highest value of each curve."""
+"""The text of ``gdbheap plot``: the first, last and highest value of each curve, and the path of the picture."""
 
 from __future__ import annotations
 

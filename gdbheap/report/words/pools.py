@@ -39,8 +39,8 @@ NOT_IN_USE = (
 def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
     """Return the text of the answer: a row for each size class, and one for the free pools.
 
-    ``whole``: the answer with all its size classes. ``detail``: add how many bytes objects requested, how full the
-    arenas are, and what is in the emptiest ones.
+    ``whole``: the answer with all its size classes. ``detail``: add the bytes that objects requested, the fill of the
+    arenas, and the contents of the emptiest ones.
     """
     if whole.mimalloc is not None:
         return render_pages(answer, whole, style, whole.mimalloc, detail)
@@ -104,7 +104,7 @@ def _sentence(answer: Pools, style: Style) -> str:
 
 
 def _interpreters(answer: Pools, style: Style) -> str:
-    """Return how much memory each interpreter has, if several have pools of their own; "" otherwise."""
+    """Return the memory of each interpreter in words, if several have their own pools; "" otherwise."""
     if len(answer.interpreters) < 2:
         return ""
     shares = [f"{style.bytes(row.bytes)} in {count_text(row.arenas)}" for row in answer.interpreters]
@@ -128,8 +128,10 @@ def _sparse(answer: Pools, style: Style) -> str:
 
 
 def _asked(answer: Pools, style: Style) -> str:
-    """Return how many bytes the objects requested (as far as objects know their size), and how many arenas have blocks
-    of a size class, or only of this one."""
+    """Return a table with a row for each size class: the bytes that objects requested, and the arenas with such blocks.
+
+    Only objects with a known size count. A second number counts the arenas with blocks of only this class.
+    """
     return table(ASKED, [_asked_row(row, style) for row in answer.rows], style)
 
 

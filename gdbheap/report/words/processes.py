@@ -1,5 +1,4 @@
-"""The text of ``gdbheap processes``: the table, what the processes share, what was written to pages since the fork, and
-what can be done."""
+"""The text of ``gdbheap processes``: the table, the shared memory, the pages written since the fork, and advice."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ COUNTS = (
     "has one count for all its numbers: use array.array, numpy, Arrow or an mmap for large tables that workers only "
     "read. gc.freeze() does not help here: it stops the collector, not reference counts."
 )
-# What was written to a page, in words, by the field of the answer's record.
+# The kinds of writes to a page, in words, by the field of the answer's record.
 KINDS = {
     "collector": "only the collector's headers",
     "counts_only": "only reference counts",
@@ -123,7 +122,7 @@ def _written(answer: Family, style: Style) -> str:
     if not written.unshared:
         return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
-    copied = f"{style.bytes(written.unshared)} was copied since. By kind of write: {', '.join(parts)}."
+    copied = f"{style.bytes(written.unshared)} was copied since. Pages by what was written: {', '.join(parts)}."
     line = f"{start}{still}, and {copied}"
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
@@ -154,7 +153,7 @@ def counts_sentence(answer: Family, style: Style) -> str:
 
 
 def advice_sentence(row: Advice, style: Style) -> str:
-    """Return advice as a sentence: what can be done, and how much it saves."""
+    """Return advice as a sentence: the action, and the bytes that it saves."""
     if row.id == "freeze":
         most = "" if row.most_saved in (None, row.saves) else f", at most {style.bytes(row.most_saved)}"
         return (
@@ -174,7 +173,7 @@ def _at_most(row: Advice, style: Style) -> str:
 
 
 def _at_least(row: Advice, style: Style) -> str:
-    """Return how much is sure to be saved; "" if that is almost nothing."""
+    """Return the bytes that are certainly saved, in words; "" if that is almost nothing."""
     if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (

@@ -12,7 +12,7 @@ from gdbheap.report.text.tables import Column, join, table
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gdbheap.processes.accounts import Program, Table
-    from gdbheap.processes.programs import Summed, Sums
+    from gdbheap.processes.programs import ProcessSums, Summed
 
 __all__ = ["render"]
 
@@ -47,7 +47,7 @@ def _remedy(user: int) -> str:
     return "root reads all processes only with CAP_SYS_PTRACE, which a container may lack"
 
 
-def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
+def _row(row: Program | ProcessSums, with_heap: bool, style: Style) -> list[str]:
     sizes = [style.size(size) for size in (row.private, row.shared, row.ram, row.swapped)]
     heap: list[str] = []
     if with_heap:
@@ -60,7 +60,7 @@ def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
     return [*sizes, *heap, _pids(row.pids), one_line(_name(row), NAME_WIDTH) + many]
 
 
-def _name(row: Program | Sums) -> str:
+def _name(row: Program | ProcessSums) -> str:
     """Return a program's name, in the same form as on its first page. A script has only its file name."""
     if not row.script:
         return row.name

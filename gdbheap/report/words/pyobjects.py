@@ -25,7 +25,7 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     """Return the text of the answer: a row for each type, one row for types that are not listed, the total, then memory
     that is in no row.
 
-    ``some``: only some types were requested, so memory of others is not mentioned.
+    ``some``: whether only some types were requested, so that memory of other types is not mentioned.
     """
     if some and not answer.rows:
         return style.filled("No type's name matches; 'heap pyobjects' lists all types.")
@@ -78,7 +78,7 @@ def _sentence(answer: PyObjects, style: Style) -> str:
 
 
 def _largest(answer: PyObjects, style: Style) -> str:
-    """Return a sentence about the listed type with the most bytes; "" if no type is listed."""
+    """Return a sentence about the largest listed type; "" if no type is listed."""
     both = answer.total.own + answer.total.buffers
     if not answer.rows or not both:
         return ""

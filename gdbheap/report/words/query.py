@@ -36,7 +36,7 @@ def render(answer: Answered, left_out: int, style: Style) -> str:
     columns = [Column(column.name, left=not number) for column, number in zip(answer.columns, numbers)]
     units = [_unit(column.name) for column in answer.columns]
     rows = [[_text(value, unit) for value, unit in zip(row, units)] for row in answer.rows]
-    more = f"{left_out:,} more rows" if left_out else ""
+    more = counted(left_out, "more row") if left_out else ""
     return join(table(columns, rows, style), more or counted(len(rows), "row"))
 
 
@@ -64,8 +64,10 @@ def _text(value: Any, unit: str) -> str:
 
 
 def render_csv(answer: Answered, safe: bool) -> str:
-    """Return the answer as CSV, with a first line of names and without a line break at the end. ``safe``: escape cells
-    that a spreadsheet would take for formulas."""
+    """Return the answer as CSV, with a first line of names and without a line break at the end.
+
+    ``safe``: escape cells that a spreadsheet would evaluate as formulas.
+    """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([csv_cell(column.name, safe) for column in answer.columns])

@@ -1,4 +1,4 @@
-"""The text of ``gdbheap record`` at its end: what was written."""
+"""The final text of ``gdbheap record``, about the file that was written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHY_ENDED = {
 
 
 def render(answer: Recorded, style: Style) -> str:
-    """Return a sentence about the recording, and what could not be read.
+    """Return a sentence about the recording, and about failures.
 
     Return "" if standard output is used for the recording, or by a program that gdbheap started.
     """

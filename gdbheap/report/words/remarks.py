@@ -18,7 +18,7 @@ MOST = 5
 
 
 def sentence_of(warning: str | Remark) -> str:
-    """Return the sentence of a warning. A Remark is put into words; a str is already a sentence."""
+    """Return the sentence of a warning. A Remark is converted to words; a str is already a sentence."""
     if isinstance(warning, str):
         return warning
     sentence = SENTENCES.get(warning.id)  # type: ignore[call-overload]  # a file may have any id
@@ -39,8 +39,10 @@ def _threads(threads: list[int], unsure: bool) -> str:
 
 
 def _moving(allocator: str, what: str) -> Callable[..., str]:
-    """Return a function that makes the sentence about threads inside an allocator. ``what``: what they may be
-    changing."""
+    """Return a function that makes the sentence about threads inside an allocator.
+
+    ``what``: the data that these threads may be changing.
+    """
 
     def sentence(threads: list[int], unsure: bool, **counts: int) -> str:
         return f"caught inside {allocator}: {_threads(threads, unsure)} may just now be {what.format(**counts)}"
@@ -122,8 +124,8 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "locked": "memory is locked (mlock): the kernel takes back only the part at the end of the brk heap",
     "malloc-drawn-as-other": "{error}: malloc's memory is drawn as other memory",
     "malloc-holds-nothing": (
-        "{malloc}'s malloc holds nothing, because nobody has called it, or because another allocator is used that "
-        "cannot be recognised: the memory of such an allocator counts as other memory"
+        "{malloc}'s malloc is empty, because the program has not called it, or uses an allocator that gdbheap does not "
+        "recognise: the memory of such an allocator counts as other memory"
     ),
     "malloc-is-other": "{error}: malloc's memory counts as other memory",
     "malloc-moving": _in_malloc,

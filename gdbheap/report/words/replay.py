@@ -23,8 +23,7 @@ COLUMNS = (
 
 
 def render(answer: Replayed, style: Style) -> str:
-    """Return the text of the answer: which program's calls were replayed, a row for each setting, and what the figures
-    mean."""
+    """Return the text of the answer: the recorded program, a row for each setting, and the meaning of the figures."""
     rows = [_row(run, style) for run in answer.rows]
     sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer, style)]
     parts = [style.filled(sentence) for sentence in sentences]
@@ -105,8 +104,8 @@ def _notes(answer: Replayed) -> list[str]:
         )
     if answer.unknown and answer.order == BY_TIME:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, or "
-            "that another thread had received by then, according to the clock."
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording "
+            "began, or that belonged to another thread at that moment, according to the clock."
         )
     elif answer.unknown:
         notes.append(

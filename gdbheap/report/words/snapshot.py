@@ -10,7 +10,7 @@ __all__ = ["render"]
 
 
 def render(answer: Written, style: Style) -> str:
-    """Return one sentence that says what the snapshot's file contains."""
+    """Return one sentence about the contents of the snapshot's file."""
     parts = [counted(answer.type_count, "type")] if answer.type_count else []
     parts += [counted(answer.hole_count, "hole")] if answer.hole_count else []
     parts.append(f"{answer.line_count:,} lines of the ledger")

@@ -1,5 +1,8 @@
-"""The summary of ``heap`` in a few sentences: how much is used and free, how much can be returned, why the rest cannot
-be returned, and what is unknown."""
+"""The summary of ``heap`` in a few sentences.
+
+They are about used, free and unknown memory, the memory that can be returned, and the reasons why other free memory
+cannot be returned.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 MIN_PERCENT_TOLD = 1
-# What unknown memory is called, by the id of its ledger line.
+# The names of unknown memory, by the id of its ledger line.
 PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
 FREE = "the free memory"
 MALLOCS = "malloc's blocks with mappings of their own"
@@ -43,8 +46,9 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
 
 
 def _given_back(answer: Summary, style: Style) -> str:
-    """Return a sentence about free memory: how much of it is in completely free pages, and how much a call would
-    return."""
+    """Return a sentence about free memory: how much of it lies in completely free pages, and how much a call of
+    malloc_trim() would return.
+    """
     if not answer.free_resident or answer.whole is None:
         return ""
     whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in completely free pages."
@@ -55,8 +59,9 @@ def _given_back(answer: Summary, style: Style) -> str:
 
 
 def _stays(answer: Summary, style: Style) -> str:
-    """Return a sentence that says why free memory is not returned. A reason for less than a hundredth of this memory is
-    not named."""
+    """Return a sentence that says why free memory is not returned. A reason that applies to less than 1 % of this
+    memory is not named.
+    """
     rest = sum(row.bytes for row in answer.kept)
     told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:

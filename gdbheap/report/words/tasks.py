@@ -45,7 +45,7 @@ def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> s
     if left_out:
         size = answer.bytes - sum(row.bytes for row in answer.rows)
         rest = count_text(count - sum(row.count for row in answer.rows))
-        rows.append([rest, style.size(size), *blank[1:], f"({left_out:,} more rows)"])
+        rows.append([rest, style.size(size), *blank[1:], f"({counted(left_out, 'more row')})"])
     total = [count_text(count), style.size(answer.bytes), *blank[1:], "total"]
     verb = "holds" if count == 1 else "hold"
     sentence = f"{_counts(answer.kinds)} {verb} {style.bytes(answer.bytes)} themselves, including their frames."

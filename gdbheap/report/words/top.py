@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from gdbheap.errors import one_line
-from gdbheap.report.text.numbers import UNKNOWN, counted
+from gdbheap.report.text.numbers import UNKNOWN, count_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 from gdbheap.report.words.recording import duration_text
@@ -16,7 +16,7 @@ __all__ = ["HELP", "render"]
 SWAP = "swap"
 NAMES = ("RSS", "growth", SWAP, "malloc", "malloc used", "idle", "Python", "python used")
 PROGRAM_WIDTH = 24
-# Stands for figures that were not read yet, or that may not be read.
+# The mark for figures that were not read yet, or that may not be read.
 NOT_READ, NOT_READ_ASCII = "…", ".."
 HELP = """gdbheap top: the memory of running processes
 
@@ -41,7 +41,12 @@ def render(answer: Table, left_out: int, style: Style) -> str:
     sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swapped)}" if total.swapped else "")
     longest = max((row.seconds for row in answer.rows), default=0.0)
     grown = f", {_signed(total.growth, style)} in {duration_text(longest)}" if longest else ""
-    head = f"{when}  {counted(total.processes, 'process', 'processes')}: {sums}{grown}"
+    count = counted(total.processes, "process", "processes")
+    if answer.smaller:
+        count = (
+            f"{count_text(total.processes)} largest of your {count_text(total.processes + answer.smaller)} processes"
+        )
+    head = f"{when}  {count}: {sums}{grown}"
     rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
     names = [name for name in NAMES if name != SWAP or any(row.swapped for row in answer.rows)]
     columns = (Column("pid"), Column("program", True), *map(Column, names))

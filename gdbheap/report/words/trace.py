@@ -1,4 +1,4 @@
-"""The text of ``gdbheap trace`` at its end: what was recorded."""
+"""The final text of ``gdbheap trace``, about the recorded calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEFT = True
 
 
 def sentence(answer: Traced) -> str:
-    """Return one line: how many calls were recorded, in which file, and what went wrong."""
+    """Return one line: the number of recorded calls, the file, and any failure."""
     what = f"{counted(answer.calls, 'call')} of {counted(len(answer.rows), 'process', 'processes')}"
     python = sum(process.of_python.calls for process in answer.rows if process.of_python is not None)
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""

@@ -1,4 +1,4 @@
-"""The text of ``heap trim``: a row for each arena, the total, and what the figures mean."""
+"""The text of ``heap trim``: a row for each arena, the total, and the meaning of the figures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ACTUAL = Column("returned")
 
 
 def render(answer: Trim, whole: Trim, style: Style) -> str:
-    """Return the text of the answer: what malloc_trim() would return, in total and for each arena; if it was called,
-    also what it has returned.
+    """Return the text of the answer: the memory that malloc_trim() would return, in total and for each arena.
 
-    ``whole``: the answer with all its arenas, for the total.
+    If malloc_trim() was called, the memory that it returned is added. ``whole``: the answer with all its arenas, for
+    the total.
     """
     done = answer.actual is not None
     columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS

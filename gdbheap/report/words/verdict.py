@@ -18,7 +18,7 @@ __all__ = ["gave_back_much", "plain_verdict", "program_text", "verdict"]
 # Free memory below this percentage of RSS is not mentioned. An allocator with less than this percentage of the free
 # memory is not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
-# Memory that may also be used by others is mentioned from this percentage of RSS on.
+# The percentage of RSS from which on memory is mentioned that other owners may use too.
 MIN_PERCENT_OF_OTHERS = 25
 SHAREABLE = {SHARED: "shared", FILE: "file"}
 WHERE = {SHARED: "is shared memory", FILE: "is in pages of mapped files"}
@@ -75,8 +75,9 @@ def _uses(answer: Ledger, style: Style) -> str:
 
 
 def _of_others(answer: Ledger, style: Style) -> str:
-    """Return sentences about memory that may also belong to another process or to the kernel's cache, if it is at least
-    a quarter of RSS."""
+    """Return sentences about memory that may also belong to another process or to the kernel's cache. Return "" if that
+    is less than a quarter of RSS.
+    """
     unknown = answer.summary.unknown if answer.summary is not None else None
     said = ""
     for kind, place in SHAREABLE.items():
@@ -110,7 +111,10 @@ def gave_back_much(answer: Ledger) -> bool:
 
 
 def _keepers(answer: Ledger) -> str:
-    """Return the names of the allocators that keep most of the free memory."""
+    """Return the names of the allocators that keep much of the free memory, the largest first.
+
+    An allocator with less than MIN_PERCENT_OF_FREE of the free memory is not named.
+    """
     free: dict[str, int] = {}
     for line in answer.ledger:
         if line.is_free and line.id.count(".") == 1:

@@ -6,43 +6,55 @@ import time
 from dataclasses import replace
 
 from gdbheap.errors import one_line
-from gdbheap.report.text.numbers import counted, duration_text
+from gdbheap.report.text.numbers import count_text, counted, duration_text
 from gdbheap.report.text.style import Style
 from gdbheap.stacks import PYTHON, StackFrame
+from gdbheap.targets.started_command import KILLED, signal_name
 from gdbheap.text import printable_record
 from gdbheap.watching.messages import Event, Limit
 from gdbheap.watching.triggers import Cause
 
-__all__ = ["event_text", "render"]
+__all__ = ["counts_text", "event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
 # A line names at most this many process ids.
 SHOWN = 10
 ENDS = {
-    "count": "it acted as often as requested",
-    "ended": "there is nothing left to watch",
-    "duration": "the requested time has passed",
-    "asked": "a signal asked it to end",
+    "count": "--count reached",
+    "ended": "no process is left",
+    "duration": "--duration is over",
+    "asked": "ended by a signal",
 }
 
 
 def render(event: Event, style: Style) -> str:
     """Return the text that is printed when a watch has ended."""
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
-    done = f"acted {how_often}" if event.acted else "did not have to act"
+    done = f"acted {how_often}" if event.acted else "did not act"
     failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
-    return style.filled(f"The watch is over ({ENDS[event.why_ended]}): it {done}{failed}.")
+    return style.filled(f"Done ({ENDS[event.why_ended]}): {done}{failed}.")
 
 
 def event_text(event: Event, style: Style) -> str:
     """Return the line for one event, with the local time."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
-            "acted": _acted}[event.event]  # fmt: skip
+            "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip
     # Errors are already sentences, and gdbheap itself chose the paths of the files.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
+    return f"{_local_time(event.time)} {one_line(said, 4000)}"
+
+
+def counts_text(moment: float, began: int, ended: int) -> str:
+    """Return one line for many processes that began or ended."""
+    return (
+        f"{_local_time(moment)} {counted(began, 'more process', 'more processes')} began and {count_text(ended)} ended"
+    )
+
+
+def _local_time(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 def _process(event: Event) -> str:
@@ -66,7 +78,20 @@ def _group(name: str | None) -> str:
 
 
 def _ended(event: Event, style: Style) -> str:
-    return f"{_process(event)} has ended"
+    status = event.exit_status
+    if event.oom:
+        return f"{_process(event)} has ended: SIGKILL, while the kernel's OOM killer was at work"
+    if status is None or status >= 0:
+        return f"{_process(event)} has ended{'' if status is None else f' with status {status}'}"
+    return f"{_process(event)} has ended: {signal_name(KILLED - status) or f'signal {-status}'}"
+
+
+def _nobody(event: Event, style: Style) -> str:
+    return "no running process matches: the watch waits until one starts"
+
+
+def _unreadable(event: Event, style: Style) -> str:
+    return _of_several(event, "cannot be read")
 
 
 def _killed(event: Event, style: Style) -> str:
@@ -86,11 +111,14 @@ def _missed(event: Event, style: Style) -> str:
 
 
 def _left_out(event: Event, style: Style) -> str:
+    return _of_several(event, "is not watched" if len(event.pids) == 1 else "are not watched")
+
+
+def _of_several(event: Event, what: str) -> str:
     shown = ", ".join(map(str, event.pids[:SHOWN]))
     more = f" and {counted(len(event.pids) - SHOWN, 'other')}" if len(event.pids) > SHOWN else ""
-    are = "is" if len(event.pids) == 1 else "are"
     count = counted(len(event.pids), "process", "processes")
-    return f"{count} {are} not watched: {'; '.join(event.errors)} (process ids: {shown}{more})"
+    return f"{count} {what}: {'; '.join(event.errors)} (process ids: {shown}{more})"
 
 
 def _serving(event: Event, style: Style) -> str:
@@ -109,8 +137,10 @@ def _acted(event: Event, style: Style) -> str:
 
 
 def _innermost(event: Event) -> list[StackFrame]:
-    """Return the innermost Python frame of the event's stack: the function that asked for memory. Empty if there is
-    none."""
+    """Return a list with the innermost Python frame of the event's stack: the function that asked for memory.
+
+    The list is empty if the stack has no Python frame.
+    """
     return [frame for frame in event.stack if frame.kind == PYTHON][-1:]
 
 
@@ -125,7 +155,7 @@ def cause_text(cause: Cause, style: Style) -> str:
         "rss": f"{where} {size}, more than {bound}",
         "grows": f"{grown} grew by more than {bound} in {seconds}, to {size}",
         "limit": f"{where} {size}{limit}, more than {bound}",
-        "soon": f"{where} {size}{limit}, and all of the limit in {seconds} at this rate",
+        "soon": f"{where} {size}{limit}, and reaches the limit in {seconds} at this rate",
         "pressure": f"{where} {size}{limit}, and its programs wait for memory",
         "memory-error": f"Python got no memory (MemoryError), and {where} {size}",
         "oom": f"{_group(cause.cgroup)} is out of memory",

@@ -27,8 +27,7 @@ def render(answer: Why, style: Style, with_maker: bool = False) -> str:
     """Return the text of ``heap why``: the chain from a root down to the block, the Python expression, and the
     dominators.
 
-    ``with_maker``: the log was searched for the stack that allocated the block, so add the stack, or a line that says
-    that there is none.
+    ``with_maker``: add the recorded stack that allocated the block, or a line that says that the log has none.
     """
     made = "\n".join(maker_lines(answer.made, style)) if with_maker else ""
     return join(_way(answer, style), made)
@@ -82,7 +81,7 @@ def _dominators(answer: Why, style: Style) -> str:
 
 
 def _gap(shown: int, count: int) -> Gap:
-    """Return where rows are missing in a chain of ``count`` steps of which only the two ends are shown."""
+    """Return the gap in a chain of ``count`` steps of which only the two ends are shown."""
     return Gap(shown // 2, count - shown) if count > shown else NO_GAP
 
 

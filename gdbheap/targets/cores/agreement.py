@@ -1,19 +1,20 @@
 """Decide whether a file is the one that was mapped, if its build-id is not in memory.
 
 A core without the pages of ELF headers has no build-ids either. But it has the data of each object: the table of its
-dynamic section, and the words that the dynamic linker wrote when it relocated the object, and then locked
-(PT_GNU_RELRO). Each of these words follows from the file and its load address. In another version of the file nearly
-all of them differ, as what they point to has moved. Present pages of code and read-only data must equal the file's,
-byte for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
+dynamic section, and words that the dynamic linker relocated and then made read-only (PT_GNU_RELRO). The file and its
+load address determine each of these words. In another version of the file nearly all of them differ, because the places
+to which they point have moved. Present pages of code and read-only data must equal the file's, byte for byte. Source:
+the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.machines import image
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import ElfFile, LoadedObject, read_build_id
@@ -39,9 +40,9 @@ ALL_WORDS = 1 << 25
 class Agreement:
     """The evidence that a file is the one that was mapped.
 
-    ``by_id``: whether its build-id equals the one in memory. Without a build-id in memory, ``compared`` words of data
-    and of the dynamic section were compared, and ``equal`` of them are as this file, loaded at that address, makes
-    them. ``contradicted``: whether anything else rules the file out.
+    ``by_id``: whether its build-id equals the one in memory. ``compared``: without a build-id in memory, the number of
+    compared words of data and of the dynamic section; ``equal``: how many of them have the values that this file at its
+    load address requires. ``contradicted``: whether any other fact excludes the file.
     """
 
     by_id: bool = False
@@ -56,21 +57,25 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether the file may be used."""
+        """Whether the evidence shows that the file is the mapped one, so that it may be used."""
         return not self.refuted and (self.by_id or self.compared >= LEAST_WORDS)
 
 
 @dataclass
 class Left:
-    """How many words and relocations may still be compared: a core may name a large file many times."""
+    """The number of words and relocations that may still be compared. It is limited because a core may name a large
+    file many times.
+    """
 
     words: int = field(default_factory=lambda: ALL_WORDS)
 
 
 def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
-    """Return the evidence that ``loaded``, which the program headers of ``elf`` placed, comes from this file.
+    """Return the evidence that the mapped object ``loaded`` comes from the file ``elf``, whose program headers fit the
+    object.
 
-    The file is compared with the memory that the core has. If no comparison is ``left``, the evidence is empty.
+    The file is compared with the memory that the core has. ``left``: the number of comparisons that are still allowed;
+    if it is 0, only the build-id and the pages of code and read-only data are compared.
     """
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
@@ -110,9 +115,9 @@ def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
 
 
 def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile) -> bool:
-    """Return whether the read-only pages that memory has are as in the file.
+    """Return whether the read-only pages in memory equal the file's.
 
-    Data that was relocated and then locked is not compared here.
+    Data that the dynamic linker relocated and then made read-only is not compared here.
     """
     data = loaded.data_ranges(machine)
     for mapping in loaded.mappings:
@@ -150,7 +155,7 @@ def _compare_dynamic(
 def _locked_words(
     machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: Left
 ) -> Iterator[tuple[int, int]]:
-    """Yield (expected word, word in memory) for data that was relocated and then locked.
+    """Yield (expected word, word in memory) for data that the dynamic linker relocated and then made read-only.
 
     The expected word is the one that this file produces when it is loaded at the object's address. Words that are zero
     in the file, which a library may set, and words that depend on other objects are left out.
@@ -187,7 +192,8 @@ OWN = -1
 def _relocated(
     machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: Left
 ) -> Iterator[tuple[int, int | None]]:
-    """Yield (linked address, value) for each relocation of one of the ``places``, and perhaps for other relocations.
+    """Yield (linked address, value) for each relocation at one of the addresses ``places``, and perhaps for other
+    relocations.
 
     The value is what the dynamic linker writes; OWN for an entry of DT_RELR; None if it depends on other objects.
     """
@@ -205,7 +211,7 @@ def _relocated(
 
 
 def _unpacked(machine: Machine, packed: bytes, places: range) -> Iterator[int]:
-    """Yield each of the ``places`` that a DT_RELR table names.
+    """Yield each of the addresses ``places`` that a DT_RELR table names.
 
     An even word is an address; an odd word is a bitmap for the words after the last address.
     """

@@ -1,9 +1,9 @@
 """Find the files on this machine that a core's process had mapped.
 
-They are searched at the path that the process saw, below folders that may be a copy of its root folder, next to the
-core and the program, and in the folders where distributions and debuginfod's client keep files by build-id. A file is
-accepted if it has the build-id in memory or, if a core lacks the pages of ELF headers, if its data is as in memory
-(``agreement``).
+They are searched in these folders: the one that the process saw, also below a copy of the process's root folder; those
+of the core and of the program; and those where distributions and debuginfod's client keep files by build-id. A file is
+accepted if it has the build-id that is in memory. If a core lacks the pages of ELF headers, a file is accepted if its
+data equals the data in memory (``agreement``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.machines import image
 from gdbheap.machines.machine import Machine
@@ -35,11 +36,11 @@ TRIED = 16
 
 @dataclass
 class Places:
-    """Where files are searched.
+    """The places where files are searched.
 
-    ``core``: the core's path, if it has one. ``exe``: the program, if the user named it. ``sysroot``: a folder that
-    stands for the process's root folder. ``program``: the program's path as the process saw it. ``fetch``: asks
-    debuginfod for the file with a build-id (``debuginfod.fetcher``).
+    ``core``: the core's path, if it has one. ``exe``: the path of the program, if the user named it. ``sysroot``: a
+    folder that stands for the process's root folder. ``program``: the program's path as the process saw it. ``fetch``:
+    asks debuginfod for the file with a build-id (``debuginfod.fetcher``).
     """
 
     core: str | None = None
@@ -53,7 +54,7 @@ class Places:
         self.root = root_folder(self.exe, self.program) if self.exe else ""
 
     def named(self, path: str) -> list[str]:
-        """Return paths where the file that the process saw at ``path`` may be here, the likeliest first."""
+        """Return paths on this machine for the file that the process saw at ``path``, the likeliest first."""
         path = path.removesuffix(DELETED)
         beside = [os.path.dirname(os.path.abspath(one)) for one in (self.core, self.exe) if one]
         roots = [self.sysroot, "", self.root]
@@ -64,7 +65,7 @@ class Places:
         return list(dict.fromkeys(found))
 
     def identified(self, build_id: str) -> Iterator[str]:
-        """Yield paths where a file with this build-id is kept, whatever its name was; separate debug files last."""
+        """Yield paths where a file with this build-id may be, under any name. Separate debug files come last."""
         roots = [self.sysroot, ""] if self.sysroot else [""]
         names = [f"{root}{folder}/{build_id[:2]}/{build_id[2:]}" for root in roots for folder in BY_BUILD_ID]
         yield from names
@@ -103,14 +104,14 @@ class CoreFiles:
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:
-        """Return paths at which the file behind a mapping may be, by the mapping's path."""
+        """Return the paths at which the file behind an object's first mapping may be found, by the mapping's path."""
         return self._places.named(first.path)
 
     def identify(self, loaded: LoadedObject) -> None:
         """Find the file of an object that has none yet, by its build-id.
 
-        If the core lacks the page with the build-id (patchelf moves it away from the headers), find it by its path and
-        by the data in memory.
+        If the core lacks the page with the build-id (patchelf moves this page away from the headers), find the file by
+        its path and by the data in memory.
         """
         if loaded.elf is not None:
             return
@@ -130,8 +131,8 @@ class CoreFiles:
         """Return the object whose first mapping has this index, if the core lacks its ELF header; the header of its
         file is used instead.
 
-        None if memory has the header, if no file is accepted as the one that was mapped, or after TRIED mappings of
-        this path.
+        Return None if memory has the header, if no file is accepted as the one that was mapped, or after TRIED mappings
+        of this path. A program or library for which no file is accepted is added to ``unseen``.
         """
         first = self._mappings[index]
         if self._space.contains(first.start, image.HEADER_SIZE):
@@ -150,16 +151,15 @@ class CoreFiles:
                 return found
             looked += [(refuted, path)] if os.path.basename(path) == name else []
         if first.path in self._with_code and len(self.unseen) < UNSEEN_LIMIT:
-            # A file that is certainly another version says more than one that is undecided.
+            # A file that is certainly another version says more than one about which nothing is decided.
             refuted, other = max(looked, key=lambda row: row[0], default=(False, None))
             self.unseen.append(UnseenFile(first.path, first.start, other, refuted))
         return None
 
     def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
-        """Return the object if the file's program headers fit its mappings, and the file's bytes equal its memory; else
-        None.
+        """Return the object if the file fits its mappings and the file's bytes equal its memory; else None.
 
-        For None, the second value says whether anything rules the file out.
+        The second result is whether any fact excludes the file.
         """
         found = placed_object(self._machine, self._mappings, index, elf.segments, whole=True)
         if found is None:

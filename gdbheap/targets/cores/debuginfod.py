@@ -2,8 +2,8 @@
 
 The client's own cache is searched first. Then ``debuginfod-find`` is asked if it is installed, else the servers
 themselves, over HTTP as in debuginfod(8): ``GET URL/buildid/HEX/executable``. A fetched file is stored in the client's
-cache in the client's form, so that neither program fetches it again. Sizes and times are bounded. A fetched file is
-accepted by the build-id in it, as any other file.
+cache in the client's form, so that neither program fetches it again. Sizes and times are bounded. A fetched file must
+contain the build-id, like any other file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def cached(build_id: str) -> list[str]:
 
 
 def _is_filled(path: str) -> bool:
-    """Return whether a cached file has contents. The client marks files that no server has by an empty file."""
+    """Return whether a cached file has contents. The client stores an empty file for a build-id that no server has."""
     found = find_file(path)
     return found is not None and found.size > 0
 
@@ -114,7 +114,10 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 
 
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
-    """Write what ``read`` returns to the cache, completely or not at all; return the path."""
+    """Write the bytes that ``read`` returns to the cache, completely or not at all. Return the path of the file.
+
+    Raises OSError, also if there are too many bytes or ``read`` has not finished by the time ``end``.
+    """
     folder = os.path.join(_folder(), build_id)
     make_folder(folder)
     path, size = os.path.join(folder, KINDS[0]), 0

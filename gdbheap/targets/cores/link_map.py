@@ -8,17 +8,16 @@ in which each object has its bias, its name and its dynamic section::
     struct link_map  { ElfW(Addr) l_addr; char *l_name; ElfW(Dyn) *l_ld; struct link_map *l_next, *l_prev; … }
 
 Source: glibc's elf/link.h, SVR4's. If the core lacks an object's headers, the headers of its file are used, provided
-that the file's dynamic section is at the same address. Whether it is the same file is decided later, by the data in
-memory.
+that the file's dynamic section is at the same address. The data in memory later shows whether it is the same file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.machines import image
 from gdbheap.machines.image import Segment
@@ -42,8 +41,9 @@ FindFiles = Callable[[str], Iterator[ElfFile]]
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An object: its path, bias and program headers. ``elf``: the file that the program headers were read from; None if
-    they were read from memory.
+    """An object: its path, bias and program headers.
+
+    ``elf``: the file from which the program headers were read; None if they were read from memory.
     """
 
     path: str
@@ -55,7 +55,8 @@ class _Loaded:
 def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> list[MappedFile]:
     """Return the entries that NT_FILE would have for the program and its libraries, ascending.
 
-    Empty if the program's headers are not found; only the program if the core lacks the dynamic linker's list.
+    The result is empty if the program's headers are not found. It has only the program if the core lacks the dynamic
+    linker's list.
     """
     program = _program(machine, space, auxv, files)
     if program is None:
@@ -78,7 +79,7 @@ def program_path(space: Space, auxv: dict[int, int]) -> str:
 
 
 def _absolute(raw: bytes) -> str:
-    """Return a path as text. A relative path gets a slash in front, as the program's working folder is unknown."""
+    """Return a path as text. A relative path gets a slash in front, because the program's working folder is unknown."""
     path = raw.decode("utf-8", "surrogateescape")
     return path if path.startswith("/") or not path else "/" + path.removeprefix("./")
 
@@ -101,7 +102,7 @@ def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFi
 
 
 def _program_bias(machine: Machine, segments: list[Segment], address: int) -> int | None:
-    """Return the load bias; ``address``: where the program headers are.
+    """Return the load bias of the program; None if it is unknown. ``address``: the address of the program headers.
 
     The bias follows from PT_PHDR. Without PT_PHDR the program headers are assumed to follow the ELF header.
     """
@@ -128,7 +129,10 @@ def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
 
 
 def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
-    """Yield (bias, name, address of the dynamic section) of each entry, up to an unreadable entry or a loop."""
+    """Yield (bias, name, address of the dynamic section) of each entry in the list.
+
+    It stops at an unreadable entry, or if the list is a loop.
+    """
     seen: set[int] = set()
     try:
         at = _first_entry(machine, space, program)

@@ -15,10 +15,11 @@ offsets are the machine's::
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.procfs import parse_auxv
 from gdbheap.machines.image import iter_notes
@@ -50,7 +51,7 @@ class MappedFile(NamedTuple):
 
 @dataclass
 class CoreNotes:
-    """The contents of the notes; fields stay empty if their note is missing.
+    """The contents of a core's notes. A field is empty if its note is missing.
 
     ``is_cut``: whether there were more threads or files than a process can have, or than fit into memory.
     """
@@ -114,7 +115,7 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
 
 
 def _number(machine: Machine, data: bytes, offset: int, kind: str = "I") -> int:
-    """Return a C int, unsigned, or signed for kind ``i``."""
+    """Return a C int as an unsigned number, or as a signed number if ``kind`` is ``i``."""
     return int(machine.structure(kind).unpack_from(data, offset)[0])
 
 

@@ -20,7 +20,7 @@ SAID = 4 << 10
 
 
 def title(match: str) -> str:
-    """Return the name that answers give to a core from systemd: the command that writes it."""
+    """Return the name of a core from systemd in answers: the command that writes this core."""
     return f"{TOOL} dump {one_line(match, 200)}"
 
 
@@ -52,7 +52,7 @@ def _kept(process: subprocess.Popen[bytes], match: str, progress: Progress | Non
         process.wait()
         raise _refusal(match, said)
     found = keep(_pieces(first, process.stdout, progress), title(match), TOOL, judge(title(match)))
-    # The tool may have more to write than the core needs, so its output is closed.
+    # The tool may write more than the core needs, so its output is closed.
     process.stdout.close()
     process.stderr.read(SAID)
     if process.wait() and found.cut is None:
@@ -71,7 +71,7 @@ def _pieces(first: bytes, stream: IO[bytes], progress: Progress | None) -> Itera
 
 
 def _refusal(match: str, said: str) -> NoTarget | NotPermitted:
-    """Return the error for a command that wrote no core, with the last line of its messages."""
+    """Return the error for a run of coredumpctl that wrote no core, with the last line of its messages."""
     lines = [line for line in said.splitlines() if line.strip()]
     cause = one_line(lines[-1], 300) if lines else "no message"
     kind = NotPermitted if "ermission denied" in said else NoTarget

@@ -1,9 +1,9 @@
 """Packed cores: from systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
 
 They are unpacked as a stream into a file without a name, which disappears when gdbheap ends in any way. Blocks of zeros
-become holes of this file, so it takes no more room than the core did. These are not the kernel's holes, and say nothing
-about residency. Memory is bounded whatever a packed file claims. The core is checked while it is unpacked: its header
-as soon as that is complete, and nothing is written after the end that its program headers give.
+become holes of this file, so the file takes no more disk space than the core did. These holes are not the kernel's, and
+do not show residency. Memory is bounded, whatever sizes a packed file states. The core is checked while it is unpacked:
+its header as soon as that is complete, and nothing is written after the end that its program headers give.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.environment import trusted
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
 from gdbheap.host.headroom import disk_left
@@ -57,8 +57,8 @@ core's reader if this is not a core."""
 class Unpacked:
     """An unpacked core, in a file without a name.
 
-    ``cut``: why its end is missing, None if it is complete. ``modified``: when the packed file was last written, in
-    seconds since 1970, None if unknown.
+    ``cut``: why the end of the core is missing; None if it is complete. ``modified``: when the packed file was last
+    written, in seconds since 1970, None if unknown.
     """
 
     stream: BinaryIO
@@ -67,7 +67,7 @@ class Unpacked:
 
 
 def packed_by(start: bytes) -> str | None:
-    """Return the name of the format of a packed file that begins with ``start``; None for an unknown format."""
+    """Return the name of the format of a packed file whose first bytes are ``start``; None for an unknown format."""
     named = {**NATIVE, **{magic: name for magic, (name, _make) in DECODERS.items()}}
     return next((name for magic, name in named.items() if start.startswith(magic)), None)
 
@@ -85,7 +85,7 @@ def beginning(stream: BinaryIO, size: int) -> bytes:
 def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None = None) -> Unpacked:
     """Return the core in a packed file.
 
-    Raises what ``judge`` raises, NoTarget if nothing can be unpacked, GdbheapError if there is no room.
+    Raises the errors of ``judge``, NoTarget if nothing can be unpacked, GdbheapError if there is no room.
     """
     size = os.fstat(stream.fileno()).st_size
     start = _start(stream)
@@ -114,7 +114,7 @@ def _start(stream: BinaryIO) -> bytes:
 def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
     """Write the pieces of a core into a file without a name; ``pieces`` may end with one of DAMAGED.
 
-    Raises what ``judge`` raises, NoTarget if nothing came, GdbheapError if there is no room.
+    Raises the errors of ``judge``, NoTarget if there are no pieces, GdbheapError if there is no room.
     """
     kept = _Kept(name)
     try:
@@ -128,7 +128,7 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
 
 
 def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
-    """Write the pieces up to the end of the core. Return why this end was not reached; None if it was."""
+    """Write the pieces up to the end of the core. Return None, or the reason if the end was not reached."""
     end: int | None = None
     start = b""
     while True:
@@ -158,7 +158,7 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 
 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield (bytes of the core, position), unpacked by Python's library. A file may consist of several streams."""
+    """Yield (bytes of the core, position), unpacked by Python's library. The file may consist of several streams."""
     make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
     decoder, portions = make(), _Portions(stream)
     while True:
@@ -179,7 +179,7 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 class _Portions:
-    """The bytes of a packed file, in portions that are small at the beginning of each stream.
+    """Reads a packed file in portions, which are small at the beginning of each stream.
 
     A decoder copies all input after the end of its stream. With large portions, a file of many small streams would be
     copied again and again.
@@ -199,11 +199,11 @@ class _Portions:
         return portion
 
     def put_back(self, unused: bytes) -> None:
-        """Put back the bytes that were taken last and not used."""
+        """Put back the bytes that were taken last but were not used."""
         self._at -= len(unused)
 
     def has_stream(self) -> bool:
-        """Return whether another stream follows. Zeros up to the end only pad the file (or a tape's block)."""
+        """Return whether another stream follows. Zeros up to the end of the file are only padding."""
         self._fill()
         self._size = FIRST
         is_padded = self._bytes.startswith(b"\0", self._at)
@@ -215,7 +215,7 @@ class _Portions:
 
 
 def _has_more(decoder: Any) -> bool:
-    """Return whether a decoder keeps unused input. zlib's decoder does not: it returns that input."""
+    """Return whether a decoder keeps unused input. zlib's decoder does not keep it, but returns it."""
     return not getattr(decoder, "needs_input", True)
 
 
@@ -254,9 +254,9 @@ class _Kept:
         return self.stream
 
     def end_of_core(self) -> int | None:
-        """Return where the core ends; None until its program headers are complete, or if it has no ELF header.
+        """Return the offset of the core's end; None until its program headers are complete, or if it has no ELF header.
 
-        Raises NoTarget if the program headers lie further away than in any real core.
+        Raises NoTarget if the program headers lie further from the start than in any real core.
         """
         header = image.parse_header(self._at(0, image.HEADER_SIZE))
         if header is None:

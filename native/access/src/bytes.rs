@@ -16,8 +16,9 @@ pub fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|half| u32::from_le_bytes(*half))
 }
 
-/// Return the 64-bit little-endian word at `offset` in `bytes`, or 0 if `bytes` ends before the word ends. For bytes
-/// that are known to be long enough; for bytes that may be truncated, use `word_at`.
+/// Return the 64-bit little-endian word at `offset` in `bytes`, or 0 if `bytes` ends before the word ends.
+///
+/// It is for bytes that are known to be long enough; for bytes that may be truncated, use `word_at`.
 #[inline]
 pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word_at(bytes, offset).unwrap_or(0)

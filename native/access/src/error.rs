@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing(pub u64);
 
-/// The watcher cancelled the work. Only the watcher knows the reason.
+/// The error if the watcher cancelled the work. Only the watcher knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 

@@ -1,4 +1,4 @@
-//! A handle of a process, which never refers to another process, even if the process id is reused later.
+//! A handle of a process. It never refers to another process, even if the process id is reused later.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -46,8 +46,8 @@ impl ProcessFolder {
         self.folder.as_raw_fd()
     }
 
-    /// Return the path of a file in the folder. The path leads to this process's file in every process of gdbheap that
-    /// has the descriptor.
+    /// Return the path of a file in the folder. The path works in every process of gdbheap that has the folder's
+    /// descriptor.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("/proc/self/fd/{}/{name}", self.descriptor())
     }

@@ -5,13 +5,13 @@
 use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
-/// The supported machines, by their numbers in the field `e_machine` of ELF headers (elf.h).
+/// The numbers of the supported machines in the field `e_machine` of ELF headers (elf.h).
 pub const EM_X86_64: u32 = 62;
 const EM_AARCH64: u32 = 183;
 /// The smallest and the largest page size, in bytes, that Linux has on any machine.
 pub const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
-/// Nothing is mapped below this address on any machine (vm.mmap_min_addr).
+/// The lowest address at which anything can be mapped, on any machine (vm.mmap_min_addr).
 pub const LOWEST: u64 = 1 << 12;
 
 /// The size of a target's pages, stored as its binary logarithm.

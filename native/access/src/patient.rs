@@ -1,38 +1,38 @@
 //! Reads memory and files of a process that is running.
 //!
 //! The kernel does such a read under the lock of the process's memory map, or under the lock of execve(2). A thread of
-//! the process may hold this lock for ever; the reader then blocks and does not react to signals. So a separate thread
-//! reads, and gdbheap continues without this thread if it blocks. Files whose paths come from other users are opened in
-//! the same way.
+//! the process may hold this lock without end; the reader then blocks and does not react to signals. So a separate
+//! thread reads, and gdbheap continues without this thread if it blocks. Files whose paths come from other users are
+//! opened in the same way.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
-use crate::signals::SignalsHeld;
+use crate::signals::{SignalsHeld, LEFT_BEHIND};
 use crate::stat::{fields, MAJOR_FAULTS, SLEEPING, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use crate::tables::{is_table, read_table};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// When a reader counts as stuck: the time between two checks, and the number of checks in a row that must find the
-/// reader waiting in the kernel, without any work done since the check before. PATIENT takes one second in all. Once
-/// SEVERAL readers are stuck, HASTY applies instead: one more process is not worth the wait of a second.
+/// The rule for when a reader counts as stuck. It has the time between two checks, and the number of checks in a row
+/// that must find the reader waiting in the kernel, without any work done since the check before. PATIENT takes one
+/// second in all. Once SEVERAL readers are stuck, HASTY applies instead, to avoid a wait of one second for each further
+/// process.
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-/// Once the kernel blocks the work on this many paths that other users named, no further such path is tried.
+/// The number of stuck paths from other users after which no further such path is tried.
 const MOST_NAMED: usize = 16;
 /// A device number that no device has. It marks keys that are paths named by other users.
 const NAMED: u64 = u64::MAX;
-/// For this many milliseconds after a successful read by a worker, memory is read directly, without a worker.
-const DIRECT: u64 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -50,6 +50,11 @@ struct Worker {
 /// same whatever path was used.
 type Key = (u64, u64, OsString);
 
+thread_local! {
+    /// Whether this thread is a worker that reads memory directly, because another thread waits for it.
+    static IS_APART: Cell<bool> = const { Cell::new(false) };
+}
+
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 static WAITING: Mutex<Option<HashMap<Key, Worker>>> = Mutex::new(None);
 
@@ -61,7 +66,7 @@ impl Worker {
         let is_busy = busy.clone();
         // This thread must not take a signal such as Ctrl-Z that is meant for others.
         let _held = SignalsHeld::hold();
-        std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
+        std::thread::Builder::new().name(LEFT_BEHIND.into()).spawn(move || {
             let _ = place.send(std::fs::read_link("/proc/thread-self"));
             while let Ok(work) = given.recv() {
                 work();
@@ -72,9 +77,9 @@ impl Worker {
         Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
-    /// Return the worker's answer; None if the worker is stuck.
-    fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32), sleeps: bool) -> Option<Result<T>> {
-        await_answer(&self.stat, looks, sleeps, |look| match answers.recv_timeout(look) {
+    /// Return the worker's answer; None if the worker is stuck. `looks`: the time between two checks, and their number.
+    fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32)) -> Option<Result<T>> {
+        await_answer(&self.stat, looks, |look| match answers.recv_timeout(look) {
             Ok(answer) => Some(answer),
             Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
             Err(RecvTimeoutError::Timeout) => None,
@@ -82,12 +87,14 @@ impl Worker {
     }
 }
 
-/// Return what a thread has done so far, if it is waiting in the kernel: its page faults that read from disk, and its
-/// CPU times. None if the thread is not waiting. `stat`: the path of the thread's `stat` file. `sleeps`: whether a wait
-/// that a signal would end counts, too.
-fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
+/// Return the measures of a thread's work so far, if it is waiting in the kernel; None if it is not waiting.
+///
+/// The measures are its page faults that read from disk, and its CPU times. A wait that a signal would end counts as
+/// well, because nobody sends one: so a thread waits for the server of a file (FUSE). `stat`: the path of the thread's
+/// `stat` file.
+fn worked(stat: &str) -> Option<[String; 3]> {
     let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
-    (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
+    (state == UNINTERRUPTIBLE || state == SLEEPING).then_some([faults, user, system])
 }
 
 /// Return the answer that `hear` returns; None if the thread that should answer is stuck. `hear` waits for the answer
@@ -95,7 +102,6 @@ fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
 pub(crate) fn await_answer<T>(
     stat: &str,
     (look, looks): (Duration, u32),
-    sleeps: bool,
     mut hear: impl FnMut(Duration) -> Option<T>,
 ) -> Option<T> {
     let (mut last, mut same) = (None, 0);
@@ -103,7 +109,7 @@ pub(crate) fn await_answer<T>(
         if let Some(answer) = hear(look) {
             return Some(answer);
         }
-        let now = worked(stat, sleeps);
+        let now = worked(stat);
         same = if now.is_some() && (now == last || last.is_none()) { same + 1 } else { 0 };
         if same >= looks {
             return None;
@@ -135,8 +141,8 @@ fn key_of(path: &Path) -> Result<Key> {
     Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
 }
 
-/// Return a free worker. If an earlier worker was stuck at the same key, return that worker if it is free by now, and
-/// None if it is still stuck.
+/// Return a free worker. If an earlier worker was stuck at the same key, return that worker if it is free now, and None
+/// if it is still stuck.
 fn worker_for(key: &Key) -> Result<Option<Worker>> {
     let mut waiting = held(&WAITING);
     let waiting = waiting.get_or_insert_with(HashMap::new);
@@ -164,7 +170,7 @@ fn patiently<T: Send + 'static>(
     worker.busy.store(true, Ordering::SeqCst);
     worker.works.send(Box::new(move || _ = give.send(work()))).map_err(|_| ended())?;
     let is_late = hasty || held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
-    match worker.answer(&answers, if is_late { HASTY } else { PATIENT }, key.0 == NAMED) {
+    match worker.answer(&answers, if is_late { HASTY } else { PATIENT }) {
         Some(answer) => {
             held(&IDLE).push(worker);
             answer
@@ -239,38 +245,45 @@ fn bytes_of(file: &File, offset: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The memory of a running process (`/proc/PID/mem`). For a moment after a read that did not block, memory is read
-/// directly, because the answer of another thread takes longer than fifty small reads.
+/// Return whether this thread does work of `RunningMemory::apart`.
+pub(crate) fn is_apart() -> bool {
+    IS_APART.get()
+}
+
+/// The memory of a running process (`/proc/PID/mem`).
 pub(crate) struct RunningMemory {
     file: Arc<File>,
     key: Key,
-    since: Instant,
-    /// Until when memory is read directly, in milliseconds after `since`.
-    direct: AtomicU64,
 }
 
 impl RunningMemory {
     pub(crate) fn new(file: File) -> Result<RunningMemory> {
         let found = file.metadata()?;
         let key = (found.dev(), found.ino(), OsString::from("mem"));
-        Ok(RunningMemory { file: Arc::new(file), key, since: Instant::now(), direct: AtomicU64::new(0) })
+        Ok(RunningMemory { file: Arc::new(file), key })
     }
 
     /// Fill a prefix of `buffer` with the bytes at `address`. Return the length of the prefix; 0 if the kernel waits
     /// for the lock of the memory map.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
-        if self.now() < self.direct.load(Ordering::Relaxed) {
+        if is_apart() {
             return read_file(&self.file, address, buffer);
         }
         let (file, size) = (Arc::clone(&self.file), buffer.len());
         let Ok(bytes) = patiently(&self.key, false, move || Ok(bytes_of(&file, address, size))) else { return 0 };
-        self.direct.store(self.now() + DIRECT, Ordering::Relaxed);
         buffer[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
     }
 
-    fn now(&self) -> u64 {
-        self.since.elapsed().as_millis() as u64
+    /// Have another thread do `work`, which reads this memory many times: one answer of another thread takes several
+    /// times as long as a small read. ETIMEDOUT if the kernel waits for the lock of the memory map.
+    pub(crate) fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        patiently(&self.key, false, move || {
+            IS_APART.set(true);
+            let answer = work();
+            IS_APART.set(false);
+            Ok(answer)
+        })
     }
 }
 

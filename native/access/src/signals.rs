@@ -1,30 +1,43 @@
-//! Protection from signals: gdbheap's threads must not run signal handlers of the program that gdbheap runs in, and
-//! must not wait for ever.
+//! Protection from signals. gdbheap's threads must not run signal handlers of the program in which gdbheap runs, and
+//! must not wait without end.
 
-use crate::stat::{fields, said, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
+use crate::stat::{fields, said, SLEEPING, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use std::io::Error;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A thread counts as stuck if so many checks find it waiting in the kernel, and it has not worked between them.
+/// The number of checks after which a thread counts as stuck.
+///
+/// All of them must find it waiting in the kernel, without any work done between them.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(500);
+/// The same for a read of another process's memory in a program that was not asked to end: ten seconds.
+const LOOKS_AT_READS: u32 = 20;
+/// A program whose threads took more processor time than this since the last check does not wait.
+const BUSY: Duration = Duration::from_millis(10);
 const STACK: usize = 128 << 10;
+/// The name of threads that read for another thread, which continues without them if they are blocked.
+pub(crate) const LEFT_BEHIND: &str = "gdbheap reads";
 /// The signals by which a user or a system asks a program to end.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const FAILED: libc::c_int = 1;
 
-/// The message that is written when a stuck process is ended. Not set if the process is not gdbheap's own.
-static LINE: OnceLock<Vec<u8>> = OnceLock::new();
+/// The messages that are written when a stuck process is ended. Not set if the process is not gdbheap's own.
+static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// From now on, end this process if it cannot react to a request to end.
+struct Lines {
+    deaf: Vec<u8>,
+    blocked: Vec<u8>,
+}
+
+/// From now on, end this process if it cannot react to a request to end, or if it waits without end for the lock of
+/// another process's memory map.
 ///
-/// A process cannot react if one of its threads waits in the kernel for a server that is gone (NFS), or for the lock of
-/// another process's memory map, and if the handler of the signal waits for that thread. `line` is then written to
-/// standard error. The kernel releases everything that the process holds, as at any other end. A second call does
-/// nothing.
-pub fn end_where_deaf(line: Vec<u8>) {
-    if LINE.set(line).is_ok() {
+/// A process cannot react if one of its threads waits in the kernel, for an NFS server that is down or for such a lock,
+/// and if the signal handler waits for that thread. `deaf` or `blocked` is then written to standard error. The kernel
+/// releases everything that the process holds, as at any other end. A second call does nothing.
+pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
+    if LINES.set(Lines { deaf, blocked }).is_ok() {
         let _held = SignalsHeld::hold();
         // This is not one of Rust's threads, which call malloc when they begin: that reserves 64 MiB of addresses for
         // each thread.
@@ -39,9 +52,11 @@ pub fn end_where_deaf(line: Vec<u8>) {
     }
 }
 
-/// End this process if the first thread stays in the kernel while a signal of ENDING is pending.
+/// End this process if the first thread stays in the kernel while a signal of ENDING is pending, or if any thread stays
+/// in a read of another process's memory.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
-    let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
+    let first = std::process::id() as i32;
+    let (mut stuck, mut blocked, mut before) = (Stuck::default(), Blocked::default(), processor_time());
     loop {
         std::thread::sleep(LOOK);
         if is_told() {
@@ -49,6 +64,67 @@ extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
         } else {
             stuck = Stuck::default();
         }
+        // While other threads work, nothing is looked at: this thread calls malloc for it, which reserves 64 MiB of
+        // addresses.
+        let now = processor_time();
+        if now.saturating_sub(before) > BUSY {
+            blocked = Blocked::default();
+        } else if blocked.look() >= LOOKS_AT_READS {
+            end(|lines| &lines.blocked);
+        }
+        before = processor_time();
+    }
+}
+
+/// Return the processor time that all threads of this process have taken.
+fn processor_time() -> Duration {
+    // SAFETY: the time is plain data that the call fills in.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Notices when threads of this process wait in a read of another process's memory: its measures, and the number of
+/// checks in a row that found the same, by thread. A map with a hasher would call malloc even if it stays empty.
+#[derive(Default)]
+struct Blocked(Vec<(i32, [String; 3], u32)>);
+
+impl Blocked {
+    /// Return the most checks in a row, this one included, that have found the same thread waiting. Threads that others
+    /// do not wait for without end (LEFT_BEHIND) are left out.
+    fn look(&mut self) -> u32 {
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        let now = threads.filter(|thread| reads_memory(*thread) && !is_left_behind(*thread)).filter_map(|thread| {
+            let found = waited(thread, &[UNINTERRUPTIBLE, SLEEPING])?;
+            let before = self.0.iter().find(|(other, last, _)| *other == thread && *last == found);
+            Some((thread, found, before.map_or(0, |(_, _, same)| same + 1)))
+        });
+        self.0 = now.collect();
+        self.0.iter().map(|(_, _, same)| *same).max().unwrap_or(0)
+    }
+}
+
+fn is_left_behind(thread: i32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+    name.is_ok_and(|name| name.trim_end() == LEFT_BEHIND)
+}
+
+/// Return whether a thread of this process is in a system call that reads another process's memory.
+fn reads_memory(thread: i32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap_or_default();
+    let mut words = call.split_whitespace();
+    match words.next().and_then(|number| number.parse().ok()) {
+        Some(libc::SYS_process_vm_readv) => true,
+        Some(libc::SYS_pread64) => {
+            let file = words.next().and_then(|word| i32::from_str_radix(word.trim_start_matches("0x"), 16).ok());
+            let path = file.and_then(|file| std::fs::read_link(format!("/proc/self/fd/{file}")).ok());
+            path.is_some_and(|path| path.starts_with("/proc") && path.ends_with("mem"))
+        }
+        _ => false,
     }
 }
 
@@ -71,8 +147,8 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// End this process, if it is gdbheap's own, once several checks in a row found each of `threads` in one of
-    /// `states`, and without any work since the first of these checks. Do nothing if the last check was a moment ago.
+    /// End this process, if it is gdbheap's own, once several checks in a row have found each of `threads` in one of
+    /// `states` and without any work since the first check. Do nothing if the last check was a moment ago.
     pub(crate) fn look(&mut self, threads: &[i32], states: &[&str]) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK * 9 / 10) {
             return;
@@ -83,14 +159,19 @@ impl Stuck {
         self.same = if now == self.last && !now.is_empty() { self.same + 1 } else { 0 };
         self.last = now;
         if self.same >= LOOKS {
-            end();
+            end_deaf();
         }
     }
 }
 
-/// End this process and write its message, if the process is gdbheap's own.
-pub(crate) fn end() {
-    if let Some(line) = LINE.get() {
+/// End this process, which cannot react to a request to end, if it is gdbheap's own.
+pub(crate) fn end_deaf() {
+    end(|lines| &lines.deaf);
+}
+
+/// End this process and write one of its messages, if the process is gdbheap's own.
+fn end(message: impl FnOnce(&Lines) -> &[u8]) {
+    if let Some(line) = LINES.get().map(message) {
         // SAFETY: reads bytes that are never freed, and ends the process.
         unsafe {
             libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());

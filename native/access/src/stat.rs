@@ -2,8 +2,8 @@
 //! proc_pid_status(5)).
 #![forbid(unsafe_code)]
 
-/// The numbers of these fields of `stat`: the letter of the state, the page faults that waited for a disk, the time
-/// spent in user code, and the time spent in the kernel.
+/// The numbers of fields of `stat`: the letter of the state, the page faults that waited for a disk, the time in user
+/// code, and the time in the kernel.
 pub(crate) const STATE: usize = 3;
 pub(crate) const MAJOR_FAULTS: usize = 12;
 pub(crate) const USER_TIME: usize = 14;
@@ -23,8 +23,9 @@ pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<
     found.iter().all(Option::is_some).then(|| found.map(Option::unwrap_or_default))
 }
 
-/// Return whether the process with this `status` file ignores a signal, because it asked for that or by default. An
-/// ignored signal wakes a thread only while the thread is traced.
+/// Return whether the process with this `status` file ignores a signal, at its own request or by default.
+///
+/// An ignored signal wakes a thread only while the thread is traced.
 pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let has = |name: &str| {

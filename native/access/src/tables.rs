@@ -1,5 +1,5 @@
-//! Reads tables of mappings (maps, smaps). Paths in them may be up to 16 KiB long, so tens of thousands of lines can
-//! take gigabytes without any useful content. So long lines are cut short while they are read.
+//! Reads tables of mappings (maps, smaps). Paths in these tables may be 16 KiB long, so that tens of thousands of lines
+//! take gigabytes. So long lines are truncated while they are read.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(crate) fn is_table(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "maps" || name == "smaps")
 }
 
-/// Return the first `limit` bytes of a table of mappings, with very long lines cut short.
+/// Return the first `limit` bytes of a table of mappings. Very long lines are truncated.
 pub(crate) fn read_table(path: &Path, limit: u64) -> Result<Vec<u8>> {
     without_ends(File::open(path)?.take(limit))
 }

@@ -5,14 +5,7 @@ use crate::error::Cancelled;
 use crate::work::{Progress, Watcher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A watcher that lets all work continue.
-pub struct Unwatched;
-
-impl Watcher for Unwatched {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-        Ok(())
-    }
-}
+pub use crate::work::Unwatched;
 
 /// A watcher that cancels all work at the first check.
 pub struct Ended;
@@ -23,7 +16,7 @@ impl Watcher for Ended {
     }
 }
 
-/// A watcher that allows a number of checks, and cancels all work at the next check.
+/// A watcher that allows a number of checks, and cancels all work at the check after them.
 pub struct Cancelling(AtomicU64);
 
 impl Cancelling {

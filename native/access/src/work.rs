@@ -6,14 +6,14 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Cancelled, Error, Result};
-use crate::signals::{end, thread_id, SignalsHeld, Stuck};
+use crate::signals::{end_deaf, thread_id, SignalsHeld, Stuck};
 use crate::stat::{SLEEPING, UNINTERRUPTIBLE};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(50);
-/// Workers that have not ended this long after the program was asked to end are assumed not to notice the cancellation.
+/// How long workers may still run after a request to end the program. After that, a worker that runs counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_THREADS: usize = 8;
 /// The number of steps between two checks for cancellation.
@@ -28,7 +28,7 @@ pub struct Progress {
 
 /// The observer of long work. It is called only on the thread that asked for the work.
 pub trait Watcher: Sync {
-    /// Decide whether the work should continue; an error cancels the work. `progress`: None if the work is not counted.
+    /// Decide whether the work should continue; an error cancels the work. `progress`: None if the work reports none.
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
 
     /// Return whether a signal asked this program to end.
@@ -39,6 +39,15 @@ pub trait Watcher: Sync {
     /// Check whether the work should continue, without progress.
     fn check(&self) -> Result<(), Cancelled> {
         self.attend(None)
+    }
+}
+
+/// A watcher that lets all work continue.
+pub struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        Ok(())
     }
 }
 
@@ -74,7 +83,7 @@ impl Control<'_> {
     }
 }
 
-/// Take something that only one worker may have; None if another worker has already taken it.
+/// Take a resource that only one worker may have; None if another worker has already taken it.
 pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
@@ -117,7 +126,7 @@ fn threads_for(jobs: usize) -> usize {
     cores.min(MAX_THREADS).min(jobs).max(1)
 }
 
-/// How to do some long work, and the watcher of the work.
+/// Long work, and the watcher that observes it.
 pub struct Task<'a> {
     pub watcher: &'a dyn Watcher,
     /// The sum of all bytes that the work will count by `advance`; None if nothing is counted.
@@ -198,9 +207,9 @@ fn in_threads<W: Send>(
         while !wait(&running, &ended) {
             control.attend();
             if control.cancelled.load(Ordering::Relaxed) {
-                // The worker may be computing for hours because of what a target contains.
+                // The worker may be computing for hours, because of a hostile target.
                 if control.watcher.is_told() && told.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                    end();
+                    end_deaf();
                 }
                 // A worker that reads a file of an unreachable server does not notice the cancellation. All signals are
                 // blocked in it.

@@ -28,7 +28,7 @@ impl Watcher for Told {
 #[test]
 fn a_worker_that_hears_nothing_ends_with_the_program() {
     if std::env::var_os(SPINS).is_some() {
-        end_where_deaf(LINE.into());
+        end_where_deaf(LINE.into(), Vec::new());
         let task = Task { watcher: &Told, total: None, inline: false };
         let _ = task.alone::<()>(|_control| loop {
             std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! Plans of patches: what is replaced, where its stub lies, what is refused, and what a later run finds.
+//! Plans of patches: the replaced bytes, the place of the stub, the refusals, and the patches that a later run finds.
 #![cfg(target_arch = "x86_64")]
 
 #[path = "support/chance.rs"]
@@ -29,7 +29,7 @@ fn plan(code: &[u8], offset: u64, before: Option<u64>) -> Result<Patch, String> 
     planned.map(|mut patches| patches.remove(0)).map_err(|error| error.to_string())
 }
 
-/// Return where the jump at `from` leads.
+/// Return the target of the jump at `from`.
 fn target(from: u64, code: &[u8]) -> u64 {
     assert_eq!(code[0], 0xe9);
     (from + 5).wrapping_add_signed(i64::from(i32::from_le_bytes(code[1..5].try_into().unwrap())))

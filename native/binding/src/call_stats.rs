@@ -1,7 +1,7 @@
 //! Statistics of recorded allocator calls.
 
 use crate::events::{frames_of, Frames};
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::{watched, Report};
 use gdbheap_core::events;
 use pyo3::prelude::*;
@@ -31,20 +31,21 @@ answers! {
     /// The state after the call with the number `call`. Calls are numbered from 1.
     struct CallMoment of events::Moment { call: u64, nanoseconds: u64, in_use: CallsInUse }
 
-    /// What realloc did to known blocks: how many grew, shrank and moved, and how many bytes were copied.
+    /// The effect of realloc on known blocks: the numbers of grown, shrunk and moved blocks, and the number of copied
+    /// bytes.
     struct CallResizes of events::Resized { grown: u64, shrunk: u64, moved: u64, copied: u64 }
 
-    /// The number of blocks that lived at least `start` and less than `end`.
+    /// The number of blocks with a lifetime of at least `start` and less than `end`.
     struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
 
-    /// How long released blocks lived. `median`, `most_of` and `longest` are None if no block was released.
+    /// The lifetimes of released blocks. `median`, `most_of` and `longest` are None if no block was released.
     struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
 
     /// Calls that returned blocks of at least `start` and less than `end` bytes: the number of calls and their bytes.
     /// `live`, `live_bytes`: the blocks of such sizes that are in use at the end, and their bytes.
     struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
 
-    /// The state at the end of a section of calls, and the most bytes that were in use at a time within the section.
+    /// The state at the end of a section of calls, and the most bytes in use at any time within the section.
     struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
 
     /// Statistics of the calls of one process.
@@ -76,6 +77,10 @@ answers! {
         by_time: Vec<CurvePoint>,
         whole: bool,
     }
+}
+
+exports! {
+    functions: call_stats;
 }
 
 impl From<events::Lives> for Lives {

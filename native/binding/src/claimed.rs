@@ -1,22 +1,37 @@
 //! Blocks that are known only because fields of objects point to them.
 
-use crate::rows::{Place, Range};
+use crate::heaps::BlockStore;
+use crate::rows::{answers, exports, Place, Range};
 use gdbheap_core::allocators;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
+answers! {}
+
+exports! {
+    classes: Claimed;
+}
+
 /// Blocks `[start, end)` that are known only because fields of objects point to them, ascending and disjoint. The block
-/// of an object includes what precedes the object, such as its PyGC_Head.
-#[pyclass(frozen)]
-pub struct Claimed(pub Arc<allocators::Claimed>);
+/// of an object includes the data before the object, such as its PyGC_Head.
+#[pyclass(frozen, extends = BlockStore)]
+pub struct Claimed(Arc<allocators::Claimed>);
+
+impl Claimed {
+    /// Return the Python object for these blocks, and the object of its base class.
+    pub fn of(claimed: allocators::Claimed) -> (Claimed, BlockStore) {
+        let claimed = Arc::new(claimed);
+        (Claimed(claimed.clone()), BlockStore(allocators::Store::Claimed(claimed)))
+    }
+}
 
 #[pymethods]
 impl Claimed {
     /// Create the list from the ranges `[start, end)` of memory that was mapped for known owners, ascending and
     /// disjoint. The bytes in these ranges are never read.
     #[new]
-    fn new(places: Vec<Range>) -> Claimed {
-        Claimed(Arc::new(allocators::Claimed { places, closed: true }))
+    fn new(places: Vec<Range>) -> (Claimed, BlockStore) {
+        Claimed::of(allocators::Claimed { places, closed: true })
     }
 
     fn __len__(&self) -> usize {

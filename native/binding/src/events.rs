@@ -1,6 +1,6 @@
 //! Recorded allocator calls.
 
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::events::{self, header, Frame, Parent, Plan, PlanFile, Room, Stages};
 use pyo3::prelude::*;
@@ -89,6 +89,10 @@ answers! {
     }
 }
 
+exports! {
+    functions: place_of_stage, pack_stage, waiting_stage, plan_calls, live_stacks;
+}
+
 impl From<events::StackMoment> for StackMoment {
     fn from(moment: events::StackMoment) -> StackMoment {
         let events::StackMoment { call, shares, sampled_calls, sampled_blocks } = moment;
@@ -112,7 +116,7 @@ impl From<events::LiveStacks> for LiveStacks {
     }
 }
 
-/// Return what was in use after each of the calls `moments`, by stack.
+/// Return the blocks in use after each of the calls `moments`, by stack.
 ///
 /// `moments`: numbers of calls, from 1, ascending; a number beyond the last call means the end. `rest`: stages of the
 /// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses;
@@ -121,7 +125,6 @@ impl From<events::LiveStacks> for LiveStacks {
 /// MemoryError, and ValueError for a stage that is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn live_stacks(
     py: Python<'_>,
     path: &str,
@@ -142,7 +145,7 @@ pub fn live_stacks(
     Ok(found.into())
 }
 
-/// Return where a stage is in a recorder's file: its offset, and its size in bytes. `is_current`: whether no later
+/// Return the place of a stage in a recorder's file: its offset, and its size in bytes. `is_current`: whether no later
 /// stage exists yet.
 #[pyfunction]
 pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
@@ -164,22 +167,21 @@ pub fn frames_of(frames: Frames) -> Vec<Frame> {
     frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
 }
 
-/// Return, as a stage, the calls that still wait in the header of a recorder's file; empty if there are none. `header`:
-/// the first bytes of the header.
+/// Return, as a stage, the calls that still wait in the header of a recorder's file. The stage is empty if there are
+/// none. `header`: the first bytes of the file.
 #[pyfunction]
 pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &events::waiting_stage(header))
 }
 
-/// Write the plan of a process's calls into the empty file `plan`. Without a file, only return what the plan would
-/// contain.
+/// Write the plan of a process's calls into the empty file `plan`. Without a file, only return the contents that the
+/// plan would have.
 ///
 /// `mappings`: whether to replay the program's own mappings, too. `parents`: the processes from which this one was
 /// forked, oldest first: for each, its frames and the number of the fork. `room`: how many bytes of memory may be used.
 /// `most`: how many bytes the plan may have. The log is read up to the first damaged stage. Raises OSError,
 /// MemoryError, and ValueError for a stage that is too large.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]
 pub fn plan_calls(
     py: Python<'_>,

@@ -2,7 +2,7 @@
 
 use crate::memory::Space;
 use crate::records::{field, records, Given, Read};
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched};
 use gdbheap_access::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
 use gdbheap_access::process::{self, Course, Finish, Hit, Module, ProcessFolder, ProgramMemory, Start, Traced};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// The largest number of system call numbers: the jumps of the filter reach no further.
+/// The largest number of system call numbers in a filter, because the filter's jumps have a short reach.
 const MAX_NUMBERS: usize = 100;
 
 records! {
@@ -54,18 +54,18 @@ impl Read for process::Tracepoint {
 }
 
 answers! {
-    /// A place in code that makes the system call `number`. `address`: the address of the instruction after the system
-    /// call. `before`: the address of the instruction that loads the number. `start`, `end`: the range of the function
-    /// that contains both.
+    /// Code that makes the system call `number`. `address`: the address of the instruction after the system call.
+    /// `before`: the address of the instruction that loads the number. `start`, `end`: the range of the function that
+    /// contains both.
     struct CallSite of Site { address: u64, before: u64, number: u32, start: u64, end: u64 }
 
     /// A patch that a killed run of gdbheap left in a process. `original`: the bytes that were at `address`.
     /// `replacement`: the jump that is there now. `start`, `end`: the range of the patch's stub.
     struct LeftPatch of Left { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
 
-    /// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at
-    /// `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch, the thread
-    /// would be at `seen_at`.
+    /// A patch of the code at one place: `replacement` replaces the bytes `original` at `address`, and `stub` is
+    /// written at `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch,
+    /// the thread would be at `seen_at`.
     struct CodePatch of Patch {
         address: u64,
         original: Vec<u8>,
@@ -76,11 +76,11 @@ answers! {
         seen_at: u64,
     }
 
-    /// A thread that was seen at a place. `place`: the index of the place; None if the thread runs another program from
-    /// now on. `registers`: the registers that the thread had at the place (`struct user_regs_struct`). `stack`: the
-    /// bytes at the thread's stack pointer at that moment; None if the thread is still stopped, or no stacks were
-    /// requested. `doubtful`: whether it is unknown if the mappings that were read at the beginning or at the end
-    /// include what the thread did.
+    /// A thread that was caught at a patched place. `place`: the index of the place; None if the thread runs another
+    /// program from now on. `registers`: the registers that the thread had at the place (`struct user_regs_struct`).
+    /// `stack`: the bytes at the thread's stack pointer at that moment; None if the thread is still stopped, or no
+    /// stacks were requested. `doubtful`: whether it is unknown if the mappings that were read at the beginning or at
+    /// the end include the effect of the call.
     struct PlaceHit of Hit {
         pid: i32,
         tid: i32,
@@ -92,6 +92,13 @@ answers! {
 
     /// A tracepoint of the kernel. `number_at`: the offset of the system call number in the records of the tracepoint.
     struct Tracepoint { id: u64, number_at: u64 }
+}
+
+exports! {
+    classes: Follower;
+    functions:
+        find_call_sites, plan_patches, find_left_patches, find_tracepoint, restore_left_patches, registers_before_trap,
+        return_from_trap;
 }
 
 /// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: the bytes
@@ -150,9 +157,8 @@ pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) ->
     Ok(patch::original_registers(&registers, frame, address).0)
 }
 
-/// Let a thread leave a trap: set it back to `address`, where it was before it came to the trap, with the registers and
-/// the signal mask that it had there. The thread must be stopped at the trap, and traced by the calling thread. Raises
-/// OSError.
+/// Let a thread leave a trap: set it back to `address`, its place before the trap, with the registers and the signal
+/// mask that it had there. The thread must be stopped at the trap, and traced by the calling thread. Raises OSError.
 #[pyfunction]
 pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
     process::return_from_trap(tid, address).map_err(|error| raised(error.into()))
@@ -228,8 +234,8 @@ impl Follower {
     }
 
     /// Begin to follow. A second call does nothing. Raises OSError (with errno: the command cannot be started; EILSEQ:
-    /// the code has changed), TimeoutError, KeyboardInterrupt. After such an error, call `end`; then the process runs
-    /// as before, unless `is_unrestored`.
+    /// the code has changed), TimeoutError, KeyboardInterrupt. After such an error, call `end`; the process then runs
+    /// as before, unless `is_unrestored` is true.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.start(watcher))
     }
@@ -253,8 +259,8 @@ impl Follower {
         py.detach(|| self.0.end());
     }
 
-    /// Why there will be no more hits: "asked" (the follower was asked to end), "gone" (the process has ended) or
-    /// "exec" (it runs another program). "" while there may be more hits.
+    /// The reason why there will be no more hits: "asked" (the follower was asked to end), "gone" (the process has
+    /// ended) or "exec" (it runs another program). "" while there may be more hits.
     #[getter]
     fn finish(&self) -> &'static str {
         match self.0.finish() {
@@ -272,7 +278,7 @@ impl Follower {
         self.0.is_unrestored()
     }
 
-    /// A descriptor that poll(2) reports as readable once a thread was seen at a place.
+    /// A descriptor that poll(2) reports as readable once a thread was caught at a place.
     #[getter]
     fn descriptor(&self) -> i32 {
         self.0.descriptor()
@@ -284,8 +290,8 @@ impl Follower {
         self.0.hits()
     }
 
-    /// The number of hits that were lost, because they came faster than they were fetched. Only for `of_tracepoint`.
-    /// The number is known after the end.
+    /// The number of hits that were lost because they came faster than they were fetched. It is counted only for
+    /// `of_tracepoint`, and known after the end.
     #[getter]
     fn lost(&self) -> u64 {
         self.0.lost()

@@ -1,11 +1,14 @@
 //! The classes and functions for glibc's malloc that Python sees.
 
+use crate::heaps::BlockStore;
 use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
-use crate::rows::{all, answers, block, damage_rows, Block, Damage, Hole, Member, Place, Range, Released, Tally};
+use crate::rows::{
+    all, answers, block, damage_rows, exports, Block, Damage, Hole, Member, Place, Range, Released, Tally,
+};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::glibc::{self, CacheList, Fit, MmappedStyle, StateLayout, Stretch, Wanted, CHUNK_HEADER};
-use gdbheap_core::allocators::{self, find_list_heads as list_heads};
+use gdbheap_core::allocators::{self, find_list_heads as list_heads, Store};
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -19,11 +22,13 @@ records! {
 }
 
 answers! {
-    /// The chunks of a region. `states`: the number and the bytes of the chunks in each state, in the order of STATES.
+    /// The number and the bytes of the blocks of a region [start, end) in each state, in the order of STATES. `arena`:
+    /// the number of the region's arena.
     struct RegionTotals { arena: u32, start: u64, end: u64, states: Vec<Tally> }
 
-    /// What malloc_trim() would release of a region. `chunks`: the number of free chunks that contain whole pages.
-    /// `released`: the bytes of these pages. `top`: the start of the top chunk after consolidation; 0 if there is none.
+    /// The memory of a region that malloc_trim() would release. `chunks`: the number of free chunks that contain whole
+    /// pages. `released`: the bytes of these pages. `top`: the start of the top chunk after consolidation; 0 if there
+    /// is none.
     struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
 
     /// A free chunk, or several free chunks that malloc would merge. `address`: the address of the first header.
@@ -75,15 +80,22 @@ answers! {
     struct HeadRun { address: u64, pairs: usize }
 }
 
+exports! {
+    classes: Chunks, Mapped, Bins;
+    functions:
+        walk_chunks, follow_bins, least_sizes, count_sizes, list_chunks, find_fits, sum_lists, trim_chunks,
+        find_list_heads, find_mmapped, find_extents, find_fenced, held_chunks, look_at_arena;
+}
+
 /// Every chunk of every arena of a target.
-#[pyclass(frozen)]
+#[pyclass(frozen, extends = BlockStore)]
 pub struct Chunks(pub Arc<glibc::Chunks>);
 
 fn region_totals(totals: &glibc::RegionTotals) -> RegionTotals {
     RegionTotals { arena: totals.arena, start: totals.start, end: totals.end, states: all(totals.states) }
 }
 
-/// Return a chunk as the program sees it: a block without the chunk's header.
+/// Return a chunk in the form that the program sees: a block without the chunk's header.
 fn inside((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address: address + CHUNK_HEADER, size, state }
 }
@@ -140,14 +152,14 @@ impl Chunks {
 }
 
 /// Used chunks with a mapping of their own, each as [chunk, end), in any order.
-#[pyclass(frozen)]
-pub struct Mapped(pub Arc<glibc::Mapped>);
+#[pyclass(frozen, extends = BlockStore)]
+pub struct Mapped;
 
 #[pymethods]
 impl Mapped {
     #[new]
-    fn new(chunks: Vec<Range>) -> Mapped {
-        Mapped(Arc::new(glibc::Mapped::new(chunks)))
+    fn new(chunks: Vec<Range>) -> (Mapped, BlockStore) {
+        (Mapped, BlockStore(Store::Mapped(Arc::new(glibc::Mapped::new(chunks)))))
     }
 }
 
@@ -166,13 +178,13 @@ impl Bins {
         self.0.rows().into_iter().map(row).collect()
     }
 
-    /// Return the number of the bin of each chunk: 0 for a free chunk that is in no bin, None if there is no free chunk
-    /// at the address.
+    /// Return the number of the bin that holds each chunk: 0 for a free chunk that is in no bin, None if there is no
+    /// free chunk at the address.
     fn find_many(&self, chunks: Vec<u64>) -> Vec<Option<u8>> {
         chunks.iter().map(|chunk| self.0.find(*chunk)).collect()
     }
 
-    /// Links and flags that are wrong.
+    /// The links and flags of bins that are wrong.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
@@ -182,7 +194,7 @@ impl Bins {
 /// Walk the chunks of all stretches. `caches`: the lists of all thread caches, each with the address of its first
 /// entry, the number of entries, and the size of their chunks (0: any size). `collects`: whether to keep the links of
 /// free chunks; otherwise `follow_bins` walks again. Also return how many entries were taken from each list. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
@@ -193,17 +205,18 @@ pub fn walk_chunks(
     safe_linking: bool,
     collects: bool,
     progress: Option<Report>,
-) -> PyResult<(Chunks, Vec<TakenList>)> {
+) -> PyResult<(Py<Chunks>, Vec<TakenList>)> {
     let walk = |watcher: &dyn gdbheap_core::Watcher| {
         glibc::walk_chunks(watcher, &space.0, stretches.0, &caches.0, safe_linking, collects)
     };
     let (chunks, taken) = watched(py, progress, walk)?;
     let row = |(entries, end)| TakenList { entries, end };
-    Ok((Chunks(Arc::new(chunks)), taken.into_iter().map(row).collect()))
+    let chunks = Arc::new(chunks);
+    Ok((BlockStore::with(py, Store::Chunks(chunks.clone()), Chunks(chunks))?, taken.into_iter().map(row).collect()))
 }
 
 /// Follow the bins of every arena. `heads`: for each arena, the address of its `malloc_state.bins`; 0 skips the arena.
-/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (space, chunks, heads, progress=None))]
 pub fn follow_bins(
@@ -246,8 +259,8 @@ pub fn list_chunks(
 }
 
 /// Return the free memory of each arena for a request that needs a chunk of `need` bytes, with the `most` largest
-/// pieces that are too small. `with_fast`: as after malloc_consolidate(), which merges chunks of fast bins with their
-/// neighbours.
+/// pieces that are too small. `with_fast`: the answer for the heap after malloc_consolidate(), which merges chunks of
+/// fast bins with their neighbours.
 #[pyfunction]
 pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<ArenaFit> {
     py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
@@ -260,8 +273,8 @@ pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, s
     all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
 
-/// Return what malloc_trim() would release of each region. `kept`: ascending ranges whose pages the kernel does not
-/// release (locked memory).
+/// Return, for each region, the memory that malloc_trim() would release. `kept`: ascending ranges whose pages the
+/// kernel does not release (locked memory).
 #[pyfunction]
 pub fn trim_chunks(
     py: Python<'_>,
@@ -284,7 +297,7 @@ pub fn look_at_arena(
     layout: Given<StateLayout>,
     most: u64,
 ) -> Option<RunningArena> {
-    let found = py.detach(|| glibc::look_at_arena(&space.0, address, &layout.0, most)).ok()?;
+    let found = space.do_reads(py, move |_, space| Ok(glibc::look_at_arena(space, address, &layout.0, most)?)).ok()?;
     let glibc::Running { next, system, peak, top, locked, noncontiguous, listed } = found;
     let listed = listed.map(|glibc::FreeLists { chunks, bytes, whole, .. }| FreeLists { chunks, bytes, whole });
     Some(RunningArena { next, system, peak, top, locked, noncontiguous, listed })
@@ -316,8 +329,8 @@ pub fn find_mmapped(
 /// boundary, with a chunk that has nothing before it. The walk from there ends with a double fencepost at the end of a
 /// page, or at `top`.
 ///
-/// Two extents may begin inside a page: an extent at the start of a range, and an extent in the `foreign` bytes after
-/// another extent. These places are searched in steps of 16.
+/// An extent may begin inside a page only at the start of a range, or in the `foreign` bytes after another extent.
+/// These places are searched in steps of 16.
 #[pyfunction]
 pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))

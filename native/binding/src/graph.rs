@@ -2,7 +2,7 @@
 
 use crate::heaps::Heaps;
 use crate::records::{records, Given};
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::structures::Structures;
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::graph::{self, CollectorFacts, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
@@ -39,22 +39,24 @@ answers! {
     struct Edge { target: u32, strength: u32 }
 
     /// An edge from the node `source` to the node `target`, which is one of the nodes that the caller asked about.
-    /// `strength`: as in Edge.
+    /// `strength`: the same as in `Edge`.
     struct Referrer { source: u32, target: u32, strength: u32 }
 
     /// The number of a node, and a number of bytes: the node's own size, or the bytes that it retains.
     struct NodeBytes { id: u32, bytes: u64 }
 
-    /// The number of blocks that match, their bytes, and the largest of these blocks.
+    /// Blocks that match: their number, their bytes, and the largest of them.
     struct LargestBlocks { count: u64, bytes: u64, rows: Vec<NodeBytes> }
 
     /// The objects of one type: their number, their own bytes, and the bytes that removing all of them would free.
     struct RetainedByType of graph::RetainedByType { type_address: u64, count: u64, bytes: u64, retained: u64 }
 
-    /// Why some blocks are not free. `group`: "cycles", "lost_references", "lost_blocks" or "doubtful". `kind`: for
-    /// cycles "collectable", "likely", "hidden", "frozen", "untracked" or "finalizer"; for lost blocks "nothing"
-    /// (nothing points to them) or "circle"; else "reference" or "weak". `count`: the number of cycles or of heads.
-    /// `nodes`: some objects of one of the cycles. `length`: the number of all objects of that cycle.
+    /// The reason why some blocks are not free.
+    ///
+    /// `group`: "cycles", "lost_references", "lost_blocks" or "doubtful". `kind`: for cycles "collectable", "likely",
+    /// "hidden", "frozen", "untracked" or "finalizer"; for lost blocks "nothing" (nothing points to them) or "circle";
+    /// else "reference" or "weak". `count`: the number of cycles or of heads. `nodes`: some objects of one of the
+    /// cycles. `length`: the number of all objects of that cycle.
     struct Cause of graph::Cause {
         group: &'static str,
         kind: &'static str,
@@ -80,12 +82,12 @@ answers! {
         addresses: Vec<u64>,
     }
 
-    /// The blocks that no root keeps alive, and the causes of that.
+    /// The blocks that no root keeps alive, and the reasons for that.
     struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
-    /// A lost block to which no other lost block points. With `in_circle`: one block of a circle of lost blocks to
-    /// which no other lost block points. `count` and `retained`: the number and the bytes of the blocks that would be
-    /// freed with this block, including the block itself. `type_address`: 0 if unknown.
+    /// A lost block to which no other lost block points. If `in_circle` is true, it is one block of a circle of lost
+    /// blocks to which no other lost block points. `count` and `retained`: the number and the bytes of the blocks that
+    /// would be freed with this block, including the block itself. `type_address`: 0 if unknown.
     struct Head of graph::Head {
         address: u64,
         size: u64,
@@ -127,7 +129,7 @@ answers! {
     struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
 
     /// A branch: the node `id`, which is right below a labelled node. `bytes`: the bytes of the subtree of this node.
-    /// `way`: the path from the node down to where these bytes split up.
+    /// `way`: the path from the node down to the node at which the subtree divides into several large parts.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
     /// Objects of one type with their buffers: the number of the objects, and the bytes of objects and buffers.
@@ -156,11 +158,18 @@ answers! {
         large: Vec<(u64, u64)>,
     }
 
-    /// What reference counts prove after `looked` blocks were visited. `is_done`: whether nothing is left to visit.
+    /// The objects that reference counts prove to keep memory alive, found by visiting `looked` blocks.
+    ///
+    /// `is_done`: whether no block is left to visit.
     struct Kept { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
 
     /// The number of nodes that a node points to, and the largest of these nodes.
     struct Targets { count: u64, rows: Vec<NodeBytes> }
+}
+
+exports! {
+    classes: NodesRetained, Graph, Hanging, NodeColumns, EdgeColumns;
+    functions: static_types, draw_graph, find_kept, draw_blocks;
 }
 
 fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
@@ -202,8 +211,8 @@ impl NodeColumns {
     }
 }
 
-/// For each node of a graph, the bytes of its subtree: those of the node and of all nodes below it, without the
-/// subtrees of seeds below it.
+/// The bytes of each node's subtree in a graph: those of the node and of all nodes below it, without the subtrees of
+/// seeds.
 #[pyclass]
 pub struct Hanging(graph::Hanging);
 
@@ -254,10 +263,9 @@ pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) ->
 /// `statics`: the addresses of static types, ascending. `linked`: tables of the dynamic linker, ascending.
 /// `structures`: the kinds of the blocks of C code; groups of such blocks have the kind "structure". `is_partial`:
 /// whether memory that may point to blocks is absent. Raises MemoryError, OverflowError for more than 2^30 blocks or
-/// 2^32 edges, KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// 2^32 edges, KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, statics, roots, linked, structures=None, progress=None, is_partial=false))]
-#[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     py: Python<'_>,
     heaps: &Heaps,
@@ -286,15 +294,14 @@ pub fn draw_graph(
     watched(py, progress, draw).map(Graph)
 }
 
-/// Return what the objects that modules and frames point to keep alive, as far as reference counts prove that without
+/// Return the memory that the objects of modules and frames keep alive, as far as reference counts prove that without
 /// the whole graph.
 ///
 /// Only the known references (`pointers`) of `roots` are followed. The search visits about `most` blocks, and takes at
 /// most `seconds` of CPU time. The nodes that keep at least `minimum` bytes alive are returned. Raises MemoryError,
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, roots, most, seconds, minimum, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     py: Python<'_>,
     heaps: &Heaps,
@@ -329,7 +336,7 @@ impl From<graph::KeptNode> for KeptNode {
     }
 }
 
-/// Draw the graph of a target without Python objects: every word of a block that points into another block is an edge.
+/// Build the graph of a target without Python objects: every word of a block that points into another block is an edge.
 ///
 /// An edge is exact if the word points to the beginning of a block or of another thing in the graph, likely if the word
 /// is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data and for
@@ -337,7 +344,6 @@ impl From<graph::KeptNode> for KeptNode {
 /// `structures`. For `linked` and the exceptions, see `draw_graph`.
 #[pyfunction]
 #[pyo3(signature = (heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
-#[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
@@ -394,14 +400,14 @@ impl Graph {
         self.0.is_cut()
     }
 
-    /// The bytes that could not be read while the graph was drawn.
+    /// The bytes that could not be read while the graph was built.
     #[getter]
     fn unread(&self) -> u64 {
         self.0.unread()
     }
 
     /// Return the bytes of the blocks about which an incomplete graph proves nothing: blocks that no root reaches, and
-    /// blocks without a proven holder that retain only themselves. 0 if the graph is complete.
+    /// blocks without a proven holder that retain only themselves. Return 0 if the graph is complete.
     fn not_examined(&self, py: Python<'_>) -> PyResult<u64> {
         watched(py, None, |watcher| self.0.not_examined(watcher))
     }
@@ -463,8 +469,8 @@ impl Graph {
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
-    /// Return a shortest chain from a root to the node, with the node last. With `last`: only the last nodes of the
-    /// chain, that many. Empty if the node is unreachable.
+    /// Return a shortest chain from a root to the node, with the node last. `last`: return only this many nodes from
+    /// the end of the chain. The chain is empty if the node is unreachable.
     #[pyo3(signature = (id, last=None))]
     fn chain(&self, py: Python<'_>, id: u32, last: Option<usize>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.chain(watcher, id, last))
@@ -483,7 +489,7 @@ impl Graph {
         watched(py, None, |watcher| self.0.phases(watcher, &ids))
     }
 
-    /// Return the dominators of a node, outermost first, with the node last. With `ends`: of a longer chain, only that
+    /// Return the dominators of a node, outermost first, with the node last. `ends`: of a long chain, return only this
     /// many nodes from each end.
     #[pyo3(signature = (id, ends=None))]
     fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
@@ -495,8 +501,8 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// Return the bytes that each node retains, without keeping intermediate results in memory. For a graph that is not
-    /// used for anything else.
+    /// Return the bytes that each node retains, without keeping intermediate results in memory. It is meant for a graph
+    /// that is not used afterwards.
     fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
@@ -525,8 +531,8 @@ impl Graph {
         watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
 
-    /// Return, for each type, what removing all objects of the type would free. With `top`: only the `top` types that
-    /// retain the most, and types that retain as much as the last of these.
+    /// Return, for each type, the bytes that removing all objects of the type would free. `top`: return only this
+    /// number of types that retain the most, and types that retain as much as the last of them.
     #[pyo3(signature = (top))]
     fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByType>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?))
@@ -554,8 +560,8 @@ impl Graph {
         self.0.type_addresses().to_vec()
     }
 
-    /// Return the blocks that nothing keeps alive, or to which only weak evidence points, by cause, type and size. Each
-    /// row has the addresses of at most `most` blocks.
+    /// Return the blocks that nothing keeps alive, or that only weak evidence keeps alive, by cause, type and size.
+    /// Each row has the addresses of at most `most` blocks.
     fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
         let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
         Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
@@ -576,8 +582,8 @@ impl Graph {
         watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
-    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. For a graph
-    /// without objects.
+    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. This is for
+    /// graphs without Python objects.
     fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
         let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
         Ok(Heads { count, rows: all(rows) })
@@ -588,21 +594,21 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.kept_by(watcher, id))?))
     }
 
-    /// Return, for each group of blocks, what removing all blocks of the group would free. With `top`: only the `top`
-    /// groups that retain the most, and groups that retain as much as the last of these.
+    /// Return, for each group of blocks, the bytes that removing all blocks of the group would free. `top`: return only
+    /// this number of groups that retain the most, and groups that retain as much as the last of them.
     #[pyo3(signature = (top))]
     fn retained_by_group(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
     }
 
-    /// Return all blocks of at least `minimum` bytes in groups. Each group has the label of the nearest node with a
-    /// label on the chains of its blocks. `seeds`: (node, label).
+    /// Return all blocks of at least `minimum` bytes in groups. The chains of a group's blocks have the same nearest
+    /// node with a label; the group has this label. `seeds`: (node, label).
     fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<Labelled>> {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// Add up the bytes of each node's subtree, without the subtrees of `seeds`. Branches pass through buffers. Right
-    /// below the nodes in `open`, they also pass through objects of the types `through`.
+    /// Sum the bytes of each node's subtree, without the subtrees of `seeds`. A branch begins below buffers, and
+    /// directly below the nodes in `open` also below objects of the types `through`.
     fn hanging(
         &self,
         py: Python<'_>,
@@ -613,7 +619,7 @@ impl Graph {
         Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
     }
 
-    /// Add more seeds, and take their subtrees out of the sums of `hanging`.
+    /// Add more seeds, and subtract their subtrees from the sums of `hanging`.
     fn divide(&self, py: Python<'_>, hanging: &mut Hanging, seeds: HashSet<u32>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.divide(watcher, &mut hanging.0, &seeds))
     }
@@ -623,21 +629,21 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
-    /// Return (object, home) for each object of a type that points to one of the nodes `homes`. If an object points to
-    /// several of them, its home is the first.
-    fn homes(&self, type_address: u64, homes: HashSet<u32>) -> Vec<(u32, u32)> {
-        self.0.homes(type_address, &homes)
+    /// Return (function, home) for each function of a type that points to one of the nodes `homes`. If a function points
+    /// to several of them, its home is the first. Closures are left out: `cells` are the addresses of their cells' types.
+    fn homes(&self, type_address: u64, homes: HashSet<u32>, cells: HashSet<u64>) -> Vec<(u32, u32)> {
+        self.0.homes(type_address, &homes, &cells)
     }
 
     /// Return the objects that no single object keeps alive, by type, except objects that retain `large` bytes or more.
-    /// The nodes in `without` do not count as keeping anything alive.
+    /// The nodes in `without` are ignored as holders.
     fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
     /// Return the blocks of C code that no single object keeps alive, by owner, largest first: at most `top` owners,
     /// each with at least `least` bytes. The bytes of a block include those that would be freed with it. The nodes in
-    /// `without` do not count as keeping anything alive.
+    /// `without` are ignored as holders.
     fn shared_blocks(
         &self,
         py: Python<'_>,
@@ -648,8 +654,8 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
     }
 
-    /// Return what removing all of the nodes `members` would free. Other nodes keep alive the rest of the memory that
-    /// the members hold: at most `most` of these nodes are returned, largest first.
+    /// Return the memory that removing all of the nodes `members` would free. Also return at most `most` of the other
+    /// nodes that keep the members' remaining memory alive, largest first.
     fn also_held(&self, py: Python<'_>, members: HashSet<u32>, most: usize) -> PyResult<AlsoHeld> {
         Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }

@@ -1,62 +1,139 @@
 //! The blocks of all allocators of one target.
 
-use crate::claimed::Claimed;
-use crate::glibc::{Chunks, Mapped};
-use crate::jemalloc::Jemalloc;
-use crate::mallocng::Mallocng;
 use crate::memory::Space;
-use crate::mimalloc::Mimalloc;
-use crate::oldmalloc::Oldmalloc;
-use crate::pymalloc::Pools;
-use crate::rows::{answers, Place};
-use crate::tcmalloc::Tcmalloc;
-use gdbheap_core::allocators::{self, SharedHeaps};
-use gdbheap_core::memory_use::{Owners, Sweep};
+use crate::records::Given;
+use crate::rows::{
+    all, answers, damage_rows, exports, size_class, used, BlockList, Damage, Hole, Member, Place, Range, SizeClass,
+};
+use crate::watch::watched;
+use gdbheap_core::allocators::{self, Asked, Extents, Listing, SharedHeaps, Store};
 use pyo3::prelude::*;
+use pyo3::PyClass;
+use std::sync::Arc;
 
 answers! {
-    /// The number of blocks that some words point into, and the addresses and sizes of the largest of these blocks.
+    /// The number of blocks into which some words point, with the addresses and sizes of the largest of these blocks.
     struct LedTo { count: u64, rows: Vec<Place> }
-}
 
-/// A source of blocks: all blocks of one allocator.
-#[derive(FromPyObject)]
-pub enum Store {
-    Pools(Py<Pools>),
-    Mimalloc(Py<Mimalloc>),
-    Jemalloc(Py<Jemalloc>),
-    Tcmalloc(Py<Tcmalloc>),
-    Mallocng(Py<Mallocng>),
-    Oldmalloc(Py<Oldmalloc>),
-    Chunks(Py<Chunks>),
-    Mapped(Py<Mapped>),
-    Claimed(Py<Claimed>),
-}
+    /// An area [start, end) of one allocator, without gaps. `root`: the index of the allocator among several.
+    struct ExtentArea of allocators::Area { start: u64, end: u64, root: u32 }
 
-impl Store {
-    pub fn store(&self) -> allocators::Store {
-        match self {
-            Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
-            Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
-            Store::Tcmalloc(tcmalloc) => allocators::Store::Runs(tcmalloc.get().0.runs.clone()),
-            Store::Jemalloc(jemalloc) => allocators::Store::Runs(jemalloc.get().0.runs.clone()),
-            Store::Mallocng(mallocng) => allocators::Store::Mallocng(mallocng.get().0.clone()),
-            Store::Oldmalloc(old) => allocators::Store::Oldmalloc(old.get().0.clone()),
-            Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
-            Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
-            Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),
-        }
+    /// The use of an address. `state`: "used", "free", "metadata", "padding", "unexplained", or the allocator's words
+    /// for unused pages. `list`: the list or cache that contains a free block. `root`: the index of the block's
+    /// allocator among several. `arena`: the number of its arena; None if the allocator has no arenas.
+    struct ExtentPart of allocators::ExtentPart {
+        address: u64,
+        size: u64,
+        state: &'static str,
+        list: Option<&'static str>,
+        root: u32,
+        arena: Option<u32>,
     }
 }
 
-impl Store {
-    /// Add to a sweep all parts of the region of this store that begins at `start`. Return where the region ends.
-    pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
-        match self {
-            Store::Tcmalloc(tcmalloc) => sweep.add_parts(tcmalloc.get().0.as_ref(), start, owners),
-            Store::Jemalloc(jemalloc) => sweep.add_parts(jemalloc.get().0.as_ref(), start, owners),
-            _ => sweep.add_blocks(&space.0, &self.store(), start, owners),
-        }
+exports! {
+    classes: BlockStore, ListedStore, ExtentStore, Heaps;
+}
+
+/// A source of blocks: all blocks of one allocator.
+#[pyclass(frozen, subclass)]
+pub struct BlockStore(pub Store);
+
+impl BlockStore {
+    /// Make an object of Python whose blocks are those of `store`.
+    pub fn with<T: PyClass<BaseType = BlockStore>>(py: Python<'_>, store: Store, value: T) -> PyResult<Py<T>> {
+        Py::new(py, PyClassInitializer::from(BlockStore(store)).add_subclass(value))
+    }
+}
+
+/// An allocator that lists its blocks and its holes.
+#[pyclass(frozen, subclass, extends = BlockStore)]
+pub struct ListedStore(Arc<dyn Listing>);
+
+impl ListedStore {
+    /// Make the base-class part of a Python object.
+    pub fn base(store: Store, listing: Arc<dyn Listing>) -> PyClassInitializer<ListedStore> {
+        PyClassInitializer::from(BlockStore(store)).add_subclass(ListedStore(listing))
+    }
+}
+
+#[pymethods]
+impl ListedStore {
+    /// Return the blocks that match the request `asked`.
+    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
+        py.detach(|| self.0.list_blocks(&asked.0)).into()
+    }
+
+    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
+    fn first_used(&self, py: Python<'_>, least: u64, largest: u64, most: usize) -> Vec<Member> {
+        py.detach(|| self.0.first_used(least, largest, most)).into_iter().map(used).collect()
+    }
+
+    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
+    fn largest_used(&self, py: Python<'_>, least: u64, most: usize) -> Vec<Member> {
+        py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
+    }
+
+    /// The damage that was found while the memory was read.
+    #[getter]
+    fn damage(&self) -> Vec<Damage> {
+        damage_rows(self.0.damage())
+    }
+
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
+    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
+        Ok(all(watched(py, None, |watcher| self.0.holes(watcher, minimum))?))
+    }
+}
+
+/// An allocator that cuts extents of pages into runs of equal blocks. There may be several of one kind.
+#[pyclass(frozen, subclass, extends = ListedStore)]
+pub struct ExtentStore(Arc<Extents>);
+
+impl ExtentStore {
+    /// Make an object of Python whose blocks are those of `extents`.
+    pub fn with<T: PyClass<BaseType = ExtentStore>>(
+        py: Python<'_>,
+        extents: Arc<Extents>,
+        value: T,
+    ) -> PyResult<Py<T>> {
+        let base = ListedStore::base(Store::Extents(extents.clone()), extents.clone());
+        Py::new(py, base.add_subclass(ExtentStore(extents)).add_subclass(value))
+    }
+}
+
+#[pymethods]
+impl ExtentStore {
+    /// Return the areas, ascending. An area has no gaps.
+    fn areas(&self) -> Vec<ExtentArea> {
+        all(self.0.areas().iter().copied())
+    }
+
+    /// Return the blocks by size: of the allocator with the index `root`, or of all. Blocks in any cache count as free.
+    #[pyo3(signature = (root=None))]
+    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
+        self.0.classes(root).into_iter().map(size_class).collect()
+    }
+
+    /// Return [start, end) of the blocks in caches, ascending; adjacent blocks are merged.
+    fn waiting(&self) -> Vec<Range> {
+        self.0.waiting()
+    }
+
+    /// The number of runs, such as slabs and large blocks.
+    #[getter]
+    fn run_count(&self) -> usize {
+        self.0.run_count()
+    }
+
+    /// Return the use of `address`; None outside all areas.
+    fn find(&self, address: u64) -> Option<ExtentPart> {
+        self.0.find(address).map(ExtentPart::from)
+    }
+
+    /// Return the used blocks of the run that contains `address`.
+    fn used_in_run(&self, address: u64) -> Vec<Member> {
+        self.0.used_in_run(address).into_iter().map(used).collect()
     }
 }
 
@@ -67,8 +144,11 @@ pub struct Heaps(pub SharedHeaps);
 #[pymethods]
 impl Heaps {
     #[new]
-    fn new(space: &Space, stores: Vec<Store>) -> Heaps {
-        Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(Store::store).collect() })
+    fn new(space: &Space, stores: Vec<Py<BlockStore>>) -> Heaps {
+        Heaps(SharedHeaps {
+            space: space.0.clone(),
+            stores: stores.iter().map(|store| store.get().0.clone()).collect(),
+        })
     }
 
     /// Return the blocks that words in [start, end) point into, each block once, largest first, at most `top` blocks.

@@ -3,7 +3,7 @@
 use crate::graph::{Graph, NodesRetained};
 use crate::heaps::Heaps;
 use crate::records::Given;
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::history::{self, BlockSums, LabelledRange};
 use gdbheap_core::python::TypeLayout;
@@ -17,14 +17,19 @@ answers! {
     /// blocks that are inside the ranges.
     struct PlaceShare of history::PlaceShare { label: u32, kind: u16, count: u64, bytes: u64 }
 
-    /// The blocks of one type and size: how many of them were kept, are new, and are gone. `kind`: the caller's number
-    /// of the type, 0 for blocks that are not objects.
+    /// The blocks of one type and size: how many of them are in both snapshots, only in the new one, and only in the
+    /// old one. `kind`: the caller's number of the type, 0 for blocks that are not objects.
     struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
 
     /// The changes, those with the most new bytes first. For each row, `samples` has the addresses of some of the new
     /// blocks, and `holders` has `(holder, blocks)` for all new blocks, most blocks first. Holder 0: no single holder
     /// is known. Holder 65,535: unreachable.
     struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
+}
+
+exports! {
+    classes: BlockColumns, BlockBatch, BlockBatches, Retained;
+    functions: list_blocks, compare_blocks;
 }
 
 /// Consecutive blocks of one store as columns of little-endian numbers. `addresses`, `sizes`, `objects` (empty unless
@@ -41,7 +46,7 @@ impl BlockBatch {
         self.0.store
     }
 
-    /// The index of the first of these blocks among all blocks.
+    /// The index of the first of these blocks in the list of all blocks.
     #[getter]
     fn first(&self) -> usize {
         self.0.first
@@ -88,7 +93,7 @@ pub struct BlockBatches(history::BlockBatches);
 
 #[pymethods]
 impl BlockBatches {
-    /// Return the next rows; None after the last row. Raises ValueError if the columns do not fit each other.
+    /// Return the next rows; None after the last row. Raises ValueError if the columns contradict each other.
     fn read(&mut self) -> PyResult<Option<BlockBatch>> {
         Ok(self.0.read().map_err(raised)?.map(BlockBatch))
     }
@@ -112,8 +117,8 @@ impl BlockColumns {
     }
 
     /// Return a reader of the rows, which returns at most `most` rows at a time. `objects`: whether to read only blocks
-    /// with living objects. Raises ValueError if the columns do not fit each other, or lack what is requested: older
-    /// files do not say where the objects are.
+    /// with living objects. Raises ValueError if the columns contradict each other or lack requested data. Columns of
+    /// older files do not say where the objects are.
     #[pyo3(signature = (most, objects=false, retained=None))]
     fn batches(&self, most: usize, objects: bool, retained: Option<&Retained>) -> PyResult<BlockBatches> {
         let form = history::BatchForm { most, objects, retained: retained.map(|retained| retained.0.clone()) };
@@ -191,8 +196,8 @@ impl BlockColumns {
     }
 }
 
-/// Return all used blocks. Without a layout, no block counts as an object. Raises KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// Return all used blocks. Without a layout, no block counts as an object. Raises KeyboardInterrupt, and any error of
+/// `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout=None, progress=None))]
 pub fn list_blocks(

@@ -1,18 +1,15 @@
 //! The classes and functions for jemalloc that Python sees, from whichever module the process has it.
 
+use crate::heaps::ExtentStore;
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
-use crate::records::Given;
-use crate::rows::{
-    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
-};
+use crate::rows::{all, answers, damage_rows, exports, Damage, Range};
 use crate::watch::watched;
-use gdbheap_core::allocators::jemalloc::{self, JemallocHole, JemallocRoot, Shape};
-use gdbheap_core::allocators::Asked;
+use gdbheap_core::allocators::jemalloc::{self, JemallocRoot, Shape};
+use gdbheap_core::allocators::Use;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 answers! {
     /// A form of jemalloc's structures. `name`: its name. `quantum`: small size classes are multiples of this number of
@@ -24,22 +21,6 @@ answers! {
 
     /// The number of active extents that were checked against a form, and the number of these that fit the form.
     struct JemallocFit of jemalloc::JemallocFit { extents: u64, fit: u64 }
-
-    /// An area [start, end) of one jemalloc, without gaps. `root`: the index of this jemalloc among those that were
-    /// read.
-    struct JemallocArea { start: u64, end: u64, root: u32 }
-
-    /// What lies at an address. `state`: "used", "free", "dirty pages", "muzzy pages", "retained address space",
-    /// "metadata", "padding" or "unexplained". `list`: for a free block, "slab" or "thread cache". `root`: the index of
-    /// the block's jemalloc among those that were read. `arena`: the number of its arena.
-    struct JemallocBlock of jemalloc::JemallocFound {
-        address: u64,
-        size: u64,
-        state: &'static str,
-        list: Option<&'static str>,
-        root: u32,
-        arena: u32,
-    }
 
     /// The memory of an arena, in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread
     /// caches (`cached`); and blocks in which these caches store their lists (`own`).
@@ -55,8 +36,8 @@ answers! {
         own: u64,
     }
 
-    /// The blocks of one size in an arena: the number of slabs (0 for large blocks), and the numbers of used, cached
-    /// and free blocks.
+    /// The number of slabs (0 for large blocks) and the numbers of used, cached and free blocks of one size in an
+    /// arena.
     struct JemallocClassUse of jemalloc::ClassUse {
         root: u32,
         arena: u32,
@@ -68,11 +49,11 @@ answers! {
         free: u64,
     }
 
-    /// What is inconsistent because threads were inside jemalloc. `extents`: the number of extents that a thread was
-    /// changing. `lists`: the same number, but linked extents count once (a thread that purges has all of its extents
-    /// on one list). `both`: blocks that are in a cache and also in another cache, or free in a slab. `astray`: entries
-    /// of caches that point to no block of their class. `bins`: the number of cache bins that may have caused `both`
-    /// and `astray`.
+    /// The inconsistencies that exist because threads were inside jemalloc. `extents`: the number of extents that a
+    /// thread was changing. `lists`: the same number, but linked extents count once (a thread that purges has all of
+    /// its extents on one list). `both`: blocks that are in a cache and also in another cache, or free in a slab.
+    /// `astray`: entries of caches that point to no block of their class. `bins`: the number of cache bins that may
+    /// have caused `both` and `astray`.
     struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
     /// A stack from which sampled blocks were allocated. `root`: the index of the jemalloc of these blocks among those
@@ -90,47 +71,28 @@ answers! {
     }
 }
 
-fn hole(found: JemallocHole) -> Hole {
-    let JemallocHole { start, end, arena, before, after } = found;
-    Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
+exports! {
+    classes: Jemalloc;
+    functions: jemalloc_forms, find_trees, jemalloc_fit, read_jemalloc;
 }
 
 /// All blocks of one or more jemallocs, by address.
-#[pyclass(frozen)]
-pub struct Jemalloc(pub Arc<jemalloc::Jemalloc>);
+#[pyclass(frozen, extends = ExtentStore)]
+pub struct Jemalloc(jemalloc::Jemalloc);
 
 #[pymethods]
 impl Jemalloc {
-    /// Return the areas, ascending. An area has no gaps.
-    fn areas(&self) -> Vec<JemallocArea> {
-        let row = |area: &jemalloc::Area| JemallocArea { start: area.start, end: area.end, root: area.root };
-        self.0.areas().iter().map(row).collect()
-    }
-
-    /// Return the blocks by size: of the jemalloc with the index `root`, or of all jemallocs. Blocks in thread caches
-    /// count as free.
-    #[pyo3(signature = (root=None))]
-    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
-        self.0.classes(root).into_iter().map(size_class).collect()
-    }
-
     /// Return the blocks by arena and size.
     fn class_use(&self) -> Vec<JemallocClassUse> {
         all(self.0.class_use())
     }
 
-    /// Return what would be freed if the blocks of slabs were moved into as few slabs as possible. Without `pages`, all
-    /// pages count as resident. `arenas`: compute as if there were only this many arenas; None or 0: with all arenas
-    /// that exist.
+    /// Return the memory that would be freed if the blocks of slabs were moved into as few slabs as possible. Without
+    /// `pages`, all pages count as resident. `arenas`: the number of arenas to assume; None or 0 for the real number.
     #[pyo3(signature = (pages, arenas=None))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
-    }
-
-    /// Return [start, end) of the blocks in thread caches, ascending; adjacent blocks are merged.
-    fn waiting(&self) -> Vec<Range> {
-        self.0.waiting()
     }
 
     /// Return the stacks of the sampled blocks in use, those with the most bytes first. Empty if jemalloc does not
@@ -150,7 +112,7 @@ impl Jemalloc {
         self.0.caches.clone()
     }
 
-    /// For each jemalloc, the bytes of those extents of the huge page allocator whose surroundings are unknown.
+    /// For each jemalloc, the bytes of the huge page allocator's extents that lie in no known slab.
     #[getter]
     fn astray(&self) -> Vec<u64> {
         self.0.astray.clone()
@@ -161,47 +123,10 @@ impl Jemalloc {
         self.0.moving.into()
     }
 
-    /// The number of slabs and large blocks.
-    #[getter]
-    fn run_count(&self) -> usize {
-        self.0.run_count()
-    }
-
-    /// Return what lies at `address`; None outside all areas.
-    fn find(&self, address: u64) -> Option<JemallocBlock> {
-        self.0.find(address).map(JemallocBlock::from)
-    }
-
     /// Return two lists of extents without blocks, as [start, end), ascending: the dirty extents, and the muzzy
     /// extents.
     fn unused(&self) -> (Vec<Range>, Vec<Range>) {
-        self.0.unused()
-    }
-
-    /// Return the used blocks of the slab that contains `address`.
-    fn used_in_run(&self, address: u64) -> Vec<Member> {
-        self.0.used_in_run(address).into_iter().map(used).collect()
-    }
-
-    /// Return the blocks that match the request `asked`.
-    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
-        py.detach(|| self.0.list_blocks(&asked.0)).into()
-    }
-
-    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
-    fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
-        self.0.first_used(least, largest, most).into_iter().map(used).collect()
-    }
-
-    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
-    fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
-        self.0.largest_used(least, most).into_iter().map(used).collect()
-    }
-
-    /// The damage that was found in extents.
-    #[getter]
-    fn damage(&self) -> Vec<Damage> {
-        damage_rows(&self.0.damage)
+        (self.0.extents.pieces_of(Use::Free), self.0.extents.pieces_of(Use::Muzzy))
     }
 
     /// Active extents whose size, or whose bitmap, does not fit their class.
@@ -221,12 +146,6 @@ impl Jemalloc {
     #[getter]
     fn unfinished(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfinished)
-    }
-
-    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
-        let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
-        Ok(holes.into_iter().map(hole).collect())
     }
 }
 
@@ -269,11 +188,11 @@ pub fn read_jemalloc(
     anonymous: Vec<Range>,
     roots: Vec<(String, u64, u32, Vec<Range>)>,
     storage: Vec<Range>,
-) -> PyResult<Jemalloc> {
+) -> PyResult<Py<Jemalloc>> {
     let root = |(name, root, bits, data): (String, u64, u32, Vec<Range>)| {
         Ok(JemallocRoot { form: form(&name)?, root, shape: shape(bits)?, data, storage: storage.clone() })
     };
     let roots = roots.into_iter().map(root).collect::<PyResult<Vec<JemallocRoot>>>()?;
     let found = watched(py, None, |watcher| jemalloc::read_jemalloc(watcher, &space.0, &anonymous, &roots))?;
-    Ok(Jemalloc(Arc::new(found)))
+    ExtentStore::with(py, found.extents.clone(), Jemalloc(found))
 }

@@ -1,13 +1,11 @@
 //! The classes and functions for musl's mallocng that Python sees.
 
+use crate::heaps::ListedStore;
 use crate::memory::Space;
-use crate::records::Given;
-use crate::rows::{
-    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
-};
+use crate::rows::{all, answers, exports, size_class, used, Damage, Member, Range, SizeClass};
 use crate::watch::watched;
-use gdbheap_core::allocators::mallocng::{self, SlotHole};
-use gdbheap_core::allocators::Asked;
+use gdbheap_core::allocators::mallocng;
+use gdbheap_core::allocators::Store;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -16,11 +14,10 @@ answers! {
     /// `fit`: the number of these groups that point back to the metadata.
     struct FoundContext of mallocng::FoundContext { address: u64, groups: u64, fit: u64 }
 
-    /// An inconsistency. `transient`: whether a thread inside mallocng may have caused it for a moment.
+    /// An inconsistency. `transient`: whether it may only be an unfinished change by a thread inside mallocng.
     struct Misfit { damage: Damage, transient: bool }
 
-    /// The slots of one size: the number that was found by walking, and the number that mallocng's `usage_by_class`
-    /// states.
+    /// The slots of one size: the number that was found, and the number that mallocng's `usage_by_class` states.
     struct ClassUsage of mallocng::Usage { size: u64, walked: u64, said: u64 }
 
     /// The used slots of one size, and the bytes that were requested for them.
@@ -31,14 +28,14 @@ answers! {
     struct SlotBlock { address: u64, size: u64, end: u64, state: &'static str, list: Option<&'static str> }
 }
 
-fn hole(found: SlotHole) -> Hole {
-    let SlotHole { start, end, before, after } = found;
-    Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
+exports! {
+    classes: Mallocng;
+    functions: read_mallocng, find_contexts;
 }
 
 /// All blocks of one mallocng, by address.
-#[pyclass(frozen)]
-pub struct Mallocng(pub Arc<mallocng::Mallocng>);
+#[pyclass(frozen, extends = ListedStore)]
+pub struct Mallocng(Arc<mallocng::Mallocng>);
 
 #[pymethods]
 impl Mallocng {
@@ -95,7 +92,7 @@ impl Mallocng {
         Some(SlotBlock { address, size, end, state, list })
     }
 
-    /// Return what an address is that is in no block: "slack", "header" or "free"; None outside every group.
+    /// Return the use of an address outside of blocks: "slack", "header" or "free"; None outside every group.
     fn own_part(&self, address: u64) -> Option<&'static str> {
         self.0.own_part(address)
     }
@@ -105,47 +102,22 @@ impl Mallocng {
         self.0.used_with(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match the request `asked`.
-    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
-        py.detach(|| self.0.list_blocks(&asked.0)).into()
-    }
-
-    /// Return the first `most` used blocks in slots of `least` to `largest` bytes, ascending.
-    fn first_used(&self, py: Python<'_>, least: u64, largest: u64, most: usize) -> Vec<Member> {
-        py.detach(|| self.0.first_used(least, largest, most)).into_iter().map(used).collect()
-    }
-
-    /// Return the `most` used blocks in the largest slots of at least `least` bytes, largest first.
-    fn largest_used(&self, py: Python<'_>, least: u64, most: usize) -> Vec<Member> {
-        py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
-    }
-
-    /// The damage that was found in groups and slots.
-    #[getter]
-    fn damage(&self) -> Vec<Damage> {
-        damage_rows(&self.0.damage)
-    }
-
     /// Inconsistencies that a thread inside mallocng may have left.
     #[getter]
     fn misfits(&self) -> Vec<Misfit> {
         let row = |found: &mallocng::Misfit| Misfit { damage: found.damage.clone().into(), transient: found.transient };
         self.0.misfits.iter().map(row).collect()
     }
-
-    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
-        let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
-        Ok(holes.into_iter().map(hole).collect())
-    }
 }
 
 /// Read all memory of the mallocng that has its context at the address `context`. Raises Fault if the context cannot be
 /// read.
 #[pyfunction]
-pub fn read_mallocng(py: Python<'_>, space: &Space, context: u64) -> PyResult<Mallocng> {
+pub fn read_mallocng(py: Python<'_>, space: &Space, context: u64) -> PyResult<Py<Mallocng>> {
     let found = watched(py, None, |watcher| mallocng::read_mallocng(watcher, &space.0, context))?;
-    Ok(Mallocng(Arc::new(found)))
+    let found = Arc::new(found);
+    let base = ListedStore::base(Store::Mallocng(found.clone()), found.clone());
+    Py::new(py, base.add_subclass(Mallocng(found)))
 }
 
 /// Return the contexts of mallocng in `ranges` of static data. Adjacent ranges must be merged.

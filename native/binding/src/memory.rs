@@ -2,11 +2,11 @@
 
 use crate::process::Stop;
 use crate::records::{field, records, Given, Read};
-use crate::rows::{answers, Range, Released};
+use crate::rows::{answers, exports, Range, Released};
 use crate::watch::{fault, raised, watched};
 use gdbheap_access::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source, WordTest};
 use gdbheap_access::process::{self, ProcessFolder};
-use gdbheap_core::{Machine, Missing};
+use gdbheap_core::{Machine, Missing, Watcher};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -26,9 +26,9 @@ impl Read for Machine {
     }
 }
 
-/// How the bytes [start, end) of a process are read. `kind`: 0 private anonymous; 1 private file-backed; 2 always read
-/// from the process; 3 always read from the file with the number `file` (-1: no file); 4 read from the process if the
-/// page is present.
+/// The rule for reading the bytes [start, end) of a process. `kind`: 0 private anonymous; 1 private file-backed; 2
+/// always read from the process; 3 always read from the file with the number `file` (-1: no file); 4 read from the
+/// process if the page is present.
 pub struct MappingRow {
     start: u64,
     end: u64,
@@ -57,12 +57,17 @@ answers! {
     /// Pages [start, end) that are all in the same state, which is a combination of the bits PRESENT, SWAPPED and ZERO.
     struct PageRun of Run { start: u64, end: u64, state: u8 }
 
-    /// The resident and swapped bytes of some memory.
+    /// The resident bytes and the swapped bytes of some memory.
     struct Residency { resident: u64, swapped: u64 }
 
     /// The number of words of an owner that point into a range. `number`: the number of the owner. `place`: the index
     /// of the range.
     struct PointerCount { number: u32, place: usize, words: u64 }
+}
+
+exports! {
+    classes: Pages, Room, Space;
+    functions: data_extents, find_initial, find_places, words_at, find_pointer, find_pointer_runs, count_pointers;
 }
 
 /// Pages [start, end), and the state of these pages.
@@ -119,7 +124,7 @@ impl Pages {
         Residency { resident, swapped }
     }
 
-    /// Return what malloc_trim() would release of the free chunk [start, end), which includes the header.
+    /// Return the part of the free chunk [start, end), header included, that malloc_trim() would release.
     fn released(&self, start: u64, end: u64) -> Released {
         gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
@@ -169,7 +174,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
     }
 }
 
-/// A source that reads by calling a Python function.
+/// A source of bytes that calls a Python function.
 struct Remote(ReadMemory);
 
 impl Source for Remote {
@@ -220,9 +225,18 @@ impl Space {
         let space = space(Python::attach(|py| Machine::read(machine.bind(py)))?).map_err(raised)?;
         Ok(Space(Arc::new(space), machine))
     }
+
+    /// Do `work`, which may make many small reads, without the GIL. Raises TimeoutError if the kernel blocks the reads
+    /// of a running process.
+    pub(crate) fn do_reads<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&dyn Watcher, &memory::Space) -> gdbheap_core::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        watched(py, None, |watcher| self.0.do_reads(watcher, work))
+    }
 }
 
-#[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Space {
     /// Return the space of a live process. `shared`: whether other processes share some private pages of the process.
@@ -313,7 +327,7 @@ impl Space {
     /// released.
     ///
     /// Memory in `shared` is read through the file `mem` (/proc/PID/mem of the process) from now on. If the room is too
-    /// small for everything, memory without pointers is left out. If the room is too small even then, return False and
+    /// small for everything, memory without pointers is left out. If the room is still too small, return False and
     /// change nothing. If the process is released meanwhile, the copy ends there.
     fn capture(
         &self,
@@ -332,8 +346,8 @@ impl Space {
         self.0.left_out()
     }
 
-    /// Return a space that reads the memory of the process as it is now, while the process runs. For data that does not
-    /// change while a program runs. None if no copy was cut short by the release of the process.
+    /// Return a space that reads the memory of the process as it is now, while the process runs. It is for data that
+    /// does not change while a program runs. None if no copy was cut short by the release of the process.
     fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
         Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }

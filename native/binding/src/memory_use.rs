@@ -1,9 +1,9 @@
-//! The classes and functions that Python uses to see what address space is used for.
+//! The classes and functions with which Python divides address space by its use.
 
-use crate::heaps::{Heaps, Store};
+use crate::heaps::{BlockStore, Heaps};
 use crate::memory::{Pages, Space};
 use crate::records::Given;
-use crate::rows::{all, answers, Place, Range};
+use crate::rows::{all, answers, exports, Place, Range};
 use crate::watch::{raised, watched, Report};
 use gdbheap_access::memory::sharing;
 use gdbheap_core::allocators::PARTS;
@@ -58,12 +58,11 @@ answers! {
     /// The numbers of a process's pages, by what differs between them and the same pages of another process.
     ///
     /// - Private and equal: `restored` (without objects), `restored_counts` (with objects, none of them tracked by the
-    ///   garbage collector), `restored_tracked` (with tracked objects).
-    /// - Private and different: in what the `collector` writes, in reference `counts`, in `both` of these, or in
-    ///   anything else (`other`).
-    /// - `only_here`: the other process has no such page. `shared`: the two processes still share the page.
-    /// - Pages with objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
-    ///   `quiet_shared` (still shared).
+    /// garbage collector), `restored_tracked` (with tracked objects). - Private and different: in words that the
+    /// garbage collector writes (`collector`), in reference `counts`, in `both`, or in other bytes (`other`). -
+    /// `only_here`: the other process has no such page. `shared`: the two processes still share the page. - Pages with
+    /// objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
+    /// `quiet_shared` (still shared).
     struct WrittenPages {
         restored: u64,
         restored_counts: u64,
@@ -79,9 +78,14 @@ answers! {
         types: Vec<CountsOf>,
     }
 
-    /// The part [start, end) that remains of an old copy of a buffer. `buffer`: the index of the buffer. `base`: the
-    /// address where the old copy began.
+    /// The part [start, end) that is left of an old copy of a buffer. `buffer`: the index of the buffer. `base`: the
+    /// address at which the copy began.
     struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
+}
+
+exports! {
+    classes: ComparedPages, Sweep;
+    functions: pins, look_at, find_copies, read_once, compare_pages, written_pages, page_marks, value_marks, zero_pages;
 }
 
 impl OwnerSum {
@@ -135,9 +139,15 @@ impl Sweep {
     /// or an area. `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free
     /// run`, muzzy, reserved, foreign, unexplained. Return where the region ends. Raises ValueError if no region begins
     /// at `start`, or if the region has a part without an owner.
-    fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
+    fn add_blocks(
+        &mut self,
+        space: &Space,
+        store: &BlockStore,
+        start: u64,
+        owners: HashMap<String, u32>,
+    ) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
-        store.add_to(&mut self.0, space, start, by_part).map_err(raised)
+        self.0.add_blocks(&space.0, &store.0, start, by_part).map_err(raised)
     }
 
     /// Return the sums of each owner, separately for each cell.
@@ -151,20 +161,19 @@ impl Sweep {
 /// `trimmed`: the starts of heaps whose free end can be trimmed. `kept`: ranges that the kernel does not release.
 /// `least`: the bytes that a group must free to count. `most`: the number of groups to list.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
 pub fn pins(
     py: Python<'_>,
     machine: Given<Machine>,
-    store: Store,
+    store: &BlockStore,
     pages: Option<&Pages>,
     kept: Vec<Range>,
     trimmed: Vec<u64>,
     least: u64,
     most: usize,
 ) -> Pins {
-    let (store, pages) = (store.store(), pages.map(|pages| &*pages.0));
+    let (store, pages) = (&store.0, pages.map(|pages| &*pages.0));
     let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least, most };
-    let (rows, totals) = py.detach(|| memory_use::pins(&store, &trimmed, wanted));
+    let (rows, totals) = py.detach(|| memory_use::pins(store, &trimmed, wanted));
     let pin = |(start, end, blocks, bytes, freed)| Pin { start, end, blocks, bytes, freed };
     Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }
 }
@@ -177,7 +186,7 @@ pub fn look_at(py: Python<'_>, space: &Space, blocks: Vec<Place>, mapped: Vec<Ra
 }
 
 /// Return copies of the beginnings of `buffers` that lie in `holes`, most frequent first. Copies may overlap. Only a
-/// few keys of each buffer and parts of the holes are read, and only pages that are in memory.
+/// few sample words of each buffer and parts of the holes are read, and only pages that are in memory.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
@@ -249,7 +258,7 @@ pub fn compare_pages(
     Ok(ComparedPages(compared))
 }
 
-/// Return the numbers of pages, by what wrote to them since the two processes shared them. `layout`: the layout of the
+/// Return the numbers of pages, by the writes to them since the two processes shared them. `layout`: the layout of the
 /// Python objects in the process that has the pages; None if it has no such objects. `statics`: `(address, address of
 /// the type)` of objects outside blocks. Raises KeyboardInterrupt.
 #[pyfunction]

@@ -1,15 +1,13 @@
 //! The classes and functions for mimalloc that Python sees: CPython's own copy, and those of libraries.
 
+use crate::heaps::ListedStore;
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
-use crate::records::Given;
-use crate::rows::{
-    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
-};
+use crate::rows::{all, answers, exports, size_class, used, Damage, Member, Range, SizeClass};
 use crate::watch::watched;
-use gdbheap_core::allocators::mimalloc::{self, MimallocHole, MimallocRoot};
-use gdbheap_core::allocators::Asked;
+use gdbheap_core::allocators::mimalloc::{self, MimallocRoot};
+use gdbheap_core::allocators::Store;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -35,7 +33,7 @@ answers! {
     /// the address of the page map.
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
-    /// How well a sample of pages fits a form. `pages`: the number of pages that were checked. `fit`: the number of
+    /// The fit of a form to a sample of pages. `pages`: the number of pages that were checked. `fit`: the number of
     /// these that fit. `padded`: the number of used blocks that record the requested size, as in secure and debug
     /// builds; 0 unless most of them do. `entries`: the number of entries of the page map. `placed`: the number of
     /// these for which the form finds a page.
@@ -50,7 +48,7 @@ answers! {
     /// number of pages that no thread owns (`abandoned`).
     struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
 
-    /// What lies at an address of a segment. `state`: "used", "free", "free span", "reserved", "segment header",
+    /// The use of an address in a segment. `state`: "used", "free", "free span", "reserved", "segment header",
     /// "padding" or "unexplained". `list`: the list that contains a free block; None for a block that was never handed
     /// out. `asked`: the requested bytes, if the block records them. `root`: the index of the block's mimalloc among
     /// those that were read. `arena`: the number of the heap that has the block's page.
@@ -83,14 +81,15 @@ answers! {
     struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
 }
 
-fn hole(found: MimallocHole) -> Hole {
-    let MimallocHole { start, end, arena, before, after } = found;
-    Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
+exports! {
+    classes: Mimalloc;
+    functions:
+        read_mimalloc, find_segments, find_page_maps, mimalloc_fit, mimalloc_forms, mimalloc_owners, page_map_tables;
 }
 
 /// All blocks of one or more mimallocs, by address.
-#[pyclass(frozen)]
-pub struct Mimalloc(pub Arc<mimalloc::Mimalloc>);
+#[pyclass(frozen, extends = ListedStore)]
+pub struct Mimalloc(Arc<mimalloc::Mimalloc>);
 
 #[pymethods]
 impl Mimalloc {
@@ -136,7 +135,7 @@ impl Mimalloc {
         self.0.page_count()
     }
 
-    /// Return what lies at `address`; None outside all segments.
+    /// Return the use of `address`; None outside all segments.
     fn find(&self, space: &Space, address: u64) -> Option<PageBlock> {
         let (root, (address, size, state, list)) = self.0.find(&space.0, address)?;
         let asked = if state == "used" { self.0.asked_at(&space.0, address) } else { None };
@@ -151,8 +150,8 @@ impl Mimalloc {
         Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
     }
 
-    /// Return what would be freed if the blocks of pages were moved into as few pages as possible. Without `pages`, all
-    /// pages count as resident.
+    /// Return the memory that would be freed if the blocks of pages were moved into as few pages as possible. Without
+    /// `pages`, all pages count as resident.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
@@ -164,37 +163,10 @@ impl Mimalloc {
         self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
-    /// Return the blocks that match the request `asked`.
-    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
-        py.detach(|| self.0.list_blocks(&asked.0)).into()
-    }
-
-    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
-    fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
-        self.0.first_used(least, largest, most).into_iter().map(used).collect()
-    }
-
-    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
-    fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
-        self.0.largest_used(least, most).into_iter().map(used).collect()
-    }
-
-    /// The damage that was found in segments.
-    #[getter]
-    fn damage(&self) -> Vec<Damage> {
-        damage_rows(&self.0.damage)
-    }
-
     /// Pages whose lists do not fit the page's count, and segments whose pages do not fit the segment's count.
     #[getter]
     fn miscounted(&self) -> Vec<Miscounted> {
         all(self.0.miscounted.iter().cloned())
-    }
-
-    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
-        let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
-        Ok(holes.into_iter().map(hole).collect())
     }
 }
 
@@ -220,12 +192,14 @@ pub fn mimalloc_forms() -> Vec<MimallocForm> {
 /// requested size, and the addresses of its segments or the address of its page map. Raises ValueError for an unknown
 /// name.
 #[pyfunction]
-pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Mimalloc> {
+pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Py<Mimalloc>> {
     let root =
         |(name, padded, places): (String, bool, Vec<u64>)| Ok(MimallocRoot { form: form(&name)?, padded, places });
     let roots = roots.into_iter().map(root).collect::<PyResult<Vec<MimallocRoot>>>()?;
-    let found = watched(py, None, |watcher| mimalloc::read_mimalloc(watcher, &space.0, &roots))?;
-    Ok(Mimalloc(Arc::new(found)))
+    let found = space.do_reads(py, move |watcher, space| mimalloc::read_mimalloc(watcher, space, &roots))?;
+    let found = Arc::new(found);
+    let base = ListedStore::base(Store::Mimalloc(found.clone()), found.clone());
+    Py::new(py, base.add_subclass(Mimalloc(found)))
 }
 
 /// Return possible headers of segments of the named form, at multiples of 32 MiB in `ranges`. Raises ValueError for an
@@ -233,7 +207,7 @@ pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Ve
 #[pyfunction]
 pub fn find_segments(py: Python<'_>, space: &Space, ranges: Vec<Range>, name: &str) -> PyResult<Vec<FoundSegment>> {
     let form = form(name)?;
-    Ok(all(watched(py, None, |watcher| mimalloc::find_segments(watcher, &space.0, &ranges, form))?))
+    Ok(all(space.do_reads(py, move |watcher, space| mimalloc::find_segments(watcher, space, &ranges, form))?))
 }
 
 /// Return the words of static data in `ranges` that may point to a page map.

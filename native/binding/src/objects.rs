@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::heaps::Heaps;
 use crate::memory::Pages;
 use crate::records::{records, Given};
-use crate::rows::{all, answers, Place, Range, Tally};
+use crate::rows::{all, answers, exports, Place, Range, Tally};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::{self, glibc::Wanted};
 use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedFill, WantedSlack};
@@ -16,7 +16,6 @@ use gdbheap_core::python::{
 };
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 records! {
     Extent { rule, at, unit, more }
@@ -44,10 +43,9 @@ records! {
 
 /// Return the blocks that Python objects own in `layout.unwalked`, which is memory that cannot be walked. `roots`:
 /// groups of ranges outside the heaps whose words may point to such objects; the most credible group comes first.
-/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, measures, roots, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn find_claimed(
     py: Python<'_>,
     heaps: &Heaps,
@@ -55,14 +53,14 @@ pub fn find_claimed(
     measures: Given<Measures>,
     roots: Vec<Vec<Range>>,
     progress: Option<Report>,
-) -> PyResult<Claimed> {
+) -> PyResult<Py<Claimed>> {
     let heaps = heaps.0.lend();
     let find =
         |watcher: &dyn gdbheap_core::Watcher| python::find_claimed(watcher, heaps, &layout.0, &measures.0, &roots);
-    Ok(Claimed(Arc::new(watched(py, progress, find)?)))
+    Py::new(py, Claimed::of(watched(py, progress, find)?))
 }
 
-/// The address of a block, the size of the block, and an address inside it.
+/// A block and an address in it: (address of the block, size of the block, address inside the block).
 type Spot = (u64, u64, u64);
 
 /// The smallest and the largest block size, in bytes.
@@ -107,7 +105,7 @@ answers! {
     /// The blocks that were allocated with one traceback. `traceback`: the address of the traceback.
     struct Traced of python::Traced { traceback: u64, count: u64, bytes: u64 }
 
-    /// The contents of tracemalloc's tables, summed up by traceback, and the number of entries that were read.
+    /// The sums over tracemalloc's tables by traceback, and the number of entries that were read.
     struct Traces { rows: Vec<Traced>, entries: u64 }
 
     /// Objects with equal values: the hash of the value, its kind, the number of objects, the bytes of their blocks,
@@ -142,9 +140,16 @@ answers! {
     /// Objects with the same key, and the bytes of the blocks of these objects.
     struct Tallied { key: u64, count: u64, bytes: u64 }
 
-    /// The number of blocks in which an object begins at this distance from the start of the block. `flags`: the
-    /// requested bits of the `tp_flags` of the object's type.
+    /// The number of blocks whose object begins at this distance from the start of the block. `flags`: the requested
+    /// bits of the `tp_flags` of the object's type.
     struct DistanceVotes { flags: u64, distance: u64, blocks: u64 }
+}
+
+exports! {
+    classes: Census;
+    functions:
+        find_claimed, take_census, objects_in, list_objects, list_instances, asked_sizes, count_traces, equal_values,
+        equal_objects, value_hashes, tally_objects, count_fill, list_slack, estimate_types, vote_distances, sample_types;
 }
 
 fn type_row(row: python::Row) -> TypeRow {
@@ -179,18 +184,17 @@ pub struct Census {
     unknown: Vec<Place>,
     /// The addresses of buffers that look like objects, as the program sees them.
     contested: Vec<u64>,
-    /// Blocks with room for many objects, none of which is alive.
+    /// The blocks with room for many objects in which no object is alive.
     idle_slabs: Tally,
-    /// How many seconds it took to find the owners of buffers. `settling`: the seconds during the walk, with several
-    /// workers. `following`: the seconds in which pointers to the other buffers were followed.
+    /// The seconds of the walk in which several workers searched the owners of buffers (`settling`), and the seconds in
+    /// which pointers to the other buffers were followed (`following`).
     settling: f64,
     following: f64,
 }
 
-/// Classify every used block. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Classify every used block. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, question, graph=None, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn take_census(
     py: Python<'_>,
     heaps: &Heaps,
@@ -225,7 +229,7 @@ pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -
 }
 
 /// Return the used chunks that match `wanted` and look like live objects of one of the types at `kinds`, in any order.
-/// Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, wanted, progress=None))]
 pub fn list_objects(
@@ -242,11 +246,10 @@ pub fn list_objects(
 }
 
 /// Return at most `top` live objects of the types at `kinds`, in the requested order. `kinds`: maps each type to the
-/// position of its name in alphabetical order. Raises ValueError for an unknown order, KeyboardInterrupt, and whatever
-/// `progress(done, total)` raises.
+/// position of its name in alphabetical order. Raises ValueError for an unknown order, KeyboardInterrupt, and any error
+/// of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, order, top=None, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn list_instances(
     py: Python<'_>,
     heaps: &Heaps,
@@ -266,10 +269,9 @@ pub fn list_instances(
 }
 
 /// Return, for each block size, how many objects have a known requested size, and the sum of these sizes. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, sizing, without, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn asked_sizes(
     py: Python<'_>,
     heaps: &Heaps,
@@ -289,7 +291,6 @@ pub fn asked_sizes(
 /// `most`, `containers`, `small` and `pages` are estimates from at most that many groups of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn list_slack(
     py: Python<'_>,
     heaps: &Heaps,
@@ -350,7 +351,7 @@ pub fn sample_types(
     watched(py, None, |watcher| python::sample_types(watcher, heaps, &layout.0, most))
 }
 
-/// Sum up tracemalloc's tables. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Sum up tracemalloc's tables. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, tables, progress=None))]
 pub fn count_traces(
@@ -369,10 +370,9 @@ pub fn count_traces(
 ///
 /// `slices`: the number of passes; each pass keeps one part of the distinct values in memory. `apart`: (start, end,
 /// number) of memory whose objects are compared only with objects that have the same number. Raises KeyboardInterrupt,
-/// and whatever `progress(done, total)` raises.
+/// and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, least, by_bytes, slices, top, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     py: Python<'_>,
     heaps: &Heaps,
@@ -397,10 +397,9 @@ pub fn equal_values(
 }
 
 /// Return at most `most` objects of the types at `types` whose values have one of these hashes, by address. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, hashes, most, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn equal_objects(
     py: Python<'_>,
     heaps: &Heaps,
@@ -423,7 +422,7 @@ pub fn equal_objects(
 }
 
 /// Return the hash of the value of the object at each address; None if the object cannot be read, or is of a kind whose
-/// values are not hashed. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// values are not hashed. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, addresses, progress=None))]
 pub fn value_hashes(
@@ -440,10 +439,9 @@ pub fn value_hashes(
 
 /// Count live objects of the types at `kinds` by a key. If the offset of the type is negative, the key is the size of
 /// the object's block; else it is the absolute value of the number at that offset in the object. Raises
-/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn tally_objects(
     py: Python<'_>,
     heaps: &Heaps,
@@ -460,11 +458,9 @@ pub fn tally_objects(
 }
 
 /// Count how full the containers of some types are. `kinds`: maps the address of each type to its index in the list
-/// that consists of `growing` followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)`
-/// raises.
+/// that consists of `growing` followed by `tables`. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
-#[allow(clippy::too_many_arguments)]
 pub fn count_fill(
     py: Python<'_>,
     heaps: &Heaps,

@@ -1,9 +1,16 @@
 //! Reads compressed files.
 
+use crate::rows::{answers, exports};
 use crate::watch::raised;
 use gdbheap_core::packed;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+answers! {}
+
+exports! {
+    classes: Unpacker;
+}
 
 /// A reader of a file that was compressed as a stream of frames. `kind`: "zstd" or "lz4". Raises OSError, ValueError.
 #[pyclass]
@@ -16,7 +23,7 @@ impl Unpacker {
         packed::Unpacker::open(path, kind).map(Unpacker).map_err(raised)
     }
 
-    /// How many bytes of the compressed file have been read.
+    /// The number of bytes of the compressed file that were read.
     #[getter]
     fn position(&self) -> u64 {
         self.0.position()

@@ -1,6 +1,6 @@
-//! Computes what packing the blocks of slabs into fewer slabs would do.
+//! Computes the effect of packing the blocks of slabs into fewer slabs.
 
-use crate::rows::{all, answers, Range};
+use crate::rows::{all, answers, exports, Range};
 use gdbheap_access::memory;
 use gdbheap_core::allocators::BlockSlab;
 use gdbheap_core::memory_use;
@@ -22,18 +22,20 @@ answers! {
         freed: u64,
     }
 
-    /// What packing would do, by block size. `going`: the ranges [start, end) of the slabs that would be freed,
+    /// The effect of packing, by block size. `going`: the ranges [start, end) of the slabs that packing would free,
     /// ascending.
     struct Packing { sizes: Vec<PackedSize>, going: Vec<Range> }
 }
 
-/// Return what would be freed if the blocks of slabs were packed into fewer slabs.
+exports! {}
+
+/// Return the memory that would be freed if the blocks of slabs were packed into fewer slabs.
 pub fn packed(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::packing(slabs, pages);
     Packing { sizes: all(sizes), going }
 }
 
-/// Return what would be freed if all blocks of the slabs were copied first, and all old blocks were freed after that.
+/// Return the memory that would be freed if all blocks of the slabs were first copied and then all old blocks freed.
 pub fn copied(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::copying(slabs, pages);
     Packing { sizes: all(sizes), going }

@@ -1,7 +1,7 @@
 //! Stops processes, copies processes, makes calls in their threads, and opens files that they name.
 
 use crate::records::{field, records, Given, Read};
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched};
 use gdbheap_access::process::named::{self, Held};
 use gdbheap_access::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls to make in a thread, and how the thread returns from them.
+/// Calls to make in a thread, and the way in which the thread returns from them.
 ///
 /// - `restorer`: the address of code that returns from a signal handler.
 /// - `keeper`: the address of code that stores a function's result through the register `keeper_register`, and moves
@@ -126,6 +126,14 @@ answers! {
     }
 }
 
+exports! {
+    classes: Stop, Descriptor, Frozen, OwnCopy;
+    functions:
+        process_accounts, read_patiently, read_at_patiently, read_link_patiently, end_where_deaf, open_patiently,
+        watched_by_epolls, hold_file, hold_known, walk_to_file, reopen_file, filesystem_of, end_with_parent, has_sharer,
+        have_one_memory, look_at_thread, call_in_thread;
+}
+
 const LONGEST: f64 = 1e9;
 
 fn planned(given: CallPlan) -> PyResult<Plan> {
@@ -173,8 +181,10 @@ fn os_error(error: io::Error) -> PyErr {
     raised(error.into())
 }
 
-/// Read from either of two things: a process id, which means the process that has it now; or an object with `pid` and
-/// `descriptor`, where `descriptor` is that of the /proc folder that was opened when the process was named.
+/// Read a process from a Python value: a process id, which means the process that has it now, or an object with `pid`
+/// and `descriptor`.
+///
+/// `descriptor` is that of the /proc folder that was opened when the process was named.
 impl Read for ProcessFolder {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<ProcessFolder> {
         let found = match object.extract::<i32>() {
@@ -230,7 +240,7 @@ impl Stop {
         py.detach(|| self.0.release());
     }
 
-    /// For how many seconds the process was stopped; None while it still is.
+    /// The seconds for which the process was stopped; None while it still is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
@@ -242,21 +252,21 @@ impl Stop {
         self.0.expired()
     }
 
-    /// How many reads were refused because they came after the process was released.
+    /// The number of reads that were refused because they came after the process was released.
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
     }
 
-    /// How many system calls were interrupted by the stop and restarted.
+    /// The number of system calls that were interrupted by the stop and restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
     }
 }
 
-/// An open file descriptor. It is closed with this object, and not by a finalizer in Python, in which a Ctrl-C would be
-/// lost.
+/// An open file descriptor. It is closed when this object is deleted, without a Python finalizer, in which a Ctrl-C
+/// would be lost.
 #[pyclass(frozen)]
 pub struct Descriptor(OwnedFd);
 
@@ -297,15 +307,15 @@ impl OwnCopy {
         self.0.pid()
     }
 
-    /// For how many seconds the calling thread was paused.
+    /// The seconds for which the calling thread was paused.
     #[getter]
     fn paused(&self) -> f64 {
         self.0.paused().as_secs_f64()
     }
 
-    /// Wait for the program to end. Return its exit status, and what it wrote. Return None after `limit` seconds, or if
-    /// its end was already waited for. After `limit` seconds, the copy and the program are ended; also if this raises
-    /// KeyboardInterrupt, or what a signal handler raises.
+    /// Wait for the program to end. Return its exit status and its output. Return None after `limit` seconds, or if its
+    /// end was already waited for. After `limit` seconds the copy and the program are ended. They are also ended if a
+    /// signal handler raises an error, such as KeyboardInterrupt.
     #[pyo3(signature = (limit=None))]
     fn wait<'py>(&self, py: Python<'py>, limit: Option<f64>) -> PyResult<Option<(i32, Bound<'py, PyBytes>)>> {
         let limit = duration(limit)?;
@@ -342,7 +352,7 @@ impl Frozen {
         self.0.descriptor()
     }
 
-    /// How many system calls were interrupted by the stop and restarted.
+    /// The number of system calls that were interrupted by the stop and restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
@@ -360,7 +370,7 @@ impl Frozen {
         self.0.unstopped().collect()
     }
 
-    /// For how many seconds the process was stopped; None while it still is.
+    /// The seconds for which the process was stopped; None while it still is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
@@ -372,7 +382,7 @@ impl Frozen {
         self.0.expired()
     }
 
-    /// 1 if the copy was killed, else 0. Reads of a copy are never too late.
+    /// Whether the copy was killed, as a number: 1 or 0. Reads of a copy are never too late.
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
@@ -383,7 +393,7 @@ impl Frozen {
         watched(py, None, |watcher| self.0.let_go(watcher))
     }
 
-    /// End the copy, and have the process collect it. Return whether both succeeded within a few seconds. From then on,
+    /// End the copy, and make the process collect it. Return whether both succeeded within a few seconds. From then on,
     /// `seconds` includes the stop in which the process collected the copy. A second call returns True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
@@ -445,11 +455,12 @@ impl From<process::Account> for ProcessAccount {
 }
 
 /// From now on, end this process if it does not react to a request to end: if SIGINT, SIGTERM or SIGHUP has been
-/// pending for 2 s while the main thread is blocked in the kernel. The process writes the message `line` and ends with
-/// status 1. A second call does nothing.
+/// pending for 2 s while the main thread is blocked in the kernel. It also ends if a thread has waited 10 s for another
+/// process's memory. The process writes the message `deaf` or `blocked` and ends with status 1. A second call does
+/// nothing.
 #[pyfunction]
-pub fn end_where_deaf(line: Vec<u8>) {
-    gdbheap_access::signals::end_where_deaf(line);
+pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
+    gdbheap_access::signals::end_where_deaf(deaf, blocked);
 }
 
 /// Return the first `limit` bytes of a file in a process's folder in /proc. Raises TimeoutError if the kernel cannot
@@ -520,7 +531,7 @@ pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<Held
 /// symbolic links.
 ///
 /// Raises OSError (EXDEV if the path leads to a mount that is not in `mounts`; with `checks_root` the root folder's own
-/// mount is checked, too), and TimeoutError if the file system does not answer.
+/// mount is checked as well), and TimeoutError if the file system does not answer.
 #[pyfunction]
 pub fn walk_to_file(
     py: Python<'_>,

@@ -1,11 +1,15 @@
 //! The classes and functions for CPython's pymalloc that Python sees.
 
+use crate::heaps::BlockStore;
 use crate::memory::Space;
 use crate::records::{records, Given};
-use crate::rows::{all, answers, block, damage_rows, size_class, used, Block, Damage, Hole, Member, Range, SizeClass};
+use crate::rows::{
+    all, answers, block, damage_rows, exports, size_class, used, Block, Damage, Hole, Member, Range, SizeClass,
+};
 use crate::watch::watched;
-use gdbheap_core::allocators::pymalloc::{self, ArenaRow, PoolHole};
-use gdbheap_core::allocators::Tally;
+use gdbheap_core::allocators::pymalloc::{self, ArenaRow};
+use gdbheap_core::allocators::{Store, Tally};
+use gdbheap_core::Watcher;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,27 +35,27 @@ answers! {
     /// An arena with used blocks, and the counts of each size class in this arena.
     struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
 
-    /// How a size class is spread: the number of `arenas` in which it has blocks, the number of arenas in which no
+    /// The spread of a size class: the number of `arenas` in which it has blocks, the number of arenas in which no
     /// other size class has blocks (`alone`), and the number of blocks in the latter arenas.
     struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
 
     /// The number of arenas that are filled to at most `percent`, and the used bytes in them.
     struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
 
-    /// How the blocks of each size class are spread, how full arenas are, and the arenas with the fewest used bytes.
+    /// The spread of the blocks of each size class, the fill of arenas, and the arenas with the fewest used bytes.
     struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<Occupied> }
 
     /// A word that points to a table of arenas: the address of the word, and the address of the table.
     struct ArenaTable { word: u64, table: u64 }
 }
 
-fn hole(found: PoolHole) -> Hole {
-    let PoolHole { start, end, arena, before, after } = found;
-    Hole { start, end, address: start, arena: Some(arena), before: before.map(block), after: after.map(block) }
+exports! {
+    classes: Pools;
+    functions: read_pools, occupancy, used_blocks, find_list_ends, find_arena_tables;
 }
 
 /// Every pool of one pymalloc, ordered by arena and address.
-#[pyclass(frozen)]
+#[pyclass(frozen, extends = BlockStore)]
 pub struct Pools(pub Arc<pymalloc::Pools>);
 
 #[pymethods]
@@ -77,8 +81,8 @@ impl Pools {
         self.0.pool_count()
     }
 
-    /// Return what lies at `address`; None outside every arena. The state of the result is "used", "free", "pool
-    /// header", "free pool" or "padding".
+    /// Return the use of `address`; None outside every arena. The state of the result is "used", "free", "pool header",
+    /// "free pool" or "padding".
     fn find(&self, space: &Space, address: u64) -> Option<Block> {
         self.0.find(&space.0, address).map(block)
     }
@@ -98,7 +102,7 @@ impl Pools {
     /// adjacent free blocks of one pool.
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, &space.0, minimum))?;
-        Ok(holes.into_iter().map(hole).collect())
+        Ok(all(holes))
     }
 }
 
@@ -112,9 +116,12 @@ pub fn read_pools(
     arenas: Given<Vec<ArenaRow>>,
     pool_size: u64,
     alignment: u64,
-) -> PyResult<Pools> {
-    let pools = watched(py, None, |watcher| pymalloc::read_pools(watcher, &space.0, arenas.0, pool_size, alignment))?;
-    Ok(Pools(Arc::new(pools)))
+) -> PyResult<Py<Pools>> {
+    let read =
+        move |watcher: &dyn Watcher, space: &_| pymalloc::read_pools(watcher, space, arenas.0, pool_size, alignment);
+    let pools = space.do_reads(py, read)?;
+    let pools = Arc::new(pools);
+    BlockStore::with(py, Store::Pools(pools.clone()), Pools(pools))
 }
 
 fn occupied(arena: pymalloc::Occupied) -> Occupied {
@@ -122,7 +129,7 @@ fn occupied(arena: pymalloc::Occupied) -> Occupied {
     Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// Return how the blocks of each size class are spread over arenas, how many arenas are filled up to each of `percents`
+/// Return the spread of the blocks of each size class over arenas, the number of arenas filled up to each of `percents`
 /// (ascending), and the `most` emptiest arenas.
 #[pyfunction]
 pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
@@ -138,8 +145,8 @@ pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> V
 }
 
 /// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in the array.
-/// The last pool of a list points to the list's head, which lies 16 bytes before the two pointers of its size class in
-/// `usedpools`. Only the headers of the pools in the ranges are read.
+/// The last pool of a list points to the head of the list: the address 16 bytes before the two pointers of its size
+/// class in `usedpools`. Only the headers of the pools in the ranges are read.
 #[pyfunction]
 pub fn find_list_ends(
     py: Python<'_>,

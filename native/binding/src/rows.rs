@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 /// A range of addresses, `[start, end)`.
 pub type Range = (u64, u64);
 
-/// An address, and the size of what lies there.
+/// An address, and the size of the object or block at that address.
 pub type Place = (u64, u64);
 
 /// Return the repr of a record: `Damage(address=16, …)`.
@@ -34,7 +34,13 @@ macro_rules! answers {
         }
 
         $crate::rows::answers! { @from $name $($core)? { $($field),* } }
-    )*};
+    )*
+        /// Add the answers of this file to the module.
+        fn add_answers(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+            $(pyo3::types::PyModuleMethods::add_class::<$name>(_module)?;)*
+            Ok(())
+        }
+    };
     (@from $name:ident { $($field:ident),* }) => {};
     (@from $name:ident $core:ty { $($field:ident),* }) => {
         impl From<$core> for $name {
@@ -46,14 +52,27 @@ macro_rules! answers {
 }
 pub(crate) use answers;
 
+/// Declares the classes and functions that a file adds to the module.
+macro_rules! exports {
+    ($(classes: $($class:ident),*;)? $(functions: $($function:ident),*;)?) => {
+        pub fn add_to(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+            add_answers(module)?;
+            $($(pyo3::types::PyModuleMethods::add_class::<$class>(module)?;)*)?
+            $($(pyo3::types::PyModuleMethods::add_function(module, pyo3::wrap_pyfunction!($function, module)?)?;)*)?
+            Ok(())
+        }
+    };
+}
+pub(crate) use exports;
+
 answers! {
-    /// Damage: what is at `address` is not what it must be.
+    /// A place where the data of an allocator, at `address`, is not valid.
     struct Damage of allocators::Damage { address: u64, what: &'static str, expected: String, found: String }
 
     /// A number of blocks, and the bytes of these blocks.
     struct Tally of allocators::Tally { count: u64, bytes: u64 }
 
-    /// A block, or another part of an allocator's memory: its address, its size, and what it is.
+    /// A block, or another part of an allocator's memory: its address, its size, and its use.
     struct Block { address: u64, size: u64, state: &'static str }
 
     /// A hole: unused bytes [start, end). `arena`: the allocator's number of the arena; None if the allocator has no
@@ -72,11 +91,12 @@ answers! {
     /// numbers of used and of free blocks.
     struct SizeClass { block_size: u64, groups: u64, used: u64, free: u64 }
 
-    /// What malloc_trim() would release of free chunks, in bytes: the whole pages, and of these the resident and the
-    /// swapped part.
+    /// The memory that malloc_trim() would release from free chunks, in bytes: the whole pages, and the resident and
+    /// the swapped part of these pages.
     struct Released of allocators::glibc::Released { whole: u64, resident: u64, swapped: u64 }
 
-    /// A block of a group that pins pages. `used`: False if only a cache of the allocator keeps the block.
+    /// A block of a group that pins pages. `used`: whether the block is in use; if not, a cache of the allocator keeps
+    /// it.
     struct Member { address: u64, size: u64, used: bool }
 
     /// A block in a list. `arena`: the number of the block's arena; None if the allocator has no arenas.
@@ -86,9 +106,18 @@ answers! {
     struct BlockList { count: u64, bytes: u64, rows: Vec<BlockRow> }
 }
 
+exports! {}
+
 impl From<allocators::BlockList> for BlockList {
     fn from(found: allocators::BlockList) -> BlockList {
         BlockList { count: found.count, bytes: found.bytes, rows: all(found.rows) }
+    }
+}
+
+impl From<allocators::Hole> for Hole {
+    fn from(found: allocators::Hole) -> Hole {
+        let allocators::Hole { start, end, arena, before, after } = found;
+        Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
     }
 }
 

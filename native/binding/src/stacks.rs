@@ -2,7 +2,7 @@
 
 use crate::memory::Space;
 use crate::records::{records, Given};
-use crate::rows::{all, answers};
+use crate::rows::{all, answers, exports};
 use crate::watch::watched;
 use gdbheap_access::process::{self, Module, Stack};
 use gdbheap_core::Watcher;
@@ -15,9 +15,10 @@ records! {
 
 answers! {
     /// The frames of a thread, innermost first. `counters`: the program counters. `pointers`: the stack pointers.
-    /// `starts`: where the function of each frame begins (0: unknown). `cut`: why the walk ended early, or "".
-    /// `unknown`: the program counter outside all objects, if that is why. `saved`: (index of the frame, register by
-    /// DWARF number, address) of registers that the frame's function saved for its callers; only from `unwind_stacks`.
+    /// `starts`: the address at which the function of each frame begins (0: unknown). `cut`: why the walk ended early,
+    /// or "". `unknown`: the program counter outside all objects, if this is the reason. `saved`: (index of the frame,
+    /// register by DWARF number, address) of registers that the frame's function saved for its callers; only from
+    /// `unwind_stacks`. `taken`: the work that was done, in bytes of table entries.
     struct Unwound of process::Unwound {
         counters: Vec<u64>,
         pointers: Vec<u64>,
@@ -25,22 +26,30 @@ answers! {
         cut: String,
         unknown: Option<u64>,
         saved: Vec<(u64, u64, u64)>,
+        taken: u64,
     }
+}
+
+exports! {
+    classes: Unwinder;
+    functions: demangle, unwind_stacks, mentions;
 }
 
 /// Return the frames of each thread.
 ///
-/// `room`: the bytes that the tables of `modules` may take together. `threads`: the registers of each thread by DWARF
-/// number, the program counter last. Raises KeyboardInterrupt.
+/// `room`: the bytes that the tables of `modules` may take together. `effort`: the bytes of table entries that all frames
+/// of all threads may use together; the stacks that would need more end early. `threads`: the registers of each thread by
+/// DWARF number, the program counter last. Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
     space: &Space,
     modules: Given<Vec<Module>>,
     room: u64,
+    effort: u64,
     threads: Vec<Vec<u64>>,
 ) -> PyResult<Vec<Unwound>> {
-    let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, room, threads);
+    let unwind = |watcher: &dyn Watcher| process::unwind_stacks(watcher, &space.0, modules.0, room, effort, threads);
     Ok(all(watched(py, None, unwind)?))
 }
 

@@ -4,7 +4,7 @@ use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
 use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
-use crate::rows::{all, answers, Place, Range, Tally};
+use crate::rows::{all, answers, exports, Place, Range, Tally};
 use crate::watch::{watched, Report};
 use gdbheap_core::allocators::glibc::Wanted;
 use gdbheap_core::structures::{self, Libraries};
@@ -22,8 +22,8 @@ answers! {
 
     /// The containers of one kind. `capacity`: the bytes that their blocks can hold. `used`: the bytes that contain
     /// items. `small`: the unused room of the containers that each have less than a page of it. `pages`: the resident
-    /// bytes of the unused room of the other containers. `most`: the largest unused room of one of these; `address`:
-    /// the address of its block, 0 if there is none.
+    /// bytes of the unused room of the other containers. `most`: the largest unused room of one of these other
+    /// containers; `address`: the address of its block, 0 if there is none.
     struct Capacity of structures::Capacity {
         kind: u32,
         count: u64,
@@ -34,6 +34,11 @@ answers! {
         most: u64,
         address: u64,
     }
+}
+
+exports! {
+    classes: Structures;
+    functions: find_structures, classes_at, find_mapped, blocks_with;
 }
 
 impl From<structures::KindRow> for KindRow {
@@ -50,10 +55,8 @@ pub struct Structures(pub(crate) structures::Structures);
 ///
 /// `objects`: the memory of loaded objects, ascending. `code`: the executable part of this memory. `statics`, `stacks`:
 /// other memory where containers may lie. `named`: the addresses of blocks whose kind is known already. Raises
-/// MemoryError, OverflowError for more than 2^30 blocks, KeyboardInterrupt, and whatever `progress(done, total)`
-/// raises.
+/// MemoryError, OverflowError for more than 2^30 blocks, KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (heaps, objects, code, statics, stacks, libraries, named, progress=None))]
 pub fn find_structures(
     py: Python<'_>,

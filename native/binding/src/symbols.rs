@@ -1,16 +1,23 @@
 //! The symbols of ELF files.
 
 use crate::memory::Address;
+use crate::rows::{answers, exports};
 use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+
+answers! {}
+
+exports! {
+    classes: SymbolTable;
+}
 
 /// A symbol: the linked address, the size, and the name.
 type SymbolRow = (u64, u64, String);
 
 /// The symbols of one ELF file, by name and by linked address. `tables`: (entries, names) of each symbol table.
 /// `functions`: whether to keep only functions; otherwise data and code that the file defines. If several symbols have
-/// one name, one from the first table wins; within a table, a global symbol wins, and otherwise the first symbol.
+/// one name, a symbol from the first table is used; within a table, a global symbol, or else the first symbol.
 #[pyclass(frozen)]
 pub struct SymbolTable(Symbols<PyBackedBytes>);
 

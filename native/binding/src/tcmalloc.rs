@@ -1,40 +1,22 @@
 //! The classes and functions for tcmalloc of gperftools that Python sees, from whichever module the process has it.
 
+use crate::heaps::ExtentStore;
 use crate::memory::{Pages, Space};
 use crate::packing::{copied, Packing};
-use crate::records::Given;
-use crate::rows::{
-    all, answers, block, damage_rows, size_class, used, BlockList, Damage, Hole, Member, Range, SizeClass,
-};
+use crate::rows::{all, answers, damage_rows, exports, Damage, Range};
 use crate::watch::watched;
-use gdbheap_core::allocators::tcmalloc::{self, Shape, TcmallocHole, TcmallocRoot};
-use gdbheap_core::allocators::Asked;
+use gdbheap_core::allocators::tcmalloc::{self, Shape, TcmallocRoot};
+use gdbheap_core::allocators::Use;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 answers! {
     /// The address of the root of a page map in static data, and the size of a page in bytes.
     struct FoundSpanMap of tcmalloc::FoundMap { address: u64, page: u64 }
 
-    /// The number of spans that were checked, and the number of spans in which free blocks and the count of other
-    /// blocks add up.
+    /// The number of spans that were checked, and the number of those spans whose free blocks and count of other blocks
+    /// add up to their capacity.
     struct TcmallocFit of tcmalloc::TcmallocFit { spans: u64, fit: u64 }
-
-    /// An area [start, end) of one tcmalloc, without gaps. `root`: the index of this tcmalloc among those that were
-    /// read.
-    struct TcmallocArea { start: u64, end: u64, root: u32 }
-
-    /// What lies at an address. `state`: "used", "free", "free pages", "returned pages", "metadata", "padding" or
-    /// "unexplained". `list`: for a free block, "span", "transfer cache" or "thread cache". `root`: the index of the
-    /// block's tcmalloc among those that were read.
-    struct TcmallocBlock of tcmalloc::TcmallocFound {
-        address: u64,
-        size: u64,
-        state: &'static str,
-        list: Option<&'static str>,
-        root: u32,
-    }
 
     /// The memory of one tcmalloc, in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and
     /// in thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
@@ -65,52 +47,34 @@ answers! {
     /// those that were read.
     struct TcmallocCache of tcmalloc::CacheUse { root: u32, address: u64, blocks: u64, bytes: u64 }
 
-    /// What is inconsistent because threads were inside tcmalloc. `locked`: the number of locks of central lists that
-    /// are held. `chains`: the number of chains of free blocks whose length or last block differs from what is
-    /// recorded. `astray`: the number of entries of chains that are also free elsewhere, or are not blocks.
+    /// The inconsistencies that exist because threads were inside tcmalloc. `locked`: the number of locks of central
+    /// lists that are held. `chains`: the number of chains of free blocks whose length or last block differs from the
+    /// recorded one. `astray`: the number of entries of chains that are also free elsewhere, or are not blocks.
     struct TcmallocInMotion of tcmalloc::InMotion { locked: u64, chains: u64, astray: u64 }
 }
 
-fn hole(found: TcmallocHole) -> Hole {
-    let TcmallocHole { start, end, before, after } = found;
-    Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
+exports! {
+    classes: Tcmalloc;
+    functions: find_span_maps, tcmalloc_fit, read_tcmalloc;
 }
 
 /// All blocks of one or more tcmallocs, by address.
-#[pyclass(frozen)]
-pub struct Tcmalloc(pub Arc<tcmalloc::Tcmalloc>);
+#[pyclass(frozen, extends = ExtentStore)]
+pub struct Tcmalloc(tcmalloc::Tcmalloc);
 
 #[pymethods]
 impl Tcmalloc {
-    /// Return the areas, ascending. An area has no gaps.
-    fn areas(&self) -> Vec<TcmallocArea> {
-        let row = |area: &tcmalloc::Area| TcmallocArea { start: area.start, end: area.end, root: area.root };
-        self.0.areas().iter().map(row).collect()
-    }
-
-    /// Return the blocks by size: of the tcmalloc with the index `root`, or of all tcmallocs. Blocks in any cache or
-    /// list count as free.
-    #[pyo3(signature = (root=None))]
-    fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
-        self.0.classes(root).into_iter().map(size_class).collect()
-    }
-
     /// Return the blocks by size, and the free blocks also by the list or cache that contains them.
     fn sizes(&self) -> Vec<TcmallocSizeUse> {
         all(self.0.sizes())
     }
 
-    /// Return what would be freed if the program copied the blocks of spans and then freed the old blocks. Without
-    /// `pages`, all pages count as resident.
+    /// Return the memory that would be freed if the program copied the blocks of spans and then freed the old blocks.
+    /// Without `pages`, all pages count as resident.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| copied(self.0.slabs(), pages.as_deref()))
-    }
-
-    /// Return [start, end) of the blocks in thread caches and transfer caches, ascending; adjacent blocks are merged.
-    fn waiting(&self) -> Vec<Range> {
-        self.0.waiting()
     }
 
     /// Return the memory of each tcmalloc.
@@ -135,46 +99,9 @@ impl Tcmalloc {
         self.0.moving.into()
     }
 
-    /// The number of spans that contain blocks.
-    #[getter]
-    fn run_count(&self) -> usize {
-        self.0.run_count()
-    }
-
-    /// Return what lies at `address`; None outside all areas.
-    fn find(&self, address: u64) -> Option<TcmallocBlock> {
-        self.0.find(address).map(TcmallocBlock::from)
-    }
-
     /// Return [start, end) of free pages that were not returned to the kernel, ascending.
     fn unused(&self) -> Vec<Range> {
-        self.0.unused()
-    }
-
-    /// Return the used blocks of the span that contains `address`.
-    fn used_in_run(&self, address: u64) -> Vec<Member> {
-        self.0.used_in_run(address).into_iter().map(used).collect()
-    }
-
-    /// Return the blocks that match the request `asked`.
-    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
-        py.detach(|| self.0.list_blocks(&asked.0)).into()
-    }
-
-    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
-    fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
-        self.0.first_used(least, largest, most).into_iter().map(used).collect()
-    }
-
-    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
-    fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
-        self.0.largest_used(least, most).into_iter().map(used).collect()
-    }
-
-    /// The damage that was found in spans.
-    #[getter]
-    fn damage(&self) -> Vec<Damage> {
-        damage_rows(&self.0.damage)
+        self.0.extents.pieces_of(Use::Free)
     }
 
     /// Spans in which the number of free blocks and the count of other blocks do not add up.
@@ -187,12 +114,6 @@ impl Tcmalloc {
     #[getter]
     fn broken(&self) -> Vec<Damage> {
         damage_rows(&self.0.broken)
-    }
-
-    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
-        let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
-        Ok(holes.into_iter().map(hole).collect())
     }
 }
 
@@ -232,9 +153,9 @@ pub fn read_tcmalloc(
     space: &Space,
     anonymous: Vec<Range>,
     roots: Vec<(u64, u64, Vec<Range>)>,
-) -> PyResult<Tcmalloc> {
+) -> PyResult<Py<Tcmalloc>> {
     let roots = roots.into_iter().map(|(address, page, data)| root(address, page, data));
     let roots = roots.collect::<PyResult<Vec<TcmallocRoot>>>()?;
     let found = watched(py, None, |watcher| tcmalloc::read_tcmalloc(watcher, &space.0, &anonymous, &roots))?;
-    Ok(Tcmalloc(Arc::new(found)))
+    ExtentStore::with(py, found.extents.clone(), Tcmalloc(found))
 }

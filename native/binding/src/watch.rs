@@ -1,4 +1,4 @@
-//! Makes Python the watcher of the core's work, and turns the core's errors into Python exceptions.
+//! Makes Python the watcher of the core's work, and converts the core's errors to Python exceptions.
 
 use gdbheap_core::{Cancelled, Error, Missing, Progress, Watcher};
 use pyo3::exceptions::{

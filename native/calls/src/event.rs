@@ -1,7 +1,6 @@
 //! The events of a recording.
 
-/// A call, or information that the following calls need. Sizes are bytes as they were requested. An address of 0 means
-/// NULL.
+/// A call, or information that the following calls need. Sizes are the requested bytes. An address of 0 means NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Malloc {
@@ -45,7 +44,7 @@ pub enum Event {
     Time {
         nanoseconds: u64,
     },
-    /// The time of the next call, by the processor's clock. Only if calls are ordered by this clock.
+    /// The time of the next call by the processor's clock. It is recorded only if calls are ordered by this clock.
     Tick {
         ticks: u64,
     },
@@ -84,7 +83,7 @@ pub enum Event {
     /// A loaded object (a program or a library). It replaces any object that was at its addresses before.
     Loaded,
     /// Calls of Python's own allocator, which serves small blocks itself. If it calls malloc for a larger block, that
-    /// call of malloc comes first. Addresses in these events are written as distances from one another.
+    /// call of malloc comes first. Each address in these events is written as the distance from the address before.
     PythonMalloc {
         size: u64,
         result: u64,
@@ -117,8 +116,9 @@ impl Event {
     }
 }
 
-/// Return what `malloc_usable_size` returns for most glibc blocks of `size` requested bytes: the size of a chunk is a
-/// multiple of 16, and all but 8 bytes of it are usable.
+/// Return the usual result of `malloc_usable_size` for a glibc block of `size` requested bytes.
+///
+/// The size of a chunk is a multiple of 16, and all but 8 bytes of it are usable.
 pub fn usual_size(size: u64) -> u64 {
     (size.saturating_add(8 + 15) & !15).max(32) - 8
 }

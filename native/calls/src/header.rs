@@ -1,5 +1,5 @@
-//! The header of a file with recorded calls. It says which process made the calls, and how many stages of calls there
-//! are so far. The stages follow the header.
+//! The header of a file with recorded calls. It names the process that made the calls, and the number of stages of
+//! calls so far. The stages follow the header.
 //!
 //! The header has 64-bit words in the order of the constants in `word`; then the calls that a signal handler made in
 //! the middle of another call; then text.
@@ -27,24 +27,26 @@ pub mod word {
     pub const VERSION: usize = 1;
     pub const STAGE: usize = 2;
     pub const PID: usize = 3;
-    /// When the process began, in nanoseconds since 1970.
+    /// The time when the process began, in nanoseconds since 1970.
     pub const BEGAN: usize = 4;
     /// The number of stages that were begun. The last of these stages is in its slot; the others are in the file after
     /// the slots.
     pub const STAGES: usize = 5;
     /// The number of calls that were not recorded, because there was no room.
     pub const LOST: usize = 6;
-    /// The parent's process id, when the parent's file began, and the number of the fork in that file. All three are 0
-    /// for a program that was executed.
+    /// The parent's process id, the time when the parent's file began, and the number of the fork in that file. All
+    /// three are 0 for a program that was executed.
     pub const PARENT_PID: usize = 7;
     pub const PARENT_BEGAN: usize = 8;
     pub const FORK: usize = 9;
-    /// The number of calls in the header that wait to be written together with the call that they interrupted, and how
-    /// many of these calls have been written.
+    /// The number of calls in the header that wait for the call that they interrupted, and the number of these that
+    /// have been written.
+    ///
+    /// A waiting call is written together with the call that it interrupted.
     pub const WAITING: usize = 10;
     pub const WRITTEN: usize = 11;
-    /// In a file for one thread (a lane): when the process began, as its first lane says. 0 means that the calls of all
-    /// threads are in this file.
+    /// In a file for one thread (a lane): the time when the process began, according to its first lane. 0 means that
+    /// the calls of all threads are in this file.
     pub const LANE_OF: usize = 12;
     /// The average number of bytes between two recorded stacks. 1: every call has a stack; 0: no stack is recorded.
     pub const STACKS: usize = 20;

@@ -103,8 +103,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Read a call of Python's allocator. The addresses of such calls count from one another, so the last address of
-    /// the other calls is set aside meanwhile.
+    /// Read a call of Python's allocator. Its addresses are distances from the last address of such a call, not from
+    /// the last address of other calls.
     fn of_python(&mut self, low: u8) -> Result<Event, Damaged> {
         let others = core::mem::replace(&mut self.last.address, self.last.python);
         let event = match low {

@@ -4,8 +4,8 @@
 use crate::event::Event;
 use crate::header::WAITING_WORDS;
 
-/// A waiting call: its kind plus one (0: no call), its size or first argument, its second argument, its address, and
-/// its usable bytes plus one.
+/// A waiting call as words: its kind plus one (0: no call), its size or first argument, its second argument, its
+/// address, and its usable bytes plus one.
 pub type Waiting = [u64; WAITING_WORDS];
 
 const KINDS: [fn(&Waiting) -> Event; 8] = [

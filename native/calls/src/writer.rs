@@ -29,8 +29,7 @@ impl Bytes<'_> {
     }
 
     /// Write a number without counting its bytes as used. Return the number of these bytes. No branch depends on the
-    /// size of the number: sizes in real programs are hard to predict, and each misprediction takes longer than all the
-    /// rest of the work.
+    /// number's size, because mispredicted branches would take most of the time.
     #[inline(always)]
     fn number_ahead(&mut self, number: u64) -> usize {
         if number >> 56 != 0 {
@@ -99,9 +98,9 @@ pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Write an event into `room` except its first byte, which is never 0 and must be written last: then the file has only
-/// whole events, whenever its writer is killed. Return that first byte, and the number of bytes of `room` that the
-/// event takes.
+/// Write an event into `room`, except its first byte. Return the first byte, which is never 0, and the number of bytes
+/// of `room` that the event takes. The caller writes the first byte last, so that the file has only whole events even
+/// if its writer is killed.
 #[inline(always)]
 pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8, usize) {
     let mut bytes = Bytes { room, used: 1 };
@@ -207,8 +206,8 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     }
 }
 
-/// Write a call of Python's allocator. The addresses of such calls count from one another, so the last address of the
-/// other calls is set aside meanwhile.
+/// Write a call of Python's allocator. Its addresses are distances from the last address of such a call, not from the
+/// last address of other calls.
 fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     let others = core::mem::replace(&mut last.address, last.python);
     let low = match event {

@@ -132,7 +132,7 @@ impl SharedBits {
         Some(SharedBits { words })
     }
 
-    /// Add a member. Of all threads that add the same member, only the first gets true.
+    /// Add a member. Return true only to the first of all threads that add the same member.
     pub(crate) fn claim(&self, index: u64) -> bool {
         let Some(word) = self.words.get((index / 64) as usize) else { return false };
         let bit = 1 << (index % 64);
@@ -168,7 +168,7 @@ impl SharedBits {
         self.joined(other, |one, two| one & !two)
     }
 
-    /// Return the members of this set that neither of the other two sets contains, ascending.
+    /// Return the members of this set that are in neither of the two other sets, ascending.
     pub(crate) fn in_neither(&self, one: &SharedBits, other: &SharedBits) -> Vec<u64> {
         let mut found = Vec::new();
         let load = |set: &SharedBits, index: usize| set.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));

@@ -1,6 +1,6 @@
 //! The native core of gdbheap: it walks a target's allocators, classifies blocks, and builds the reference graph.
 //!
-//! The caller passes in policy and most offsets. The other facts about layouts stand next to the algorithm that needs
+//! The caller passes in policy and most offsets. All other facts about layouts are next to the algorithm that needs
 //! them. Bytes come from `gdbheap_access`. The core knows no machine and does not use the Python interpreter that hosts
 //! it. Whatever is read from a target is hostile: every count is bounded, every pointer is checked against the
 //! segments, and arithmetic on such numbers cannot panic.

@@ -1,9 +1,9 @@
 //! Check in one pass whether a mangled C++ name is well formed (Itanium C++ ABI, 5.1).
 //!
-//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit no production keep
-//! it busy for seconds, and a few more bytes double the time. It takes linear time for well-formed names, so it is
-//! given only these. Constructs that compilers hardly ever write (new, delete, constraints, modules, construction
-//! vtables) count as malformed: 381 of 589,186 names in Debian's libraries, including those of LLVM, Arrow and gRPC.
+//! `cpp_demangle` tries one production after the other, each from the beginning. For 79 bytes that fit no production it
+//! takes seconds, and a few more bytes double the time. For well-formed names it takes linear time, so only these are
+//! passed to it. Constructs that compilers hardly ever write (new, delete, constraints, modules, construction vtables)
+//! count as malformed: 381 of 589,186 names in Debian's libraries, including those of LLVM, Arrow and gRPC.
 #![forbid(unsafe_code)]
 
 /// The largest depth of nested productions: the default `recursion_limit` of `cpp_demangle`.
@@ -17,8 +17,8 @@ const BINARY: [&[u8]; 32] = [
     b"pl", b"mi", b"ml", b"dv", b"rm", b"an", b"or", b"eo", b"aS", b"pL", b"mI", b"mL", b"dV", b"rM", b"aN", b"oR",
     b"eO", b"ls", b"rs", b"lS", b"rS", b"eq", b"ne", b"lt", b"gt", b"le", b"ge", b"ss", b"aa", b"oo", b"cm", b"ix",
 ];
-/// More operators, which may name functions but are not accepted in expressions. The operators in BINARY, and the first
-/// ones in UNARY, may name functions too.
+/// Operators that may name functions but are not accepted in expressions. Functions may also be named after the
+/// operators in BINARY, and the first ones in UNARY.
 const FUNCTIONS: [&[u8]; 8] = [b"nw", b"na", b"dl", b"da", b"cl", b"pm", b"pt", b"qu"];
 
 /// Return whether `symbol` is the mangled name of a function, an object, a vtable or a `type_info`. A suffix that the

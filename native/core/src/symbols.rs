@@ -30,7 +30,7 @@ const MOST_AROUND: usize = 256;
 const MOST_FUNCTIONS_AROUND: usize = 8;
 const FREE: u32 = u32::MAX;
 
-/// The symbols of a file that are indexed.
+/// The symbols of a file that an index contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Symbols of data and code that the file defines.
@@ -44,7 +44,7 @@ pub enum Wanted {
 pub type Symbol<'a> = (u64, u64, &'a [u8]);
 
 /// The symbols of several tables of one file. If a name occurs more than once, the symbol in the first of these tables
-/// wins. In one table, a global symbol wins over a local one, and otherwise the first symbol wins.
+/// is used. In one table, a global symbol is preferred to a local one; otherwise the first symbol is used.
 pub struct Symbols<B> {
     tables: Vec<Table<B>>,
     wanted: Wanted,
@@ -56,7 +56,7 @@ pub struct Symbols<B> {
 struct Table<B> {
     entries: B,
     names: B,
-    /// The number of the table's first symbol, and (`count`) the number of the table's symbols.
+    /// The number of the table's first symbol (`first`), and the number of the table's symbols (`count`).
     first: u32,
     count: u32,
 }
@@ -270,7 +270,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         index
     }
 
-    /// Return one key for each distinct name offset of a table. A key contains the symbol that wins for this name:
+    /// Return one key for each distinct name offset of a table. A key contains the symbol that is used for this name:
     /// `name << 32 | is local << 31 | number`.
     fn name_keys(&self, table: &Table<B>) -> Vec<u64> {
         let wanted = || (0u64..).zip(table.entries()).filter(|(_, entry)| entry.is_wanted(self.wanted));

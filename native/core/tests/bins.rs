@@ -24,13 +24,13 @@ fn bin_of(size: u64) -> u64 {
     126
 }
 
-fn head(bin: u64) -> u64 {
-    STATE + (bin - 1) * 16 - 16
+fn head(state: u64, bin: u64) -> u64 {
+    state + (bin - 1) * 16 - 16
 }
 
 /// Link the free chunks of a heap into rings, some of them into the unsorted ring. Return the bin of each chunk.
-fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
-    heap.memory.add(STATE, vec![0; 16 * BINS as usize]);
+fn lay(chance: &mut Chance, heap: &mut Heap, state: u64) -> BTreeMap<u64, u64> {
+    heap.memory.add(state, vec![0; 16 * BINS as usize]);
     let mut rings: BTreeMap<u64, Vec<(u64, u64)>> = (1..BINS).map(|bin| (bin, Vec::new())).collect();
     for (address, size, _) in heap.chunks.iter().filter(|chunk| chunk.2) {
         let bin = if chance.one_in(10) { 1 } else { bin_of(*size) };
@@ -40,7 +40,7 @@ fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
     for (bin, mut chunks) in rings {
         // The chunks of a large bin are sorted, the largest first.
         chunks.sort_by_key(|(address, size)| (u64::MAX - size, *address));
-        let ring: Vec<u64> = [head(bin)].into_iter().chain(chunks.iter().map(|chunk| chunk.0)).collect();
+        let ring: Vec<u64> = [head(state, bin)].into_iter().chain(chunks.iter().map(|chunk| chunk.0)).collect();
         for (place, chunk) in ring.iter().enumerate() {
             let (next, last) = (ring[(place + 1) % ring.len()], ring[(place + ring.len() - 1) % ring.len()]);
             heap.memory.put(chunk + 16, next);
@@ -83,7 +83,7 @@ fn every_free_chunk_is_in_its_bin() {
     let mut chance = Chance::new("every_free_chunk_is_in_its_bin");
     for _ in 0..20 {
         let mut heap = Heap::draw(&mut chance, START, 1 << 17, 1 << 16);
-        let laid = lay(&mut chance, &mut heap);
+        let laid = lay(&mut chance, &mut heap, STATE);
         let (_, bins) = follow(&heap, chance.one_in(2));
         assert_eq!(bins.damage, []);
         for (address, _, free) in &heap.chunks {
@@ -101,7 +101,7 @@ fn a_damaged_link_is_found() {
     let mut chance = Chance::new("a_damaged_link_is_found");
     for _ in 0..20 {
         let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 14);
-        let laid = lay(&mut chance, &mut heap);
+        let laid = lay(&mut chance, &mut heap, STATE);
         let place = chance.below(laid.len() as u64) as usize;
         let Some(chunk) = laid.keys().nth(place).copied() else { continue };
         let link = chunk + if chance.one_in(2) { 16 } else { 24 };
@@ -110,4 +110,48 @@ fn a_damaged_link_is_found() {
         let (_, bins) = follow(&heap, chance.one_in(2));
         assert_ne!(bins.damage, []);
     }
+}
+
+/// Check two arenas of which each has a chunk of the other in a bin: every link leads to a free chunk that links back.
+#[test]
+fn a_bin_with_chunks_of_another_arena_is_found() {
+    let mut chance = Chance::new("a_bin_with_chunks_of_another_arena_is_found");
+    let mut found = 0;
+    for _ in 0..20 {
+        let (other_start, other_state) = (START + (1 << 30), STATE + (1 << 20));
+        let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 10);
+        let mut other = Heap::draw(&mut chance, other_start, 1 << 16, 1 << 10);
+        // Chunks in use say that they are of a thread's arena.
+        for (chunk, _, _) in other.chunks.iter().filter(|chunk| !chunk.2) {
+            let size = other.memory.word(chunk + 8);
+            other.memory.put(chunk + 8, size | 4);
+        }
+        let (own, foreign) = (lay(&mut chance, &mut heap, STATE), lay(&mut chance, &mut other, other_state));
+        let mut memory = heap.memory.clone();
+        other.memory.stretches.iter().for_each(|(start, bytes)| memory.add(*start, bytes.clone()));
+        let same = |(chunk, bin): (&u64, &u64)| Some((*chunk, *foreign.iter().find(|other| other.1 == bin)?.0));
+        let small = own.iter().filter(|(_, bin)| (2..64).contains(*bin));
+        let Some((one, two)) = small.into_iter().find_map(same) else { continue };
+        let stretch =
+            |heap: &Heap, arena| Stretch { arena, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
+        for exchanged in [false, true] {
+            if exchanged {
+                let links = |chunk: u64| [memory.word(chunk + 16), memory.word(chunk + 24)];
+                for (chunk, [next, last]) in [(one, links(two)), (two, links(one))] {
+                    memory.put(chunk + 16, next);
+                    memory.put(chunk + 24, last);
+                    memory.put(next + 24, chunk);
+                    memory.put(last + 16, chunk);
+                }
+            }
+            let space = memory.space();
+            let stretches = vec![stretch(&heap, 0), stretch(&other, 1)];
+            let (chunks, _) =
+                walk_chunks(&Unwatched, &space, stretches, &[], true, chance.one_in(2)).expect("not cancelled");
+            let bins = follow_bins(&Unwatched, &space, &chunks, &[STATE, other_state]).expect("not cancelled");
+            assert_eq!(!bins.damage.is_empty(), exchanged, "{:?}", bins.damage.first());
+            found += usize::from(exchanged);
+        }
+    }
+    assert!(found > 0, "the arenas have no bin in common");
 }

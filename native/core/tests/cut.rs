@@ -3,7 +3,7 @@
 mod support;
 
 use gdbheap_core::allocators::mimalloc::{form_named, read_mimalloc, Mimalloc, MimallocRoot};
-use gdbheap_core::allocators::{Run, Runs, SharedHeaps, Store};
+use gdbheap_core::allocators::{Extents, Run, Runs, SharedHeaps, Store};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout};
 use gdbheap_core::python::TypeLayout;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn object_of_a_type(size: u64) -> SharedHeaps {
     memory.add(START, vec![0; 2 * STRIDE as usize]);
     [1, TYPE, START + STRIDE].iter().zip(0..).for_each(|(word, at)| memory.put(START + 8 * at, *word));
     let runs = Runs::new(vec![(Run { start: START, stride: STRIDE, count: 2 }, vec![0b11])]).expect("one run");
-    SharedHeaps { space: Arc::new(memory.space()), stores: vec![Store::Runs(Arc::new(runs))] }
+    SharedHeaps { space: Arc::new(memory.space()), stores: vec![Store::Extents(Arc::new(Extents::of_runs(runs)))] }
 }
 
 fn graph_of(heaps: SharedHeaps) -> Graph {

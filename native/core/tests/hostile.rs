@@ -12,7 +12,7 @@ use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, 
 use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
-use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
+use gdbheap_core::allocators::{find_list_heads, Heaps, Listing, Store};
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use gdbheap_core::{Cancelled, Progress, Watcher};
@@ -342,13 +342,13 @@ fn trees() {
             jemalloc::fit_of(&Unwatched, &space, form, START, shape).expect("not cancelled");
             let root = JemallocRoot { form, root: START, shape, data: ranges.to_vec(), storage: ranges.to_vec() };
             let found = read_jemalloc(&Unwatched, &space, &ranges, &[root]).expect("not cancelled");
-            found.holes(&Unwatched, 1).expect("not cancelled");
+            found.extents.holes(&Unwatched, 1).expect("not cancelled");
             found.class_use();
             found.samples(&Unwatched, &space).expect("not cancelled");
             packing(found.slabs(NonZeroU32::new(chance.below(3) as u32)), None);
-            found.waiting();
+            found.extents.waiting();
             found.arena_use();
-            (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
+            (0..50).for_each(|_| _ = found.extents.find(chance.hostile(START)));
         }
     }
 }
@@ -491,25 +491,25 @@ fn spans_of_anything() {
         let root = TcmallocRoot { root: START, shape, data: data.to_vec() };
         tcmalloc::fit_of(&Unwatched, &space, &root).expect("not cancelled");
         let found = read_tcmalloc(&Unwatched, &space, &all, &[root]).expect("not cancelled");
-        assert!(found.areas().windows(2).all(|pair| pair[0].end <= pair[1].start), "areas are apart");
-        let size: u64 = found.areas().iter().map(|area| area.end - area.start).sum();
+        assert!(found.extents.areas().windows(2).all(|pair| pair[0].end <= pair[1].start), "areas are apart");
+        let size: u64 = found.extents.areas().iter().map(|area| area.end - area.start).sum();
         let rows = found.sums();
         let sums = rows.iter().map(|row| {
             let blocks = row.used + row.listed + row.transfer + row.cached + row.waste;
             blocks + row.free + row.returned + row.metadata
         });
         assert!(sums.sum::<u64>() <= size, "no byte is counted twice");
-        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        let holes = found.extents.holes(&Unwatched, 1).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
         packing(found.slabs(), None);
-        assert!(found.waiting().windows(2).all(|pair| pair[0].1 < pair[1].0), "what waits is apart");
-        let used = found.first_used(0, u64::MAX, usize::MAX);
+        assert!(found.extents.waiting().windows(2).all(|pair| pair[0].1 < pair[1].0), "what waits is apart");
+        let used = found.extents.first_used(0, u64::MAX, usize::MAX);
         for (address, size) in &used {
-            let here = found.find(*address).expect("what is in use is there");
+            let here = found.extents.find(*address).expect("what is in use is there");
             assert_eq!((here.address, here.size, here.state), (*address, *size, "used"));
         }
         walked += used.len();
-        (0..50).for_each(|_| _ = found.find(chance.hostile(START)));
+        (0..50).for_each(|_| _ = found.extents.find(chance.hostile(START)));
     }
     assert!(walked > 0, "no input had a block");
 }
@@ -543,7 +543,8 @@ fn old_chunks_of_anything() {
         let all: u64 = rows.iter().map(|(size, used, free)| size * (used + free)).sum();
         assert!(all <= regions.iter().map(|(start, end)| end - start).sum::<u64>());
         let holes = found.holes(&Unwatched, 1).expect("not cancelled");
-        assert_eq!(holes.len() as u64, rows.iter().map(|(_, _, free)| free).sum::<u64>());
+        let free: u64 = rows.iter().map(|(size, _, free)| size * free).sum();
+        assert_eq!(holes.iter().map(|hole| hole.end - hole.start).sum::<u64>(), free);
         for (address, _) in found.first_used(0, u64::MAX, usize::MAX) {
             assert!(found.find(address).is_some_and(|(start, ..)| start == address));
         }

@@ -140,10 +140,110 @@ fn each_page_is_swept_to_one_owner() {
     });
 }
 
+/// Return ascending ranges of random pages of `drawn`, some of them neighbours.
+fn some_ranges(chance: &mut Chance, drawn: &Drawn, most: u64) -> Vec<(u64, u64)> {
+    let (mut found, mut at) = (Vec::new(), START);
+    loop {
+        let start = at + if chance.one_in(3) { 0 } else { drawn.size * chance.between(1, most) };
+        let end = start + drawn.size * chance.between(1, most);
+        if end > START + PAGES * drawn.size {
+            return found;
+        }
+        found.push((start, end));
+        at = end;
+    }
+}
+
+/// Return how many bytes of [start, end) lie in the ranges.
+fn within(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
+    ranges.iter().map(|range| range.1.min(end).saturating_sub(range.0.max(start))).sum()
+}
+
+/// Split a range at the ends of missing memory, which counts for `loser`, and at the cuts. Return the parts: start, end,
+/// owner and cell.
+fn parts(
+    range: (u64, u64),
+    owner: usize,
+    lost: &[(u64, u64)],
+    loser: usize,
+    cuts: &[u64],
+) -> Vec<(u64, u64, usize, usize)> {
+    let mut ends: BTreeSet<u64> =
+        lost.iter().flat_map(|range| [range.0, range.1]).chain(cuts.iter().copied()).collect();
+    ends.extend([range.0, range.1]);
+    let ends: Vec<u64> = ends.into_iter().filter(|end| range.0 <= *end && *end <= range.1).collect();
+    let whose = |start: u64| if within(lost, start, start + 1) > 0 { loser } else { owner };
+    let cell = |start: u64| cuts.iter().filter(|cut| **cut <= start).count();
+    ends.windows(2).map(|pair| (pair[0], pair[1], whose(pair[0]), cell(pair[0]))).collect()
+}
+
+/// Check the sums of each cell, with huge pages, and with missing memory that counts for an owner of its own.
+#[test]
+fn sweeps_in_cells_with_huge_pages_and_missing_memory() {
+    const OWNERS: usize = 5;
+    for_each_size("sweeps_in_cells_with_huge_pages_and_missing_memory", |chance, drawn| {
+        let huge: Vec<(u64, u64)> = some_ranges(chance, &drawn, 9);
+        let lost: Vec<(u64, u64)> = if chance.one_in(3) { Vec::new() } else { some_ranges(chance, &drawn, 20) };
+        let cuts: Vec<u64> = some_ranges(chance, &drawn, 30).iter().map(|range| range.1).collect();
+        let (loser, keeper) = (chance.below(OWNERS as u64) as usize, chance.below(OWNERS as u64) as usize);
+        let mut pages = drawn.pages();
+        pages.huge = Some(huge.clone());
+        let mut sweep = Sweep::new(drawn.page(), Some(Arc::new(pages)), OWNERS, cuts.clone(), vec![keeper as u32])
+            .expect("they ascend");
+        sweep.set_lost(lost.clone(), loser as u32).expect("they ascend");
+        let mut expected = vec![vec![Sum::default(); OWNERS]; cuts.len() + 1];
+        let (mut at, mut touched) = (START, vec![None; PAGES as usize]);
+        while at < START + (PAGES - 12) * drawn.size {
+            let start = at + if chance.one_in(3) { chance.below(3 * drawn.size) } else { 0 };
+            let end = start + 1 + if chance.one_in(3) { chance.below(6 * drawn.size) } else { chance.below(99) };
+            let owner = chance.below(OWNERS as u64) as usize;
+            sweep.add(start, end, owner as u32).expect("it ascends");
+            for (start, end, owner, cell) in parts((start, end), owner, &lost, loser, &cuts) {
+                let sum = &mut expected[cell][owner];
+                sum.bytes += end - start;
+                sum.resident += drawn.bytes(start, end, PRESENT);
+                sum.swapped += drawn.bytes(start, end, SWAPPED);
+                sum.huge += within(&huge, start, end);
+                for page in start / drawn.size..end.div_ceil(drawn.size) {
+                    let page = &mut touched[(page - START / drawn.size) as usize];
+                    *page = (*page).max(Some((owner, cell)));
+                }
+            }
+            at = end;
+        }
+        let mut kept: Vec<u64> = Vec::new();
+        for (place, (owner, cell)) in touched.iter().enumerate().filter_map(|(place, found)| Some((place, (*found)?))) {
+            let (start, sum) = (START + place as u64 * drawn.size, &mut expected[cell][owner]);
+            let is_huge = within(&huge, start, start + drawn.size);
+            sum.pages += drawn.size;
+            sum.whole += if drawn.states[place] == PRESENT { drawn.size } else { 0 };
+            sum.whole_huge += is_huge;
+            kept.extend((is_huge > 0 && owner == keeper).then_some(start));
+        }
+        let row = |sum: &Sum| {
+            (sum.bytes, sum.resident, sum.swapped, sum.zero, sum.huge, sum.pages, sum.whole, sum.whole_huge)
+        };
+        for (cell, (rows, expected)) in sweep.finish().expect("it ascends").iter().zip(&expected).enumerate() {
+            let mut found = vec![Sum::default(); OWNERS];
+            rows.iter().for_each(|(owner, sum)| found[*owner as usize] = *sum);
+            let (found, expected): (Vec<_>, Vec<_>) =
+                (found.iter().map(row).collect(), expected.iter().map(row).collect());
+            assert_eq!(found, expected, "cell {cell}");
+        }
+        let ranges = sweep.huge_ranges();
+        assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        let pages = |range: &(u64, u64)| (range.0..range.1).step_by(drawn.size as usize).collect::<Vec<_>>();
+        assert_eq!(ranges.iter().flat_map(pages).collect::<Vec<_>>(), kept);
+    });
+}
+
 /// Make a heap in the pages of `drawn`. Some of its free chunks are larger than a page.
 fn heap_in(chance: &mut Chance, drawn: &Drawn) -> (Heap, Chunks) {
     let start = START + 16 * chance.below(1 << 10);
-    let heap = Heap::draw(chance, start, 150 * drawn.size, 12 * drawn.size);
+    let heap = match chance.one_in(2) {
+        true => Heap::draw(chance, start, 150 * drawn.size, 12 * drawn.size),
+        false => Heap::draw_islands(chance, start, 150 * drawn.size, drawn.size),
+    };
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
     let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch], &[], true, false);
     let chunks = walked.expect("not cancelled").0;
@@ -165,15 +265,22 @@ fn released_without(heap: &Heap, drawn: &Drawn, gone: (u64, u64)) -> BTreeSet<u6
     runs.iter().flat_map(|(start, end)| drawn.released(*start, *end)).collect()
 }
 
-/// Compare what is trimmed with the model. Return the number of bytes of the trimmed pages.
+/// Compare what is trimmed with the model, in a heap of which the kernel takes back no page of some ranges. Return the
+/// number of bytes of the trimmed pages.
 fn check_trim(chance: &mut Chance, drawn: &Drawn) -> u64 {
     let (heap, chunks) = heap_in(chance, drawn);
-    let own = released_without(&heap, drawn, (0, 0));
+    let locked = if chance.one_in(2) { Vec::new() } else { some_ranges(chance, drawn, 30) };
+    let is_free = |page: &u64| within(&locked, page * drawn.size, (page + 1) * drawn.size) == 0;
+    let own: BTreeSet<u64> = released_without(&heap, drawn, (0, 0)).into_iter().filter(is_free).collect();
     let whole = own.len() as u64 * drawn.size;
+    let with_pages = |chunk: &&(u64, u64, bool)| chunk.2 && !drawn.released(chunk.0, chunk.0 + chunk.1).is_empty();
+    let count_of_chunks = heap.chunks.iter().filter(with_pages).count() as u64;
     for pages in [None, Some(drawn.pages())] {
-        let trimmed = &trim_chunks(&chunks, drawn.page(), pages.as_ref(), &[])[0];
+        let trimmed = &trim_chunks(&chunks, drawn.page(), pages.as_ref(), &locked)[0];
         let count = |state| if pages.is_some() { drawn.count(&own, state) } else { 0 };
         assert_eq!(trimmed.released, Released { whole, resident: count(PRESENT), swapped: count(SWAPPED) });
+        assert_eq!((trimmed.chunks, trimmed.top), (count_of_chunks, heap.top));
+        assert_eq!((trimmed.start, trimmed.end), (heap.start, heap.end));
     }
     whole
 }
@@ -192,9 +299,23 @@ fn check_pins(chance: &mut Chance, drawn: &Drawn) -> u64 {
     let pages = drawn.pages();
     let before = released_without(&heap, drawn, (0, 0));
     let kept = Kept { page: drawn.page(), pages: Some(&pages), ranges: &[], least: 1, most: 1000 };
-    let (rows, totals) = pins(&Store::Chunks(Arc::new(chunks)), &[], kept);
+    let store = Store::Chunks(Arc::new(chunks));
+    let (rows, totals) = pins(&store, &[], kept);
     assert_eq!(rows.len() as u64, totals.groups);
+    // The blocks that free the most bytes besides their own come first. Beyond the wanted number, none is listed.
+    assert!(rows.windows(2).all(|pair| pair[0].4 - pair[0].3 >= pair[1].4 - pair[1].3));
+    let sums = (totals.blocks, totals.bytes, totals.freed);
+    let sum = |value: fn(&(u64, u64, u64, u64, u64)) -> u64| rows.iter().map(value).sum::<u64>();
+    assert_eq!(sums, (sum(|row| row.2), sum(|row| row.3), sum(|row| row.4)));
+    let mut ranges: Vec<(u64, u64)> = rows.iter().map(|row| (row.0, row.1)).collect();
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "a block is in two groups");
+    let (first, same) = pins(&store, &[], Kept { most: 3, ..kept });
+    assert_eq!(same.groups, totals.groups);
+    let gains = |rows: &[(u64, u64, u64, u64, u64)]| rows.iter().map(|row| row.4 - row.3).collect::<Vec<_>>();
+    assert_eq!(gains(&first), gains(&rows[..rows.len().min(3)]));
     for (start, end, blocks, bytes, freed) in rows {
+        assert!(freed >= 2 * bytes);
         let members = || heap.chunks.iter().filter(|chunk| !chunk.2 && start <= chunk.0 && chunk.0 < end);
         assert_eq!((members().count() as u64, members().map(|chunk| chunk.1).sum()), (blocks, bytes));
         let after: BTreeSet<u64> = released_without(&heap, drawn, (start, end)).difference(&before).copied().collect();

@@ -3,7 +3,8 @@
 mod support;
 
 use gdbheap_access::memory::Space;
-use gdbheap_core::allocators::pymalloc::{read_pools, ArenaRow, Pools};
+use gdbheap_core::allocators::pymalloc::{occupancy, read_pools, used_blocks, ArenaRow, Pools};
+use std::collections::{BTreeMap, BTreeSet};
 use support::{Chance, Memory, Unwatched};
 
 const START: u64 = 0x7f00_0000_0000;
@@ -109,6 +110,18 @@ fn holes_hold_no_used_block() {
         let (space, pools) = read(&drawn);
         let holes = pools.holes(&Unwatched, &space, 0).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        for (address, size, _) in drawn.blocks.iter().filter(|block| block.2) {
+            for hole in &holes {
+                let is_before = hole.start == address + size;
+                assert!(!is_before || hole.before == Some((*address, *size, "used")), "{:?}", hole.before);
+                assert!(hole.end != *address || hole.after == Some((*address, *size, "used")), "{:?}", hole.after);
+            }
+        }
+        for hole in holes.iter().take(3) {
+            let with = |minimum: u64| pools.holes(&Unwatched, &space, minimum).expect("not cancelled");
+            let is_in = |minimum: u64| with(minimum).iter().any(|other| other.start == hole.start);
+            assert!(is_in(hole.end - hole.start) && !is_in(hole.end - hole.start + 1));
+        }
         let holds = |address: u64| holes.iter().any(|hole| (hole.start..hole.end).contains(&address));
         for (address, size, used) in &drawn.blocks {
             let inside = address + chance.below(*size);
@@ -133,5 +146,143 @@ fn a_damaged_chain_is_found() {
             (found[0].address, found[0].what),
             (block / drawn.pool_size * drawn.pool_size, "free list of a pool")
         );
+    }
+}
+
+/// A pool whose header has one wrong word: the address of the pool, and what is found there.
+fn spoil_header(chance: &mut Chance, drawn: &mut Drawn, kind: u64) -> Option<(u64, &'static str)> {
+    let (block, size, _) = drawn.blocks.iter().filter(|block| block.2).nth(chance.below(5) as usize).copied()?;
+    let pool = block / drawn.pool_size * drawn.pool_size;
+    let carved = drawn.blocks.iter().filter(|block| block.0 / drawn.pool_size * drawn.pool_size == pool).count() as u32;
+    let classes = (512 / drawn.alignment) as u32;
+    let (at, half, what) = match kind {
+        0 => (32, [0, 2, 4, 1000][chance.below(4) as usize], "arenaindex of a pool"),
+        1 => (36, classes + [0, 1, 1000][chance.below(3) as usize], "szidx of a pool"),
+        2 => (40, drawn.pool_size as u32 + [1, size as u32, 4096][chance.below(3) as usize], "nextoffset of a pool"),
+        3 => (40, [0, 16, HEADER as u32 - 1][chance.below(3) as usize], "nextoffset of a pool"),
+        _ => (0, carved + [1, 2, 1000][chance.below(3) as usize], "ref.count of a pool"),
+    };
+    drawn.memory.put_half(pool + at, half);
+    Some((pool, what))
+}
+
+#[test]
+fn a_damaged_header_is_found() {
+    let mut chance = Chance::new("a_damaged_header_is_found");
+    for round in 0..200 {
+        let mut drawn = draw(&mut chance);
+        let Some(expected) = spoil_header(&mut chance, &mut drawn, round % 5) else { continue };
+        let (space, pools) = read(&drawn);
+        let found: Vec<(u64, &str)> = pools.damage.iter().map(|damage| (damage.address, damage.what)).collect();
+        assert_eq!(found, [expected]);
+        // The other pools are read anyway.
+        let pool_of = |block: u64| block / drawn.pool_size * drawn.pool_size;
+        for (address, size, used) in drawn.blocks.iter().filter(|block| pool_of(block.0) != expected.0) {
+            let state = if *used { "used" } else { "free" };
+            assert_eq!(pools.find(&space, *address), Some((*address, *size, state)), "{address:#x}");
+        }
+    }
+}
+
+/// Check a pool that counts fewer used blocks than are outside of its chain of free blocks, or more.
+#[test]
+fn a_wrong_count_is_found() {
+    let mut chance = Chance::new("a_wrong_count_is_found");
+    for _ in 0..100 {
+        let mut drawn = draw(&mut chance);
+        let Some((block, _, _)) = drawn.blocks.iter().find(|block| block.2).copied() else { continue };
+        let pool = block / drawn.pool_size * drawn.pool_size;
+        let own = || drawn.blocks.iter().filter(|block| block.0 / drawn.pool_size * drawn.pool_size == pool);
+        let (carved, used) = (own().count() as u32, own().filter(|block| block.2).count() as u32);
+        // A pool that counts no used block is a free one.
+        let wrong = if used > 1 && chance.one_in(2) { used - 1 } else { used + 1 };
+        if wrong > carved {
+            continue;
+        }
+        drawn.memory.put_half(pool, wrong);
+        let (space, pools) = read(&drawn);
+        let found = pools.verify(&Unwatched, &space, 10).expect("not cancelled");
+        let found: Vec<(u64, &str)> = found.iter().map(|damage| (damage.address, damage.what)).collect();
+        assert_eq!(found, [(pool, "free list of a pool")]);
+    }
+}
+
+/// The bytes of an arena: a hundred parts of 41 of the smallest blocks, so that some arenas are at a whole percentage.
+const FULL: u64 = 100 * 41 * 16;
+
+/// The address of an arena, and how many blocks of each size are used in it.
+type KnownArena = (u64, BTreeMap<u64, u64>);
+
+/// Arenas with pools of a few size classes, and for each arena its address, and how many blocks of each size are used.
+fn several(chance: &mut Chance) -> (Space, Pools, Vec<KnownArena>) {
+    let (pool_size, alignment, arena) = (4096u64, 16u64, FULL);
+    let count = chance.between(1, 8);
+    let (mut memory, mut rows, mut known) = (Memory::default(), Vec::new(), Vec::new());
+    for number in 0..count {
+        let start = START + number * 32 * pool_size;
+        memory.add(start, vec![0; arena as usize]);
+        let pools = chance.between(1, 6);
+        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+        for pool in (0..pools).map(|pool| start + pool * pool_size) {
+            let blocks = draw_pool(chance, &mut memory, pool, pool_size, alignment);
+            let in_use = blocks.iter().filter(|block| block.2);
+            in_use.for_each(|block| *used.entry(block.1).or_default() += 1);
+        }
+        rows.push(ArenaRow {
+            number: number as u32,
+            index: 3,
+            address: start,
+            carved: start + pools * pool_size,
+            size: arena,
+        });
+        known.push((start, used));
+    }
+    let space = memory.space();
+    let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("not cancelled");
+    (space, pools, known)
+}
+
+#[test]
+fn arenas_are_as_full_as_their_blocks() {
+    let mut chance = Chance::new("arenas_are_as_full_as_their_blocks");
+    for _ in 0..60 {
+        let (space, pools, known) = several(&mut chance);
+        let bytes = |used: &BTreeMap<u64, u64>| used.iter().map(|(size, count)| size * count).sum::<u64>();
+        // Limits that some arenas meet exactly, among others.
+        let exact = known.iter().map(|arena| (bytes(&arena.1) * 100).div_ceil(FULL).max(1));
+        let percents: Vec<u64> = exact.chain([1, 10, 50, 100]).collect::<BTreeSet<_>>().into_iter().collect();
+        let (spread, fill, emptiest) = occupancy(&Unwatched, &pools, &percents, 3).expect("not cancelled");
+        let with = |size: u64| known.iter().filter(move |arena| arena.1.contains_key(&size));
+        let sizes: BTreeSet<u64> = known.iter().flat_map(|arena| arena.1.keys().copied()).collect();
+        assert_eq!(spread.iter().map(|row| row.block_size).collect::<BTreeSet<_>>(), sizes);
+        for row in &spread {
+            let alone = || with(row.block_size).filter(|arena| arena.1.len() == 1);
+            assert_eq!(row.arenas, with(row.block_size).count() as u64);
+            assert_eq!(row.alone, alone().count() as u64);
+            assert_eq!(row.blocks_alone, alone().map(|arena| arena.1[&row.block_size]).sum::<u64>());
+        }
+        let in_use: Vec<u64> = known.iter().map(|arena| bytes(&arena.1)).filter(|bytes| *bytes > 0).collect();
+        let mut below = 0;
+        for row in &fill {
+            let limit = |percent: u64| percent * FULL;
+            let own =
+                || in_use.iter().filter(|bytes| limit(below) < *bytes * 100 && *bytes * 100 <= limit(row.percent));
+            assert_eq!((row.arenas, row.used_bytes), (own().count() as u64, own().sum()), "{}", row.percent);
+            below = row.percent;
+        }
+        let mut order: Vec<(u64, u64)> = known.iter().map(|arena| (bytes(&arena.1), arena.0)).collect();
+        order.retain(|(bytes, _)| *bytes > 0);
+        order.sort_unstable();
+        order.truncate(3);
+        assert_eq!(emptiest.iter().map(|row| (row.used_bytes, row.address)).collect::<Vec<_>>(), order);
+        for row in &emptiest {
+            let own = &known.iter().find(|arena| arena.0 == row.address).expect("an arena").1;
+            let shares: BTreeMap<u64, u64> = row.shares.iter().map(|share| (share.block_size, share.used)).collect();
+            assert_eq!(&shares, own);
+            let most = chance.between(1, 40) as usize;
+            let listed = used_blocks(&space, &pools, row.address, most);
+            assert_eq!(listed.len() as u64, own.values().sum::<u64>().min(most as u64));
+            assert!(listed.iter().all(|(block, size)| pools.find(&space, *block) == Some((*block, *size, "used"))));
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use gdbheap_core::allocators::glibc::{walk_chunks, Stretch};
-use gdbheap_core::allocators::{Part, Run, Runs, SharedHeaps, Store, PARTS};
+use gdbheap_core::allocators::{Extents, Part, Run, Runs, SharedHeaps, Store, PARTS};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout, Root};
 use gdbheap_core::memory_use::{pins, Kept, Sweep};
 use gdbheap_core::python::{list_instances, take_census, CensusRequest, Order, TypeLayout, WantedInstances};
@@ -26,7 +26,7 @@ fn twins() -> SharedHeaps {
     memory.put(LAST + 8, START);
     let run = Run { start: START, stride: STRIDE, count: COUNT };
     let runs = Runs::new(vec![(run, vec![0b1000_0001])]).expect("one run");
-    SharedHeaps { space: Arc::new(memory.space()), stores: vec![Store::Runs(Arc::new(runs))] }
+    SharedHeaps { space: Arc::new(memory.space()), stores: vec![Store::Extents(Arc::new(Extents::of_runs(runs)))] }
 }
 
 fn types() -> TypeLayout {
@@ -150,7 +150,7 @@ fn numbers_have_no_gap() {
         let first = Run { start: DATA, stride: 48, count: 100 };
         let bits: u64 = chance.word();
         let runs = Runs::new(vec![(first, vec![bits])]).expect("one run");
-        let stores = vec![Store::Chunks(Arc::new(chunks)), Store::Runs(Arc::new(runs))];
+        let stores = vec![Store::Chunks(Arc::new(chunks)), Store::Extents(Arc::new(Extents::of_runs(runs)))];
         let graph = graph_of(SharedHeaps { space, stores }, &[]);
         let used = heaps.iter().flat_map(|heap| &heap.chunks).filter(|(_, _, free)| !free);
         let chunks = used.map(|(address, size, _)| (address + 16, *size));

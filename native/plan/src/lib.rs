@@ -45,7 +45,7 @@ pub mod kind {
     pub const MEMALIGN: u64 = 5;
     /// A realloc of the block at a place to size 0, which returned NULL.
     pub const RELEASE: u64 = 6;
-    /// A call without effect: free of NULL, or of a block whose allocation is unknown.
+    /// A call without effect: a call of free for NULL, or for a block whose allocation is unknown.
     pub const NOTHING: u64 = 7;
     /// The upper halves of the place and of the size of the next step.
     pub const WIDE: u64 = 8;
@@ -59,15 +59,15 @@ pub mod kind {
     /// A call of mallopt, with the parameter and the value.
     pub const MALLOPT: u64 = 13;
     pub const TRIM: u64 = 14;
-    /// Another step. The bits of the place say what it does (`other`).
+    /// Another step. The bits of its place say what the step does (see `other`).
     pub const OTHER: u64 = 15;
 }
 
-/// What a step of the kind OTHER does.
+/// The effects of steps of the kind OTHER, as bits.
 pub mod other {
-    /// Nothing.
+    /// The step has no effect.
     pub const NONE: u64 = 0;
-    /// The recording does not show how the block of the next FREE was freed. So that FREE does not count as a call.
+    /// The recording does not show how the block of the next FREE was freed. So this FREE does not count as a call.
     pub const UNSEEN: u64 = 1;
     /// A new mapping. Three words follow: its place, its size and its protection.
     pub const MMAP: u64 = 2;
@@ -103,7 +103,7 @@ pub const fn argument_of(step: u64) -> u64 {
     step >> (KIND_BITS + PLACE_BITS)
 }
 
-/// Join the two halves of a place. The upper half comes from a WIDE step.
+/// Join the two halves of a place. The upper half comes from the preceding WIDE step.
 #[inline(always)]
 pub const fn wide_place(upper: u64, lower: u64) -> u64 {
     upper << PLACE_BITS | lower

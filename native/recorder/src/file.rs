@@ -5,7 +5,7 @@ use crate::order::is_by_time;
 use crate::state::Own as Owned;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut};
-use core::sync::atomic::{compiler_fence, AtomicUsize, Ordering};
+use core::sync::atomic::{compiler_fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::STAGE;
 
@@ -18,7 +18,8 @@ const SUFFIX: &[u8] = b".calls";
 const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
-/// The folder for recordings, as named by the environment that the program started with. A forked child needs it, too.
+/// The folder for recordings, as named by the environment that the program started with. A forked child needs the
+/// folder, too.
 struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 // SAFETY: written once, by the first call of the program.
 unsafe impl Sync for Folder {}
@@ -41,7 +42,7 @@ pub(crate) fn learn_folder() {
     }
 }
 
-/// Return whether calls are recorded at all: whether the environment names a folder.
+/// Return whether calls are recorded: whether the environment names a folder.
 pub(crate) fn has_folder() -> bool {
     PATH_LENGTH.load(Ordering::Relaxed) != 0
 }
@@ -94,6 +95,88 @@ fn open_folder() -> Option<c_int> {
     None
 }
 
+/// The descriptor of this process's file, -1 if it is closed; and the time when the file began. In a forked child they
+/// are those of its parent until it begins a file of its own.
+static HELD: AtomicI32 = AtomicI32::new(-1);
+static HELD_BEGAN: AtomicU64 = AtomicU64::new(0);
+
+/// Note the descriptor of this process's file, so that forked children close it: a child that drops its rights must not
+/// be able to write to the file of its parent. Close the descriptor of a lane, because a program may have more threads
+/// than it may have descriptors.
+pub(crate) fn hold_or_close(owned: &mut Owned) {
+    if is_by_time() {
+        // SAFETY: our own descriptor.
+        unsafe { close_quietly(owned.descriptor) };
+        owned.descriptor = -1;
+        return;
+    }
+    HELD_BEGAN.store(owned.began, Ordering::Relaxed);
+    HELD.store(owned.descriptor, Ordering::Relaxed);
+}
+
+/// The number of threads that open a file, and of threads that fork. One kind waits for the other, so that no child
+/// inherits a descriptor that is not noted in `HELD`.
+static OPENING: AtomicU32 = AtomicU32::new(0);
+static FORKING: AtomicU32 = AtomicU32::new(0);
+/// How often a thread calls sched_yield() at most while it waits for the other kind (opening or forking); then it goes
+/// on. Without the limit, a signal or fork handler that calls malloc could wait for its own thread forever.
+const MOST_TURNS: u32 = 10_000;
+
+/// The time in which a thread opens a file and either notes its descriptor or closes it.
+pub(crate) struct Opening;
+
+impl Opening {
+    pub(crate) fn begin() -> Opening {
+        static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+        if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+            // SAFETY: this library is never unloaded.
+            unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(let_go)) };
+        }
+        for _ in 0..MOST_TURNS {
+            OPENING.fetch_add(1, Ordering::SeqCst);
+            if FORKING.load(Ordering::SeqCst) == 0 {
+                return Opening;
+            }
+            OPENING.fetch_sub(1, Ordering::SeqCst);
+            // SAFETY: the call has no arguments.
+            unsafe { libc::sched_yield() };
+        }
+        OPENING.fetch_add(1, Ordering::SeqCst);
+        Opening
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        OPENING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+unsafe extern "C" fn before_fork() {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    for _ in 0..MOST_TURNS {
+        if OPENING.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        libc::sched_yield();
+    }
+}
+
+unsafe extern "C" fn after_fork() {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Close the parent's file in a forked child.
+unsafe extern "C" fn let_go() {
+    FORKING.store(0, Ordering::SeqCst);
+    OPENING.store(0, Ordering::SeqCst);
+    let descriptor = HELD.swap(-1, Ordering::Relaxed);
+    // The program may have closed the descriptor, and another file may have its number now.
+    if descriptor >= 0 && is_file_of(descriptor, HELD_BEGAN.load(Ordering::Relaxed)) {
+        close_quietly(descriptor);
+    }
+}
+
 /// Close one of the recorder's descriptors without changing errno.
 unsafe fn close_quietly(descriptor: c_int) {
     let kept = *libc::__errno_location();
@@ -137,6 +220,7 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 /// The two slots are used in turn. One word (STAGES) says both which slot is current and which stages are in the file
 /// already, so that both change at once.
 pub(crate) fn next_stage(owned: &mut Owned) -> bool {
+    let _opening = Opening::begin();
     // The program may have closed the recorder's descriptor, and another file may have its number now.
     if !is_ours(owned) {
         owned.descriptor = open(owned, 0);
@@ -145,12 +229,7 @@ pub(crate) fn next_stage(owned: &mut Owned) -> bool {
         true => map(owned.descriptor, header::SIZE as u64, 2 * STAGE).map(|found| owned.slots = found).is_some(),
         false => keep_stage(owned),
     };
-    if is_by_time() {
-        // A program may have more threads than it may have descriptors.
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(owned.descriptor) };
-        owned.descriptor = -1;
-    }
+    hold_or_close(owned);
     if !is_kept {
         return false;
     }
@@ -199,11 +278,16 @@ fn is_allowed(size: u64) -> bool {
 
 /// Return whether the descriptor still refers to the file that the recorder opened.
 fn is_ours(owned: &Owned) -> bool {
+    is_file_of(owned.descriptor, owned.began)
+}
+
+/// Return whether a descriptor refers to the recorder's file that began at this time.
+fn is_file_of(descriptor: c_int, expected: u64) -> bool {
     let mut began = [0u8; 8];
     let at = word::BEGAN * 8;
     // SAFETY: reads into memory of this function.
-    let got = unsafe { libc::pread(owned.descriptor, began.as_mut_ptr() as *mut _, 8, at as i64) };
-    got == 8 && u64::from_le_bytes(began) == owned.began
+    let got = unsafe { libc::pread(descriptor, began.as_mut_ptr() as *mut _, 8, at as i64) };
+    got == 8 && u64::from_le_bytes(began) == expected
 }
 
 /// Return whether the file still exists: the collector removes it when the recording ends.

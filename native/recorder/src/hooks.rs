@@ -25,8 +25,8 @@ macro_rules! behind {
     };
 }
 
-/// From this block size on, the usable bytes of a block are read at once, because its pages may be gone after the next
-/// call.
+/// From this block size in bytes on, the usable bytes of a block are read at once, because its pages may be gone after
+/// the next call.
 const LARGE: u64 = 32 << 10;
 
 /// Make a call and record it. `size`: the requested bytes; None if the call does not return a block.
@@ -58,7 +58,8 @@ fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl Fn
 }
 
 /// # Safety
-/// As malloc(3).
+///
+/// The rules of malloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn malloc(size: usize) -> Address {
     let function = behind!(MALLOC, real::early(size));
@@ -68,7 +69,8 @@ pub unsafe extern "C" fn malloc(size: usize) -> Address {
 }
 
 /// # Safety
-/// As calloc(3).
+///
+/// The rules of calloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
     let size = count.saturating_mul(each);
@@ -78,7 +80,8 @@ pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
 }
 
 /// # Safety
-/// As free(3).
+///
+/// The rules of free(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn free(address: Address) {
     if real::early_size(address).is_some() {
@@ -90,7 +93,8 @@ pub unsafe extern "C" fn free(address: Address) {
 }
 
 /// # Safety
-/// As free(3).
+///
+/// The rules of free(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn cfree(address: Address) {
     // SAFETY: the caller guarantees the argument.
@@ -98,7 +102,8 @@ pub unsafe extern "C" fn cfree(address: Address) {
 }
 
 /// # Safety
-/// As realloc(3).
+///
+/// The rules of realloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
     if let Some(before) = real::early_size(address) {
@@ -118,7 +123,8 @@ pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
 }
 
 /// # Safety
-/// As reallocarray(3).
+///
+/// The rules of reallocarray(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn reallocarray(address: Address, count: usize, each: usize) -> Address {
     match count.checked_mul(each) {
@@ -133,7 +139,8 @@ pub unsafe extern "C" fn reallocarray(address: Address, count: usize, each: usiz
 }
 
 /// # Safety
-/// As memalign(3).
+///
+/// The rules of memalign(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> Address {
     let function = behind!(MEMALIGN, null_mut());
@@ -142,7 +149,8 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> Address {
 }
 
 /// # Safety
-/// As aligned_alloc(3).
+///
+/// The rules of aligned_alloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> Address {
     let function = behind!(ALIGNED_ALLOC, null_mut());
@@ -151,7 +159,8 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> Address
 }
 
 /// # Safety
-/// As posix_memalign(3).
+///
+/// The rules of posix_memalign(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn posix_memalign(place: *mut Address, alignment: usize, size: usize) -> c_int {
     let function = behind!(POSIX_MEMALIGN, libc::ENOMEM);
@@ -169,7 +178,8 @@ pub unsafe extern "C" fn posix_memalign(place: *mut Address, alignment: usize, s
 }
 
 /// # Safety
-/// As valloc(3).
+///
+/// The rules of valloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn valloc(size: usize) -> Address {
     let function = behind!(VALLOC, null_mut());
@@ -178,7 +188,8 @@ pub unsafe extern "C" fn valloc(size: usize) -> Address {
 }
 
 /// # Safety
-/// As pvalloc(3).
+///
+/// The rules of pvalloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn pvalloc(size: usize) -> Address {
     let function = behind!(PVALLOC, null_mut());
@@ -197,7 +208,8 @@ fn aligned(size: usize, alignment: usize, result: Address) -> Event {
 }
 
 /// # Safety
-/// As mallopt(3).
+///
+/// The rules of mallopt(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     let function = behind!(MALLOPT, 0);
@@ -206,7 +218,8 @@ pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
 }
 
 /// # Safety
-/// As malloc_trim(3).
+///
+/// The rules of malloc_trim(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
     let function = behind!(TRIM, 0);
@@ -232,7 +245,8 @@ fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event
 }
 
 /// # Safety
-/// As mmap(2).
+///
+/// The rules of mmap(2) apply.
 #[no_mangle]
 pub unsafe extern "C" fn mmap(
     address: Address,
@@ -249,7 +263,8 @@ pub unsafe extern "C" fn mmap(
 }
 
 /// # Safety
-/// As mmap(2).
+///
+/// The rules of mmap(2) apply.
 #[no_mangle]
 pub unsafe extern "C" fn mmap64(
     address: Address,
@@ -264,15 +279,16 @@ pub unsafe extern "C" fn mmap64(
 }
 
 /// # Safety
-/// As munmap(2).
+///
+/// The rules of munmap(2) apply.
 #[no_mangle]
 pub unsafe extern "C" fn munmap(address: Address, size: usize) -> c_int {
     let call = || unsafe { libc::syscall(libc::SYS_munmap, address, size) };
     recorded_mapping(call, |_| Event::Munmap { address: address as u64, size: size as u64 }) as c_int
 }
 
-/// # Safety
-/// As mremap(2). The fifth argument only counts if the flags ask for it, because it may not have been passed.
+/// # Safety The rules of mremap(2) apply. The fifth argument only counts if the flags ask for it, because it may not
+/// have been passed.
 #[no_mangle]
 pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flags: c_int, new: Address) -> Address {
     let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_size, size, flags, new) };
@@ -281,7 +297,8 @@ pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flag
 }
 
 /// # Safety
-/// As dlclose(3).
+///
+/// The rules of dlclose(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn dlclose(object: Address) -> c_int {
     let function = behind!(CLOSE, -1);
@@ -292,7 +309,8 @@ pub unsafe extern "C" fn dlclose(object: Address) -> c_int {
 }
 
 /// # Safety
-/// As fork(2).
+///
+/// The rules of fork(2) apply.
 #[no_mangle]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
     if !real::look_up() {

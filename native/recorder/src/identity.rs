@@ -1,4 +1,4 @@
-//! Describes the identity of a process, as text in the header of its file.
+//! Describe the identity of a process, as text in the header of its file.
 
 use crate::real;
 use core::ffi::c_void;

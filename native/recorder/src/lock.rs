@@ -4,7 +4,7 @@ use crate::state::State;
 use crate::system;
 use core::sync::atomic::{compiler_fence, Ordering};
 
-/// How long a thread pauses between its checks whether the lock is free.
+/// The lengths of the pauses of a thread between its checks whether the lock is free.
 const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
 /// If other threads acquire the lock this many times while one thread waits, the lock counts as contended. Taking turns
 /// would then cost each call more than the call itself, because all data that is written moves from one processor to
@@ -19,7 +19,7 @@ pub(crate) struct Own {
     pub(crate) is_alone: bool,
 }
 
-/// Take the lock of a state that no other thread uses. Return false if this thread already has the lock.
+/// Take the lock of a state that no other thread uses. Return false if the calling thread already has the lock.
 #[inline(always)]
 pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -31,7 +31,7 @@ pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     true
 }
 
-/// Wait for the lock and take it. Return false if this thread already has the lock.
+/// Wait for the lock and take it. Return false if the calling thread already has the lock.
 #[cold]
 pub(crate) fn wait(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -65,7 +65,7 @@ fn sleep(state: &State, turns: u64) {
     state.sleepers.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Count down the turns, and wake a sleeping thread when none is left.
+/// Count down the turns until a sleeping thread is woken, and wake a thread when none is left.
 #[cold]
 fn wake(state: &State) {
     match system::get(&state.wake_in) {

@@ -88,7 +88,7 @@ fn waiting_count(own: &Own) -> u64 {
     system::get(unsafe { &*own.state.own().word_at(word::WAITING) })
 }
 
-/// Write the waiting calls, which signal handlers made, up to the number `end`.
+/// Write the waiting calls, which signal handlers made, up to the call with the number `end`.
 #[inline(always)]
 fn write_waiting_until(own: &Own, end: u64) {
     compiler_fence(Ordering::SeqCst);
@@ -107,8 +107,8 @@ fn write_each_waiting(own: &Own, end: u64) {
     };
     loop {
         let (done, count) = (system::get(written), system::get(waiting));
-        if done < count.min(end) {
-            // SAFETY: fewer than MAX_WAITING calls wait.
+        if done < count.min(end).min(header::MAX_WAITING as u64) {
+            // SAFETY: the number is below MAX_WAITING, whatever others may have written into the file.
             let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut Waiting) };
             if let Some((event, usable)) = waiting::from_words(words) {
                 append_timed(own, event, ticks());
@@ -118,7 +118,7 @@ fn write_each_waiting(own: &Own, end: u64) {
             }
             system::set(written, done + 1);
             words[0] = 0;
-        } else if done < count {
+        } else if done < count && count <= header::MAX_WAITING as u64 {
             return;
         } else if waiting.compare_exchange(count, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             compiler_fence(Ordering::SeqCst);

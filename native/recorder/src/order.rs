@@ -8,7 +8,7 @@ const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 
 static BY_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Keep the order that the environment requests, because the program may change its environment later.
+/// Keep the order of calls that the environment requests, because the program may change its environment later.
 pub(crate) fn learn() {
     // SAFETY: the environment exists before any constructor.
     unsafe {

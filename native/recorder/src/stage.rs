@@ -12,7 +12,7 @@ use core::sync::atomic::{compiler_fence, AtomicI32, Ordering};
 use gdbheap_calls::header::word;
 use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 
-/// The number of events between two events of time.
+/// The number of events between two events that record the time.
 const TIME_EVERY: u32 = 256;
 /// The most bytes that a call takes: its thread, the time, its block, the call itself, and the end of the stage.
 const ROOM: usize = 6 * MAX_EVENT + 1;
@@ -20,8 +20,8 @@ const ROOM: usize = 6 * MAX_EVENT + 1;
 /// The key of thread-specific data whose destructor reports the end of a thread; negative if there is no key.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
-/// Return `size` bytes of room for an event with content; there is room for a call after it. None if nothing more can
-/// be written.
+/// Return `size` bytes of room for an event with content. After the event there is still room for a call. None if
+/// nothing more can be written.
 #[allow(clippy::mut_from_ref)]
 pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     if !has_room(own, size) {
@@ -34,7 +34,8 @@ pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     })
 }
 
-/// Complete an event that was written into `room`: write its first byte last.
+/// Complete an event whose content is already in the bytes that `room()` returned: write the terminating 0 after its
+/// `used` bytes, then its `first` byte.
 pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
     // SAFETY: within the room, and after that there is room for a call.
     unsafe {
@@ -46,7 +47,7 @@ pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
     }
 }
 
-/// Record the usable bytes of the block that was returned last, if they are not the usual ones.
+/// Record the number of usable bytes of the block that was returned last, if it is not the usual number.
 #[inline(always)]
 pub(crate) fn settle(own: &Own) {
     // SAFETY: `own` has the lock.
@@ -60,8 +61,9 @@ pub(crate) fn settle(own: &Own) {
     }
 }
 
-/// Record the usable bytes of the block that was returned last, if they are not the usual ones. If a signal handler
-/// read them before its own call, that number is used, because the handler's call may have freed the block.
+/// Record the number of usable bytes of the block that was returned last, if it is not the usual number. If a signal
+/// handler read the number before its own call, that number is used, because the handler's call may have freed the
+/// block.
 #[cold]
 fn write_unusual(own: &Own, found: Option<u64>) {
     // SAFETY: `own` has the lock.
@@ -77,7 +79,7 @@ fn write_unusual(own: &Own, found: Option<u64>) {
     }
 }
 
-/// Return the usable bytes of a block of `size` requested bytes, if they are not the usual ones; else None.
+/// Return the number of usable bytes of a block of `size` requested bytes, if it is not the usual number; else None.
 #[inline(always)]
 pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
     if block == 0 {

@@ -15,8 +15,8 @@ use gdbheap_calls::{Event, STAGE};
 
 const MAX_ENDS: usize = 4;
 
-/// What a forked child reads about its parent: the parent's process id, when the parent's file began, and how often the
-/// parent has forked.
+/// The data that a forked child reads about its parent: the parent's process id, when the parent's file began, and how
+/// often the parent has forked.
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -24,7 +24,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// made in another way.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// How to treat a call.
+/// The treatment of a call.
 pub(crate) enum Turn {
     /// Record the call.
     Own(Own),
@@ -112,6 +112,7 @@ fn begin(own: Own) -> Turn {
 fn begin_file(own: &Own) -> bool {
     let _kept = system::KeptErrno::new();
     let Some(process) = state::process().filter(|_| file::has_folder()) else { return false };
+    let _opening = file::Opening::begin();
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if !is_by_time() {
@@ -142,7 +143,11 @@ fn begin_file(own: &Own) -> bool {
     if owned.descriptor < 0 {
         return false;
     }
-    let Some(found) = file::map(owned.descriptor, 0, header::SIZE) else { return false };
+    let Some(found) = file::map(owned.descriptor, 0, header::SIZE) else {
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(owned.descriptor) };
+        return false;
+    };
     owned.header = found as *mut u64;
     owned.used = STAGE;
     let words = [
@@ -164,13 +169,14 @@ fn begin_file(own: &Own) -> bool {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as above. A reader that finds this word finds all other words of the header, too.
     unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
+    file::hold_or_close(owned);
     watch_ends(at_end);
     system::set(&own.state.mode, RECORDING);
     true
 }
 
-/// Record the end of a thread. Called in each round of destructors. The end is recorded in the last round, which comes
-/// after most calls of other destructors.
+/// Record the end of a thread. This function is called in each round of destructors. The end is recorded in the last
+/// round, which comes after most calls of other destructors.
 extern "C" fn at_end(round: *mut c_void) {
     if (round as usize) < MAX_ENDS {
         return arm(round as usize + 1);
@@ -183,6 +189,19 @@ extern "C" fn at_end(round: *mut c_void) {
         thread.has_ended = true;
     }
     owned.thread = 0;
+}
+
+#[used]
+#[link_section = ".fini_array"]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+/// Record the usable bytes of the block that was returned last, because no further call will record them. This function
+/// is called when the process exits.
+extern "C" fn at_exit() {
+    let Some(state) = state::process().and_then(state_of_thread) else { return };
+    if system::get(&state.mode) == RECORDING {
+        take();
+    }
 }
 
 /// Fork, and tell the child the number of the fork. None if libc's fork is unknown.

@@ -1,4 +1,4 @@
-//! Finds the calls that make an arena of glibc larger. The main arena has grown if the program break has moved. Another
+//! Find the calls that make an arena of glibc larger. The main arena has grown if the program break has moved. Another
 //! arena has grown if one of its heaps is larger than ever before.
 
 use crate::real::Address;
@@ -8,7 +8,8 @@ use crate::real::Address;
 const SPAN: usize = 64 << 20;
 const ARENA_WORD: usize = 0;
 const SIZE_WORD: usize = 2;
-/// Bits of the word before a block (malloc/malloc.c): the block has its own mapping; the block is in a thread's heap.
+/// Bits of the word before a block (malloc/malloc.c). They say that the block has its own mapping, or that the block is
+/// in a thread's heap.
 const MMAPPED: usize = 2;
 const NON_MAIN_ARENA: usize = 4;
 /// The number of entries in the table of heaps, each an address and a size.

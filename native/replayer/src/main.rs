@@ -2,9 +2,9 @@
 //!
 //! DESCRIPTOR is an open descriptor of a plan (gdbheap-plan). FILL is 1 to touch a byte of each page that a request
 //! covers, else 0; add 2 to write a line for each call that made an arena of glibc larger. After each call whose number
-//! is one of CALL, the program writes its figures to standard output and waits for a byte on standard input. After the
-//! last call of the plan it does the same. When the input has ended, the program ends. If the replay is impossible, the
-//! program writes the reason as JSON and ends with status 2.
+//! is one of CALL, and after the last call of the plan, the program writes its figures to standard output and waits for
+//! a byte on standard input. When the input has ended, the program ends. If the replay is impossible, the program
+//! writes the reason as JSON and ends with status 2.
 //!
 //! THREADS is the largest number of threads that may exist at once. MEMORY limits the private memory of the program in
 //! bytes; 0 means no limit. If the machine runs out of memory, the kernel ends this program before others.
@@ -36,7 +36,8 @@ type Words = *const *const c_char;
 type Header = [u64; header::WORDS];
 
 /// # Safety
-/// The C library calls it, with `count` words.
+///
+/// The C library calls this function, with `count` words.
 #[no_mangle]
 pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
     // SAFETY: the arguments are numbers. This program should end with its parent.

@@ -1,4 +1,4 @@
-//! Writes lines of JSON to standard output without an allocator.
+//! Write lines of JSON to standard output without an allocator.
 
 use crate::growth::Grown;
 use core::fmt::Write;

@@ -80,14 +80,16 @@ fn allocate(size: usize) -> Address {
 }
 
 /// # Safety
-/// As malloc(3), here and below.
+///
+/// The rules of malloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn malloc(size: usize) -> Address {
     allocate(size)
 }
 
 /// # Safety
-/// As calloc(3).
+///
+/// The rules of calloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
     let Some(size) = count.checked_mul(each) else { return null_mut() };
@@ -108,7 +110,8 @@ unsafe fn zero(start: *mut u8, size: usize) {
 }
 
 /// # Safety
-/// As realloc(3).
+///
+/// The rules of realloc(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn realloc(old: Address, size: usize) -> Address {
     let found = allocate(size);
@@ -124,7 +127,8 @@ pub unsafe extern "C" fn realloc(old: Address, size: usize) -> Address {
 }
 
 /// # Safety
-/// As free(3).
+///
+/// The rules of free(3) apply.
 #[no_mangle]
 pub unsafe extern "C" fn free(address: Address) {
     if address.is_null() {

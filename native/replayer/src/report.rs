@@ -1,4 +1,4 @@
-//! Writes the figures of a replay as a line of JSON.
+//! Write the figures of a replay as a line of JSON.
 
 use crate::output::Text;
 use crate::run::Run;

@@ -1,4 +1,4 @@
-//! Makes the calls of a plan.
+//! Make the calls of a plan.
 
 use crate::growth::Growth;
 use crate::output;
@@ -16,13 +16,13 @@ const IMPOSSIBLE: u64 = 1 << 46;
 /// blocks lie.
 const M_PERTURB: i32 = -6;
 
-/// Why the replay stops.
+/// The reason why the replay stops.
 pub(crate) enum Stop {
     AtCall,
     AtEnd,
     Damaged,
     NoThread(i32),
-    /// The plan needs more threads than may exist at once. The number is the number that may exist.
+    /// The plan needs more threads than may exist at once. The value is the largest number that may exist.
     TooManyThreads(u64),
 }
 
@@ -35,14 +35,14 @@ pub(crate) struct Run {
     /// The requested bytes of each block, by its place; empty if no memory is touched.
     pub(crate) sizes: &'static mut [u64],
     pub(crate) mappings: &'static mut [Address],
-    /// Some if each growth of an arena is reported.
+    /// The growth of arenas, if it is reported; else None.
     pub(crate) growth: Option<Growth>,
     /// The number of calls so far, and the number of calls that failed here but not when they were recorded.
     pub(crate) calls: u64,
     pub(crate) failures: u64,
 }
 
-/// What the steps before a call say about this call.
+/// The data about a call that the steps before it contain.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,

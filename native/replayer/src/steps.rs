@@ -1,4 +1,5 @@
-//! Reads the steps of a plan in order. The file is never mapped, because its pages would then count as the allocator's.
+//! Read the steps of a plan in order. The file is never mapped, because its pages would then count as pages of the
+//! allocator.
 
 use crate::system;
 

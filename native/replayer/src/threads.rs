@@ -40,11 +40,11 @@ pub(crate) struct Threads {
     pub(crate) ended: u64,
 }
 
-/// Why no thread was started.
+/// The reason why no thread was started.
 pub(crate) enum NoThread {
     /// The kernel refused to start the thread. The number is the errno.
     Refused(i32),
-    /// The largest number of threads that may exist at once, which is this number, exist already.
+    /// No more threads may exist at once. The value is the largest number that may exist.
     TooMany(u64),
 }
 

@@ -1,4 +1,4 @@
-"""Nothing is wrong: a dozen tables of about the same size, which the program needs."""
+"""No fault: a dozen tables of about the same size, which the program needs."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Two processes that share one region of 80 MiB, each with little of its own."""
+"""Two processes that share one region of 80 MiB, each with little memory of its own."""
 
 import mmap
 import os

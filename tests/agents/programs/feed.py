@@ -1,4 +1,4 @@
-"""Tasks that wait for an answer which never comes, each with its request."""
+"""Tasks that wait for a reply that never comes, each with its request."""
 
 import asyncio
 

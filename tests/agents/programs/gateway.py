@@ -1,4 +1,4 @@
-"""A large table that stays as it is, and a small list that grows by 2 MB a second."""
+"""A large table that does not change, and a small list that grows by 2 MB a second."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A file that is mapped privately, and written all over."""
+"""A file that is mapped privately, with all its pages written."""
 
 import mmap
 import signal

@@ -1,4 +1,4 @@
-"""Records go through an extension of C; nothing of them is kept here."""
+"""Records that pass through an extension of C and are not kept here."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 //! lost_boxes SEED TABLE: boxes and vectors that are forgotten or leaked and then lost, circles of Rc, trees of boxes;
-//! and some that are held. Without Rust's own start: its blocks for the main thread are not the program's.
+//! and some that are held. Without Rust's own start, whose blocks for the main thread would not be the program's.
 #![no_main]
 
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ fn note_tree(tree: &Tree, kind: c_int, group: u64) {
     }
 }
 
-/// Two counts stand before the value, and a pointer to an Rc leads to them.
+/// Return the counts of an Rc: two counts precede the value, and a pointer to an Rc leads to them.
 fn counts<T>(one: &Rc<T>) -> *const u8 {
     Rc::as_ptr(one).cast::<u8>().wrapping_sub(16)
 }
@@ -76,7 +76,7 @@ fn circle() {
         note(counts(&made), size_of::<Partner>() + 16, CYCLE, of);
         made
     };
-    // In no Vec: what is given back keeps its words, and a later block has some of them behind what it asked for.
+    // In no Vec: freed memory keeps its words, and a later block has some of them after its requested bytes.
     let first = partner();
     let mut last = Rc::clone(&first);
     for _ in 0..between(1, 30) {

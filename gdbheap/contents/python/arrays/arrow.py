@@ -1,11 +1,11 @@
 """Read Apache Arrow's tables and arrays from the objects of pyarrow.
 
 The layout of the C++ classes is not published. The class of an object is known by its vtable (also in stripped
-libraries). The class of what a ``std::shared_ptr`` owns is known by the name of the class of its reference counts,
-``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is believed only if one of the two names its class.
-The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h, which are
-nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the form of GCC 4, with
-the length before the text.
+libraries). The class of the object that a ``std::shared_ptr`` owns is known by the name of the class of its reference
+counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is believed only if one of the two names its
+class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h, which
+are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the form of GCC 4,
+with the length before the text.
 
 Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
 items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
@@ -14,7 +14,6 @@ items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes mo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap.contents.python.arrays.columns import (
     ARROW_ARRAY,
@@ -22,19 +21,20 @@ from gdbheap.contents.python.arrays.columns import (
     COLUMN,
     RECORD_BATCH,
     TABLE,
-    Column,
+    ArrayOrTable,
+    DataColumn,
     Fits,
-    Frame,
+    ItemRun,
     NotBelieved,
-    Piece,
     Values,
     run,
 )
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 
-# The types whose objects may have values; a subclass comes before its base.
+# The types whose objects may have values. A subclass stands before its base.
 MODULE = "pyarrow."
 KINDS = {f"{MODULE}{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
 COUNTED = "std::_Sp_counted"
@@ -99,7 +99,9 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects. Raises NotBelieved after a total of MAX_PIECES pieces of arrays and fields of types."""
+    """Reads Arrow's objects. Raises NotBelieved if it has read more than MAX_PIECES pieces of arrays and fields of
+    types in total.
+    """
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -110,7 +112,7 @@ class Arrow:
         self._left = MAX_PIECES
         self._types: dict[int, str] = {}
 
-    def frame(self, address: int) -> Frame:
+    def frame(self, address: int) -> ArrayOrTable:
         """Return the Table, RecordBatch, ChunkedArray or Array at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         what = next((name for kind, name in KINDS.items() if kind in kinds), None)
@@ -119,9 +121,9 @@ class Arrow:
         name = self._fields.type_name(address)
         if what in (TABLE, RECORD_BATCH):
             columns, rows = self._columns(address, what)
-            return Frame(what, name, address, None, (rows, len(columns)), None, columns)
+            return ArrayOrTable(what, name, address, None, (rows, len(columns)), None, columns)
         values = self.values(address)
-        return Frame(what, name, address, None, (values.length,), values.dtype, [Column(what, None, values)])
+        return ArrayOrTable(what, name, address, None, (values.length,), values.dtype, [DataColumn(what, None, values)])
 
     def values(self, address: int) -> Values:
         """Return the values of the ChunkedArray or Array at ``address``. Raises Fault, NotBelieved."""
@@ -178,7 +180,7 @@ class Arrow:
         self._spend(count // TOGETHER)
         return self._fields.words(first, 2 * count)[::2]
 
-    def _columns(self, address: int, what: str) -> tuple[list[Column], int]:
+    def _columns(self, address: int, what: str) -> tuple[list[DataColumn], int]:
         found, _counts = self._owned(address)
         if not self._classes.name(found).endswith(what):
             raise NotBelieved
@@ -188,7 +190,7 @@ class Arrow:
         if len(names) != len(pointers):
             raise NotBelieved
         of_one = self._chunked if what == TABLE else lambda data: self._of_data([data])
-        columns = [Column(COLUMN, name, of_one(pointer)) for name, pointer in zip(names, pointers)]
+        columns = [DataColumn(COLUMN, name, of_one(pointer)) for name, pointer in zip(names, pointers)]
         if any(column.values.length != rows for column in columns):
             raise NotBelieved
         return columns, rows
@@ -206,8 +208,10 @@ class Arrow:
         return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
-        """Return a field's name and type. The type follows a std::string, which has four words, or one word in the
-        older form."""
+        """Return a field's name and type.
+
+        The type follows the name, which is a std::string of four words, or of one word in the older form.
+        """
         self._spend()
         if self._classes.name(address) != "arrow::Field":
             raise NotBelieved
@@ -218,14 +222,14 @@ class Arrow:
         raise NotBelieved
 
     def _shown(self, name: str) -> str:
-        """Return a label as it may be shown: a label is data, like a value."""
+        """Return a column's label, hidden if contents may not be shown: a label is data, like a value."""
         return self._fields.repr.disclosure.text(name)
 
     def _string(self, address: int, is_long: bool) -> str:
-        """Return the std::string at ``address``. ``is_long``: it has the form with a pointer and a length.
+        """Return the std::string at ``address``. ``is_long``: it consists of a pointer and a length.
 
-        In the other form it is only a pointer to the text; three words lie before the text, the first of which is the
-        length."""
+        Otherwise it is only a pointer to the text; three words lie before the text, the first of which is the length.
+        """
         start = self._memory.word(address)
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)
         if length > MAX_NAME:
@@ -253,7 +257,7 @@ class Arrow:
         return Values(self._type_text(kind), length, found.bytes, found.pieces)
 
     def _of_data(self, addresses: list[int]) -> Values:
-        pieces: list[Piece] = []
+        pieces: list[ItemRun] = []
         length, size, text = 0, 0, ""
         known = True
         for address in addresses:
@@ -268,8 +272,10 @@ class Arrow:
         return Values(text, length, size if known else None, tuple(pieces))
 
     def _data(self, address: int) -> _Data:
-        """Return the ArrayData at ``address``. Its type must be a DataType, and the bytes of each buffer must be able
-        to lie there."""
+        """Return the ArrayData at ``address``.
+
+        Its type must be a DataType, and its buffers must lie where the target can have that many bytes.
+        """
         self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
         kind = self._classes.name(words[DATA_TYPE])
@@ -292,9 +298,10 @@ class Arrow:
         return start, size
 
     def _ranges_of(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (first byte, number of bytes) of the memory to which the items from ``offset`` on refer.
+        """Yield (first byte, number of bytes) of the memory that holds ``length`` items from ``offset`` on.
 
-        The first byte is None if unknown."""
+        The first byte is None if unknown.
+        """
         if depth > MAX_DEPTH:
             raise NotBelieved
         if data.buffers and data.buffers[0] is not None:
@@ -318,7 +325,9 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield the range of the offsets, and the ranges to which they refer: bytes, or items of the child."""
+        """Yield (start, bytes) of the offsets of the items, and of the ranges to which the offsets refer: bytes, or
+        items of the child. A start is None if it is unknown.
+        """
         size = {**BINARY, **LISTS}[data.kind][1]
         yield _part(data, 1, offset * size, length * size)
         first, last = self._offsets(data, size, offset, length) if length else (0, 0)
@@ -331,7 +340,7 @@ class Arrow:
             yield from self._ranges_of(child, child.offset + first, last - first, depth + 1)
 
     def _offsets(self, data: _Data, size: int, offset: int, length: int) -> tuple[int, int]:
-        """Return the first and the last offset of these items."""
+        """Return the first and the last of the offsets that belong to ``length`` items from ``offset`` on."""
         start, _size = _part(data, 1, offset * size, (length + 1) * size)
         ends = (start, start + length * size)
         first, last = (int.from_bytes(self._memory.read(at, size), "little", signed=True) for at in ends)
@@ -349,13 +358,13 @@ class Arrow:
             yield self._memory.read(start, count).decode("utf-8", "replace") if count else ""
 
     def _parameter(self, kind: int) -> int:
-        """Return the number after the fields that all types have: a unit, a width, or a number of items."""
+        """Return the number that follows the fields common to all types: a unit, a width, or a number of items."""
         return self._memory.u32(self._after(kind, PARAMETER))
 
     def _after(self, kind: int, place: int) -> int:
-        """Return the address of a field of a type, which lies ``place`` words after the type's beginning.
-
-        It is two words less in releases whose types have no pointer to themselves (``enable_shared_from_this``)."""
+        """Return the address of a field of a type, which lies ``place`` words after the type's beginning, or two words
+        less in releases whose types have no pointer to themselves (``enable_shared_from_this``).
+        """
         known = self._at(kind, ITSELF) == kind
         return kind + (place if known else place + BEFORE_ITSELF) * self._word
 
@@ -419,7 +428,8 @@ class Arrow:
     def _zone(self, kind: int) -> str:
         """Return the time zone of a timestamp type.
 
-        The words of the string show which form it has: in one form, a short text lies in the string's own words."""
+        The string's words show which of two forms it has. In one form, the string itself contains a short text.
+        """
         at = self._after(kind, PARAMETER + 1)
         for is_long in (False, True):
             try:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gdbheap.dataclass import dataclass
 from gdbheap.targets.ranges import Ranges
 
-# What a frame is: a table with columns, something with one column, or one array.
+# The kinds of frames: a table with columns, an object with one column, or one array.
 DATAFRAME, SERIES, INDEX, COLUMN = "DataFrame", "Series", "Index", "column"
 TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY = "Table", "RecordBatch", "ChunkedArray", "Array"
 NDARRAY, TENSOR = "ndarray", "Tensor"
 
-# A function of an address and a size: whether these bytes can be a buffer, because they lie in one block in use or in
-# readable mappings.
+# A function of an address and a size that returns whether these bytes can be a buffer.
+#
+# They can if they lie in one block in use, or in readable mappings.
 Fits = Callable[[int, int], bool]
 
 
@@ -22,9 +24,11 @@ class NotBelieved(Exception):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """``count`` items of ``size`` bytes. Each begins ``stride`` bytes after the one before; ``stride`` may be
-    negative."""
+class ItemRun:
+    """``count`` items of ``size`` bytes each.
+
+    Each item begins ``stride`` bytes after the one before; ``stride`` may be negative.
+    """
 
     start: int
     count: int
@@ -46,27 +50,28 @@ class Piece:
         return not self.stride or (address - low) % abs(self.stride) < self.size
 
 
-def run(start: int, size: int) -> Piece:
-    """Return the piece for ``size`` contiguous bytes at ``start``."""
-    return Piece(start, 1, size, size)
+def run(start: int, size: int) -> ItemRun:
+    """Return the run of items for ``size`` contiguous bytes at ``start``."""
+    return ItemRun(start, 1, size, size)
 
 
 @dataclass(frozen=True)
 class Values:
     """The values of one column.
 
-    ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: where the values lie.
-    ``objects``: those pieces whose items are pointers to Python objects."""
+    ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: the memory of the values.
+    ``objects``: the pieces whose items are pointers to Python objects.
+    """
 
     dtype: str
     length: int
     bytes: int | None
-    pieces: tuple[Piece, ...] = ()
-    objects: tuple[Piece, ...] = ()
+    pieces: tuple[ItemRun, ...] = ()
+    objects: tuple[ItemRun, ...] = ()
 
 
 @dataclass(frozen=True)
-class Column:
+class DataColumn:
     """A column, or the index of a table.
 
     ``name``: its label as text; None if it has no label or the label is unknown. The bytes of ``values`` are counted as
@@ -78,13 +83,14 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ArrayOrTable:
     """An array, or a table with its columns.
 
     ``address``: the Python object. ``type``: the name of its type. ``base``: for an array, the object whose memory it
-    uses, 0 if it has its own memory. For a tensor: ``device``: as str() shows it; ``nbytes``: the bytes of its own
-    items; ``is_contiguous``: whether its items are adjacent; ``storage``: the address of the object that has its bytes,
-    0 if unknown."""
+    uses, 0 if it has its own memory. Fields of tensors only: ``device``, as str() shows it; ``nbytes``, the bytes of
+    its own items; ``is_contiguous``, whether its items are adjacent; ``storage``, the address of the object that
+    contains its bytes, 0 if unknown.
+    """
 
     what: str
     type: str
@@ -92,7 +98,7 @@ class Frame:
     name: str | None
     shape: tuple[int, ...]
     dtype: str | None
-    columns: Sequence[Column] = field(default_factory=list)
+    columns: Sequence[DataColumn] = field(default_factory=list)
     base: int = 0
     device: str | None = None
     nbytes: int | None = None
@@ -101,12 +107,12 @@ class Frame:
 
     @property
     def bytes(self) -> int | None:
-        """The bytes of all columns together; None if the bytes of any column are unknown."""
+        """The bytes of all columns in total; None if the bytes of any column are unknown."""
         sizes = [column.values.bytes for column in self.columns]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def spans(self) -> Ranges:
-        """The address ranges of the values, ascending; they may overlap."""
+        """The address ranges of the values, ascending. They may overlap."""
         spans = {piece.span for column in self.columns for piece in column.values.pieces}
         return sorted(span for span in spans if span[0] < span[1])

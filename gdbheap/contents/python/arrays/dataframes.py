@@ -1,9 +1,10 @@
 """Read the DataFrames, Series and indexes of pandas 1.2 to 3 from memory.
 
-Fields are found by what they refer to (``fields.py``): up to 1.2, blocks and their placements were Python classes with
-slots; since then they are Cython classes. A DataFrame is believed only if the placements of its blocks name each of its
-columns once, and all columns are as long as its index. Bytes are counted as ``memory_usage(index=True, deep=False)``
-counts them, but without the hash table that an index makes at its first look-up, because it has no values.
+Fields are found by the class of the object to which they refer (``fields.py``): up to 1.2, blocks and their placements
+were Python classes with slots; since then they are Cython classes. A DataFrame is believed only if the placements of
+its blocks name each of its columns once, and all columns are as long as its index. Bytes are counted as
+``memory_usage(index=True, deep=False)`` counts them, but without the hash table that an index makes at its first
+look-up, because it has no values.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from gdbheap.contents.python.arrays.columns import (
     DATAFRAME,
     INDEX,
     SERIES,
-    Column,
-    Frame,
+    ArrayOrTable,
+    DataColumn,
+    ItemRun,
     NotBelieved,
-    Piece,
     Values,
 )
 from gdbheap.contents.python.arrays.fields import Fields
@@ -49,7 +50,9 @@ NAMES_SHOWN = 200
 
 
 class DataFrames:
-    """Reads the tables of pandas. Raises NotBelieved after a total of MAX_READ columns, labels and pieces."""
+    """Reads the tables of pandas. Raises NotBelieved if it has read more than MAX_READ columns, labels and pieces in
+    total.
+    """
 
     def __init__(self, fields: Fields, arrays: Arrays, arrow: Arrow) -> None:
         self._fields = fields
@@ -59,7 +62,7 @@ class DataFrames:
         self._depth = 0
         self._known: dict[tuple[str, int], Values | None] = {}
 
-    def frame(self, address: int) -> Frame:
+    def frame(self, address: int) -> ArrayOrTable:
         """Return the DataFrame, Series or Index at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         name = self._fields.type_name(address)
@@ -71,9 +74,9 @@ class DataFrames:
             raise NotBelieved
         index = self.index(address)
         label = self._own_name(address)
-        return Frame(INDEX, name, address, label, (index.length,), index.dtype, [Column(INDEX, None, index)])
+        return ArrayOrTable(INDEX, name, address, label, (index.length,), index.dtype, [DataColumn(INDEX, None, index)])
 
-    def _dataframe(self, address: int, name: str) -> Frame:
+    def _dataframe(self, address: int, name: str) -> ArrayOrTable:
         blocks, axes = self._manager(address)
         if len(axes) != 2:
             raise NotBelieved
@@ -89,10 +92,10 @@ class DataFrames:
         if sorted(found) != list(range(len(found))) or any(one.length != index.length for one in found.values()):
             raise NotBelieved
         labels = self._labels(axes[0], len(found))
-        columns = [Column(COLUMN, labels[place], found[place]) for place in range(len(found))]
+        columns = [DataColumn(COLUMN, labels[place], found[place]) for place in range(len(found))]
         shape = (index.length, len(found))
-        return Frame(
-            DATAFRAME, name, address, None, shape, None, [Column(INDEX, self._own_name(axes[1]), index), *columns]
+        return ArrayOrTable(
+            DATAFRAME, name, address, None, shape, None, [DataColumn(INDEX, self._own_name(axes[1]), index), *columns]
         )
 
     def _spend(self, count: int) -> None:
@@ -100,7 +103,7 @@ class DataFrames:
         if self._left < 0:
             raise NotBelieved
 
-    def _series(self, address: int, name: str) -> Frame:
+    def _series(self, address: int, name: str) -> ArrayOrTable:
         blocks, axes = self._manager(address)
         if len(axes) != 1 or len(blocks) != 1:
             raise NotBelieved
@@ -108,8 +111,8 @@ class DataFrames:
         if len(values) != 1 or values[0].length != index.length:
             raise NotBelieved
         label = self._own_name(address)
-        columns = [Column(INDEX, self._own_name(axes[0]), index), Column(COLUMN, label, values[0])]
-        return Frame(SERIES, name, address, label, (index.length,), values[0].dtype, columns)
+        columns = [DataColumn(INDEX, self._own_name(axes[0]), index), DataColumn(COLUMN, label, values[0])]
+        return ArrayOrTable(SERIES, name, address, label, (index.length,), values[0].dtype, columns)
 
     def _manager(self, address: int) -> tuple[list[int], list[int]]:
         """Return the blocks and the axes of a DataFrame or Series: the tuple of blocks and the list of indexes of its
@@ -136,7 +139,7 @@ class DataFrames:
         return found[0]
 
     def _places(self, block: int) -> list[int]:
-        """Return the numbers of the columns that are the rows of the block."""
+        """Return the numbers of the columns that the rows of a block contain."""
         found = self._fields.held(block, "pandas.BlockPlacement")
         held = self._fields.held(found[0], "slice", NDARRAY_KIND) if found else []
         for one in held:
@@ -170,8 +173,7 @@ class DataFrames:
         return [self.values(address)]
 
     def _backing(self, address: int) -> Array | None:
-        """Return the numpy array of which an extension array consists; None if it does not have exactly one numpy
-        array."""
+        """Return the numpy array with an extension array's values; None unless it has exactly one numpy array."""
         found = self._fields.held(address, NDARRAY_KIND)
         return self._arrays.read(found[0]) if len(found) == 1 else None
 
@@ -180,10 +182,11 @@ class DataFrames:
         return self._once("values", address, self._read_values)
 
     def _once(self, what: str, address: int, read: Callable[[int], Values]) -> Values:
-        """Return the values at an address; they are read only once.
+        """Return the values at an address. ``read`` is called only once for each address.
 
         Forged parts may share parts or contain themselves. Raises NotBelieved if an earlier read failed, or if parts
-        are nested too deeply or are too many."""
+        are nested too deeply or are too many.
+        """
         self._spend(1)
         if (what, address) not in self._known:
             if self._depth >= MAX_DEPTH:
@@ -220,8 +223,9 @@ class DataFrames:
         return _together(parts, dtype or parts[0].dtype)
 
     def _parts(self, address: int) -> list[int]:
-        """Return the arrays of which one of pandas' own arrays consists: values and mask, or left and right ends of
-        intervals."""
+        """Return the numpy arrays inside an array of pandas: values and mask, or the left and right ends of
+        intervals.
+        """
         attributes = self._fields.attributes(address)
         named = [
             value for name, value in attributes.items() if name in ("_left", "_right", "_data", "_mask", "_ndarray")
@@ -235,7 +239,7 @@ class DataFrames:
         return self._fields.attribute(address, "_data") if "pandas.Index" in self._fields.kinds_of(address) else address
 
     def _sparse(self, address: int) -> Values:
-        """Return the values of a sparse array: the items that are present, and the index of their places."""
+        """Return the values of a sparse array: the items that are present, and the index of their positions."""
         values = self._arrays.read(self._fields.attribute(address, "_sparse_values"))
         index = self._fields.attribute(address, "_sparse_index")
         places = [self._arrays.read(one) for one in self._fields.held(index, NDARRAY_KIND)]
@@ -244,7 +248,7 @@ class DataFrames:
         return Values(found.dtype, self._sparse_length(index), found.bytes, found.pieces)
 
     def _filled(self, address: int) -> str:
-        """Return ", " and the fill value, which absent items have; "" if it is unknown."""
+        """Return ", " followed by the fill value of absent items; "" if it is unknown."""
         dtype = self._fields.attributes(address).get("_dtype", 0)
         value = self._fields.attributes(dtype).get("_fill_value", 0) if dtype else 0
         text = self._fields.repr.text(value, BRIEF) if value else None
@@ -323,8 +327,9 @@ class DataFrames:
         return levels, arrays
 
     def _labels(self, address: int, count: int) -> list[str | None]:
-        """Return the labels of the index at ``address``, of length ``count``, as text; only Nones if they are
-        unknown."""
+        """Return the labels, as text, of the index at ``address`` of length ``count``; a list of None if they are
+        unknown.
+        """
         if self.index(address).length != count or count > MAX_COLUMNS:
             raise NotBelieved
         try:
@@ -365,7 +370,7 @@ class DataFrames:
         return [", ".join(parts) for parts in zip(*texts)]
 
     def _label(self, address: int) -> str:
-        """Return a str unchanged, another object as its repr."""
+        """Return a label as text: a str unchanged, another object as its repr."""
         if self._fields.is_str(address):
             return self._shown(self._fields.text(address, NAMES_SHOWN))
         found = self._fields.repr.key_text(address, BRIEF)
@@ -374,9 +379,10 @@ class DataFrames:
         return found
 
     def _shown(self, text: str) -> str:
-        """Return a label as it may be shown.
+        """Return a label, hidden if contents may not be shown.
 
-        A label is data, even if it looks like a name, because pivoting turns values into labels."""
+        A label is data, even if it looks like a name, because pivoting turns values into labels.
+        """
         return self._fields.repr.disclosure.text(text)
 
     def _own_name(self, address: int) -> str | None:
@@ -410,7 +416,9 @@ class DataFrames:
         return [item.unpack(self._fields.memory.read(place, item.size))[0] for place in places]
 
     def _dtype(self, address: int, kinds: frozenset[str]) -> str | None:
-        """Return the name of pandas' own dtype for an array; None if the array's dtype is the dtype of its values."""
+        """Return the name of the dtype that pandas itself defines for an array; None if numpy's dtype of the values is
+        the array's dtype.
+        """
         if "pandas.Categorical" in kinds:
             return "category"
         if "pandas.BooleanArray" in kinds:
@@ -475,9 +483,9 @@ def _as(values: Values, dtype: str | None) -> Values:
 
 
 def _together(parts: list[Values], dtype: str) -> Values:
-    """Return one column made of several parts; its length is that of the first part."""
+    """Return one column made of the values of several parts. Its length is the length of the first part."""
     sizes = [part.bytes for part in parts]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
-    pieces: tuple[Piece, ...] = tuple(piece for part in parts for piece in part.pieces)
+    pieces: tuple[ItemRun, ...] = tuple(piece for part in parts for piece in part.pieces)
     objects = tuple(piece for part in parts for piece in part.objects)
     return Values(dtype, parts[0].length, total, pieces, objects)

@@ -1,7 +1,9 @@
-"""Read the parts of objects whose classes are known by name, at whatever offset their library's release has them.
+"""Read the parts of objects whose classes are known by name, at any offset, because offsets differ between releases of
+a library.
 
 A part is an attribute in a dict or a slot, or a field of a Cython class. Such a field has no name in memory; it is
-recognised by the class of the object to which it refers."""
+recognised by the class of the object to which it refers.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,9 @@ class Fields:
     def kinds(self, kind: int) -> frozenset[str]:
         """Return package and name (``pandas.DataFrame``) of the type at ``kind`` and of its bases.
 
-        Names of modules between the two are left out, because releases have moved classes between modules. The set is
-        empty if there is no type at ``kind``."""
+        Module names between the package and the class name are left out, because releases have moved classes between
+        modules. The set is empty if there is no type at ``kind``.
+        """
         found = self._kinds.get(kind)
         if found is None:
             if len(self._kinds) > MAX_KINDS:
@@ -72,8 +75,11 @@ class Fields:
         return found
 
     def _read_kinds(self, kind: int) -> Iterator[str]:
-        """Yield the kinds of the type at ``kind``. Yield nothing unless the object there is a type: its own type has
-        the flag of a type, and the first entry of its ``tp_mro`` is the object itself."""
+        """Yield the names of the type at ``kind`` and of its bases; none if there is no type.
+
+        An object is a type if its own type has the flag of a type, and if the first entry of its ``tp_mro`` is the
+        object itself.
+        """
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
                 return
@@ -87,7 +93,7 @@ class Fields:
             yield f"{first}.{last.rpartition('.')[2]}" if last else first
 
     def kinds_of(self, address: int) -> frozenset[str]:
-        """Return the ``kinds`` of an object's type; empty if there is no object at ``address``."""
+        """Return the ``kinds`` of the type of the object at ``address``; empty if there is no object."""
         try:
             return self.kinds(self.type_of(address))
         except (Fault, OverflowError):
@@ -120,14 +126,16 @@ class Fields:
             raise NotBelieved from error
 
     def raw(self, address: int) -> list[int]:
-        """Return the words after an object's header, as many as every instance of its type has (``tp_basicsize``)."""
+        """Return all words after an object's header that every instance of its type has (``tp_basicsize``)."""
         head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
         size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """Return the objects of one of these ``kinds``: first those to which the object's fields refer, then those to
-        which its attributes refer."""
+        """Return the objects of one of these ``kinds`` to which an object refers.
+
+        Objects that fields refer to come before objects that attributes refer to.
+        """
         wanted = frozenset(kinds)
         found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
         found += [value for value in self.attributes(address).values() if wanted & self.kinds_of(value)]
@@ -174,8 +182,9 @@ class Fields:
         return None
 
     def _str_size(self, address: int) -> int | None:
-        """Return the size of a str: header, characters and a zero (PEP 393), and the UTF-8 text that it may also
-        keep."""
+        """Return the size of a str: its header, its characters with a final zero (PEP 393), and the UTF-8 text that it
+        may also keep. Return None if the object is not a compact str.
+        """
         release = self.release
         if release.get("unicode_state") is None or self.names.name(self.type_of(address)) != "str":
             return None

@@ -6,7 +6,7 @@ import struct
 
 from gdbheap.contents.python.arrays import arrow, dataframes, ndarrays, polars, tensors
 from gdbheap.contents.python.arrays.arrow import Arrow
-from gdbheap.contents.python.arrays.columns import NDARRAY, TENSOR, Fits, Frame, NotBelieved
+from gdbheap.contents.python.arrays.columns import NDARRAY, TENSOR, ArrayOrTable, Fits, NotBelieved
 from gdbheap.contents.python.arrays.dataframes import DataFrames
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
@@ -16,13 +16,16 @@ from gdbheap.contents.python.arrays.tensors import Tensors
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.errors import Fault, Unsupported
 
-# The kinds (as in fields.Fields) of all types with values; a subclass comes before its base.
+# The kinds (as in fields.Fields) of all types with values. A subclass stands before its base.
 KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, RecursionError, struct.error)
 
 
 class Frames:
-    """Reads the arrays and tables of one target. ``fits``: whether bytes can lie where an object says that they do."""
+    """Reads the arrays and tables of one target.
+
+    ``fits``: a function that returns whether a buffer can lie at an address that an object states.
+    """
 
     def __init__(self, objects: Objects, fits: Fits) -> None:
         self.fields = Fields(objects)
@@ -35,14 +38,17 @@ class Frames:
         self._kinds: dict[int, str | None] = {}
 
     def what(self, kind: int) -> str | None:
-        """Return what instances of the type at ``kind`` are, as in ``Frame.what``; None if they are neither arrays nor
-        tables."""
+        """Return the name for the kind of array or table (``ArrayOrTable.what``) of a type's instances; None for other
+        types.
+
+        ``kind``: the address of the type.
+        """
         if kind not in self._kinds:
             kinds = self.fields.kinds(kind)
             self._kinds[kind] = next((what for name, what in KINDS.items() if name in kinds), None)
         return self._kinds[kind]
 
-    def read(self, address: int, what: str) -> Frame | None:
+    def read(self, address: int, what: str) -> ArrayOrTable | None:
         """Return the array or table at ``address``; None if its fields have impossible values."""
         try:
             if what == NDARRAY:

@@ -7,16 +7,16 @@ are distinguished because an alignment is never 0, while the flags use only thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
-from gdbheap.contents.python.arrays.columns import NDARRAY, Column, Fits, Frame, NotBelieved, Piece, Values
+from gdbheap.contents.python.arrays.columns import NDARRAY, ArrayOrTable, DataColumn, Fits, ItemRun, NotBelieved, Values
 from gdbheap.contents.python.arrays.fields import Fields
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 
 KIND = "numpy.ndarray"
 DTYPE_KINDS = ("numpy.dtype",)
-# Offsets in an array, then in a dtype.
+# The offsets of fields in an array, then the offsets in a dtype.
 DATA, ND, DIMENSIONS, STRIDES, BASE, DESCR = 16, 24, 32, 40, 48, 56
 KIND_AT, NUMBER, SIZE_1, ALIGNMENT_1, METADATA_1 = 24, 28, 32, 36, 80
 SIZE_2, ALIGNMENT_2, METADATA_2 = 40, 48, 112
@@ -82,15 +82,15 @@ class Array:
         return self.data + low, self.data + high + self.dtype.size
 
     def values(self, row: int | None = None) -> Values:
-        """Return the values of all items, or of one row in the first dimension."""
+        """Return the values of all items; with ``row``, only those of one row in the first dimension."""
         shape, strides, data = self.shape, self.strides, self.data
         if row is not None:
             shape, strides, data = shape[1:], strides[1:], data + row * strides[0]
         part = Array(self.address, self.dtype, shape, strides, data, self.base)
         if len(shape) == 1:
-            piece = Piece(data, shape[0], strides[0], self.dtype.size)
+            piece = ItemRun(data, shape[0], strides[0], self.dtype.size)
         else:
-            piece = Piece(part.span[0], 1, 0, part.span[1] - part.span[0])
+            piece = ItemRun(part.span[0], 1, 0, part.span[1] - part.span[0])
         objects = (piece,) if self.dtype.is_object and len(shape) == 1 else ()
         low, high = part.span
         # Repeated items (a stride of 0) count once.
@@ -105,16 +105,17 @@ class Arrays:
         self._fits = fits
         self._dtypes: dict[int, Dtype] = {}
 
-    def frame(self, address: int) -> Frame:
-        """Return the array at ``address`` as a frame with one column. Raises Fault, NotBelieved."""
+    def frame(self, address: int) -> ArrayOrTable:
+        """Return the array at ``address`` as a table with one column. Raises Fault, NotBelieved."""
         array = self.read(address)
-        column = Column(NDARRAY, None, array.values())
+        column = DataColumn(NDARRAY, None, array.values())
         name = self._fields.type_name(address)
-        return Frame(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
+        return ArrayOrTable(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
 
     def read(self, address: int) -> Array:
-        """Return the array at ``address``. Raises Fault; NotBelieved also if its items cannot lie where the array says
-        that they do."""
+        """Return the array at ``address``. Raises Fault, and NotBelieved if the array's fields are impossible,
+        including the addresses of its items.
+        """
         fields, at = self._fields, self._fields.release.at
         if KIND not in fields.kinds_of(address):
             raise NotBelieved
@@ -132,9 +133,10 @@ class Arrays:
         return found
 
     def _fitting(self, array: Array) -> bool:
-        """Return whether all items can lie where the array says that they do.
+        """Return whether all items of the array can lie at the addresses that it states.
 
-        Unless items are repeated (a stride of 0), their bytes must fit between the first item and the last."""
+        Unless items are repeated (a stride of 0), their bytes must fit between the first item and the last.
+        """
         size = array.bytes
         if size > MAX_BYTES:
             return False
@@ -145,7 +147,7 @@ class Arrays:
         return (repeats or size <= high - low) and self._fits(low, high - low)
 
     def _sizes(self, start: int, count: int) -> tuple[int, ...]:
-        """Return ``count`` signed words."""
+        """Return the ``count`` signed words at ``start``: an array's shape or strides."""
         machine = self._fields.memory.machine
         raw = self._fields.memory.read(start, count * machine.word) if count else b""
         return machine.structure(f"{count}N").unpack(raw) if count else ()
@@ -158,9 +160,7 @@ class Arrays:
             return False
 
     def owner(self, address: int) -> int:
-        """Return the array that owns the memory of the array at ``address``; bases in between are followed.
-
-        It is the array itself if the memory is its own or belongs to an object of another kind."""
+        """Return the array that owns the memory of the array at ``address``, following all bases in between."""
         for _ in range(MAX_BASES):
             try:
                 base = self._fields.memory.word(address + self._fields.release.at(BASE))

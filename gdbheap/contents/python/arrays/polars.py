@@ -3,8 +3,8 @@
 Rust guarantees no layout, so nothing is believed only because of its place. The type of a ``Series`` is known by the
 symbols of the functions in its vtable, which polars' wheels have; without these symbols nothing is believed. A vector
 is capacity, pointer and length. The buffer of an array is believed if the object that keeps it alive
-(``SharedStorage``) has the same bytes. The parts of an array must be as long as the array, all arrays together as long
-as the column, and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``,
+(``SharedStorage``) states the same bytes. The parts of an array must be as long as the array, all arrays together as
+long as the column, and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``,
 polars-arrow's ``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
 
 Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not the views of 16 bytes each. A
@@ -16,22 +16,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.contents.python.arrays.columns import (
     COLUMN,
     DATAFRAME,
     SERIES,
-    Column,
+    ArrayOrTable,
+    DataColumn,
     Fits,
-    Frame,
+    ItemRun,
     NotBelieved,
-    Piece,
     Values,
     run,
 )
 from gdbheap.contents.python.arrays.fields import Fields
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
@@ -40,7 +40,7 @@ KINDS = {f"polars.{name}": name for name in (DATAFRAME, SERIES)}
 # The types of the Python objects that contain Rust objects.
 HOLDERS = ("PyDataFrame", "PySeries")
 SCALAR = "scalar"
-# The bytes of an item by type. A type's unit or number of digits is not known, only its name.
+# The bytes of an item by type. The type's name is known, but not its unit or number of digits.
 WIDTHS = {
     "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Float16": 2, "Int32": 4, "UInt32": 4, "Float32": 4, "Date": 4,
     "Int64": 8, "UInt64": 8, "Float64": 8, "Datetime": 8, "Duration": 8, "Time": 8, "Int128": 16, "UInt128": 16,
@@ -61,8 +61,10 @@ MAX_READ = 1 << 20
 MAX_BODY, MAX_FIELD = 512, 14
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
-# The possible sizes in words of an element of a frame's vector, the possible places of the pointer to a series in it,
-# and how many elements are tested.
+# The possible sizes, in words, of an element of a frame's vector, and the possible offsets of the pointer to a series
+# in it.
+#
+# PROBED is the number of elements that are tested.
 STRIDES, PLACES, PROBED = range(2, 41), range(4), 8
 # The number of words of a buffer, of a bitmap, and of the storage that keeps either alive.
 BUFFER, BITMAP, STORAGE_WORDS = 3, 4, 8
@@ -79,7 +81,7 @@ _TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
-    """The types of columns by the vtables of their series."""
+    """Finds the type of a column by the vtable of its series."""
 
     def __init__(self, fields: Fields, target: Target) -> None:
         self._fields = fields
@@ -87,7 +89,9 @@ class _Types:
         self._found: dict[int, str] = {}
 
     def of(self, vtable: int) -> str:
-        """Return the name of the type as polars shows it; "" if there is no such vtable at ``vtable``."""
+        """Return the name of a column's type as polars shows it; "" if ``vtable`` is not the address of a known
+        vtable.
+        """
         if vtable not in self._found:
             self._found[vtable] = self._read(vtable)
         return self._found[vtable]
@@ -95,7 +99,8 @@ class _Types:
     def _read(self, vtable: int) -> str:
         """Return the type to which most functions of the vtable belong.
 
-        Not all need to, because a compiler merges equal functions of two types under the name of one."""
+        Some functions may have the name of another type, because compilers merge equal functions of two types.
+        """
         loaded = self._library(vtable)
         if loaded is None:
             return ""
@@ -114,7 +119,7 @@ class _Types:
 
 
 def _named(loaded: LoadedObject, address: int) -> str:
-    """Return the name of the function at ``address`` if it is a method of a series; otherwise ""."""
+    """Return the name of the function at ``address`` if it is a method of a series; otherwise return ""."""
     return next((name for name in loaded.names_at(address) if _WRAPPED in name), "")
 
 
@@ -129,14 +134,15 @@ def _type_in(symbol: str) -> str:
 class _Series:
     """The values of a series, and the texts that may be its name.
 
-    ``names``: texts by (place in the field, form of the text)."""
+    ``names``: texts by (offset in the field, layout of the text).
+    """
 
     values: Values
     names: dict[Place, str]
 
 
 class Polars:
-    """Reads polars' objects. Raises NotBelieved after a total of MAX_READ columns and chunks."""
+    """Reads polars' objects. Raises NotBelieved if it has read more than MAX_READ columns and chunks in total."""
 
     def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
         self._fields = fields
@@ -148,13 +154,13 @@ class Polars:
         self._form: tuple[int, int] | None = None
         self._name_place: Place | None = None
 
-    def frame(self, address: int) -> Frame:
+    def frame(self, address: int) -> ArrayOrTable:
         """Return the DataFrame or Series at ``address``. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         name = self._fields.type_name(address)
         if "polars.DataFrame" in kinds:
             columns, rows = self._columns(self._fields.raw(self._fields.attribute(address, "_df")))
-            return Frame(DATAFRAME, name, address, None, (rows, len(columns)), None, columns)
+            return ArrayOrTable(DATAFRAME, name, address, None, (rows, len(columns)), None, columns)
         if "polars.Series" not in kinds:
             raise NotBelieved
         words = self._fields.raw(self._fields.attribute(address, "_s"))
@@ -163,15 +169,15 @@ class Polars:
             raise NotBelieved
         series = self._series(*found, None)
         label = self._names([series])[0]
-        column = Column(SERIES, label, series.values)
-        return Frame(SERIES, name, address, label, (series.values.length,), series.values.dtype, [column])
+        column = DataColumn(SERIES, label, series.values)
+        return ArrayOrTable(SERIES, name, address, label, (series.values.length,), series.values.dtype, [column])
 
     def _spend(self, count: int = 1) -> None:
         self._left -= count
         if self._left < 0:
             raise NotBelieved
 
-    def _columns(self, words: list[int]) -> tuple[list[Column], int]:
+    def _columns(self, words: list[int]) -> tuple[list[DataColumn], int]:
         """Return the columns, and the number of rows.
 
         Exactly one vector among ``words`` contains series; its elements are the columns."""
@@ -188,10 +194,12 @@ class Polars:
         raise NotBelieved
 
     def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
-        """Return (words of an element, place of the series in it) for the frame's vector at ``start``.
+        """Return (number of words of an element, index of the series' first word in it) for the vector of columns at
+        ``start``.
 
         Of all combinations, the one for which the most of the first elements have a series is chosen. None if no
-        element has one."""
+        element has one.
+        """
         probed = min(count, PROBED)
         best, form = 0, None
         for stride in STRIDES if self._form is None else (self._form[0],):
@@ -221,7 +229,7 @@ class Polars:
             return False
         return all(0 < count < 1 << 32 for count in counts)
 
-    def _in_vector(self, start: int, count: int, form: tuple[int, int]) -> tuple[list[Column], int]:
+    def _in_vector(self, start: int, count: int, form: tuple[int, int]) -> tuple[list[DataColumn], int]:
         stride, place = form
         self._spend(count)
         words = self._fields.words(start, count * stride)
@@ -236,7 +244,7 @@ class Polars:
         rows = lengths.pop()
         names = dict(zip(found, self._names(list(found.values()))))
         columns = [
-            Column(COLUMN, names[number], found[number].values)
+            DataColumn(COLUMN, names[number], found[number].values)
             if number in found
             else self._scalar(slots[number], rows)
             for number in range(count)
@@ -244,24 +252,27 @@ class Polars:
         return columns, rows
 
     def _length(self, address: int, vtable: int) -> int | None:
-        """Return the length of a column, from its arrays; None for a type whose values are not read."""
+        """Return the length of a column, from its arrays; None if gdbheap cannot read values of the column's type."""
         if self._types.of(vtable) not in KNOWN:
             return None
         return self._series(address, vtable, None).values.length
 
-    def _scalar(self, words: list[int], rows: int) -> Column:
-        """Return a column that is one value for all rows; the number of rows follows its name in the words."""
+    def _scalar(self, words: list[int], rows: int) -> DataColumn:
+        """Return a column that has one value for all rows. It is recognised by the number of rows after its name among
+        ``words``.
+        """
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
                 name = self._text((at, COMPACT), words)
                 if name is not None:
-                    return Column(COLUMN, self._shown(name), Values(SCALAR, rows, 0))
+                    return DataColumn(COLUMN, self._shown(name), Values(SCALAR, rows, 0))
         raise NotBelieved
 
     def _series(self, address: int, vtable: int, rows: int | None) -> _Series:
-        """Return the series at ``address``, which has its arrays, then its field, then its length.
+        """Return the series at ``address``, which consists of its arrays, its field, and its length.
 
-        ``rows``: the length to use for a type whose arrays are not read."""
+        ``rows``: the length to use for a type whose values are not read; None if it is unknown.
+        """
         self._spend()
         dtype = self._types.of(vtable)
         size = self._memory.word(vtable + self._word)
@@ -296,7 +307,9 @@ class Polars:
                 yield _Series(values, self._texts_in(words, at))
 
     def _chunks(self, capacity: int, start: int, count: int) -> list[list[int]]:
-        """Return the words of each array in a vector of boxes; empty if the three words are not such a vector."""
+        """Return the words of each array in a vector of boxes, which has three words: ``capacity``, ``start`` and
+        ``count``. The list is empty if these words are not such a vector.
+        """
         if not 0 < count <= capacity <= MAX_CHUNKS or start % self._word or not start:
             return []
         try:
@@ -317,7 +330,7 @@ class Polars:
     def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> Values:
         """Return the values of a column; its length is the sum of the lengths of its arrays."""
         length, size, known = 0, 0, True
-        pieces: list[Piece] = []
+        pieces: list[ItemRun] = []
         for words in chunks:
             count, counted, found = self._part(dtype, words)
             length += count
@@ -326,11 +339,12 @@ class Polars:
             pieces += [piece for piece in found if piece.size]
         return Values(dtype, length, size if known else None, tuple(pieces))
 
-    def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[Piece]]:
-        """Return the length, the bytes and the places of an array.
+    def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[ItemRun]]:
+        """Return the number of items, the bytes (None if unknown) and the address ranges of an array.
 
-        After the array's type come its values and the bitmap of valid items; for texts also two numbers, the bytes of
-        all texts and of those that are not short."""
+        The words after the array's type are its values and the bitmap of valid items. An array of texts also has two
+        numbers: the bytes of all texts, and the bytes of the texts that are not short.
+        """
         if len(words) < LEAST_OF_ARRAY:
             raise NotBelieved
         if dtype in TEXTS:
@@ -342,11 +356,12 @@ class Polars:
         pieces = [values, *self._validity(words[-BITMAP:], count)]
         return count, sum(piece.size for piece in pieces), pieces
 
-    def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[Piece]]:
-        """Return the length, the bytes and the places of an array of texts: its views, and the buffers of longer texts.
+    def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[ItemRun]]:
+        """Return the number of texts, their bytes (None if unknown) and the address ranges of an array of texts.
 
-        The buffers are shared and not counted separately. The array has them as two words (an Arc of a slice) or as a
-        buffer of buffers."""
+        The ranges are its views, the buffers of longer texts, and the bitmap of valid items. The buffers are shared and
+        not counted separately. The array has them as two words (an Arc of a slice) or as a buffer of buffers.
+        """
         end = len(words) - 2 - BITMAP
         for skipped in (2, BUFFER):
             try:
@@ -358,26 +373,29 @@ class Polars:
             return count, words[-2] if words[-2] <= MAX_LENGTH else None, pieces
         raise NotBelieved
 
-    def _items(self, words: list[int], width: int) -> tuple[int, Piece]:
-        """Return the number of items in a buffer, and their place. A buffer is storage, first item and number of
-        items."""
+    def _items(self, words: list[int], width: int) -> tuple[int, ItemRun]:
+        """Return the number of items in a buffer, and their addresses.
+
+        A buffer has a storage, a first item and a number of items.
+        """
         storage, start, count = words
         if not self._is_stored(storage, start, count, count * width):
             raise NotBelieved
         return count, run(start, count * width)
 
-    def _bits(self, words: list[int]) -> tuple[int, Piece]:
-        """Return the number of bits in a bitmap, and their place.
+    def _bits(self, words: list[int]) -> tuple[int, ItemRun]:
+        """Return the number of bits in a bitmap, and their addresses.
 
-        A bitmap is storage, first bit, number of bits, and number of unset bits."""
+        A bitmap has a storage, a first bit, a number of bits, and a number of unset bits.
+        """
         storage, offset, count = words[:3]
         if not storage or max(offset, count) > MAX_LENGTH:
             raise NotBelieved
         start = self._stored_bits(storage, (offset + count + BITS - 1) // BITS)
         return count, run(start + offset // BITS, (offset % BITS + count + BITS - 1) // BITS)
 
-    def _validity(self, words: list[int], count: int) -> list[Piece]:
-        """Return the place of the bitmap of valid items; an empty list if all items are valid."""
+    def _validity(self, words: list[int], count: int) -> list[ItemRun]:
+        """Return a list with the addresses of the bitmap of valid items; the list is empty if all items are valid."""
         if not words[0]:
             return []
         length, piece = self._bits(words)
@@ -386,9 +404,10 @@ class Polars:
         return [piece]
 
     def _is_stored(self, storage: int, start: int, count: int, size: int) -> bool:
-        """Return whether the storage that keeps a buffer alive has the buffer's bytes.
+        """Return whether the storage that keeps a buffer alive states the buffer's address and length.
 
-        The storage has its pointer and its length, in bytes or in items, in adjacent words."""
+        The storage has its pointer and its length, in bytes or in items, in adjacent words.
+        """
         if not storage or storage % self._word or count > MAX_LENGTH or not start:
             return False
         try:
@@ -411,9 +430,11 @@ class Polars:
                 return start
         raise NotBelieved
 
-    def _buffers(self, words: list[int]) -> Iterator[Piece]:
-        """Yield the buffers of longer texts. Each is storage, pointer and length; they follow the two counts of an
-        Arc."""
+    def _buffers(self, words: list[int]) -> Iterator[ItemRun]:
+        """Yield the buffers of longer texts.
+
+        Each buffer has a storage, a pointer and a length; the buffers follow the two counts of an Arc.
+        """
         start, count = words[-2:]
         if not 0 < count <= MAX_CHUNKS:
             return
@@ -426,9 +447,11 @@ class Polars:
             yield run(first, size)
 
     def _texts_in(self, words: list[int], at: int) -> dict[Place, str]:
-        """Return the texts that may be a name in the field (``Arc<Field>``) to which the word after the vector points.
+        """Return the texts that may be the column's name. They lie in the field (``Arc<Field>``) to which the word
+        after the vector points.
 
-        The keys are (place in the field, form of the text)."""
+        The keys are (offset in the field, layout of the text).
+        """
         field = words[at + 3] if at + 3 < len(words) else 0
         if not field or field % self._word:
             return {}
@@ -445,8 +468,10 @@ class Polars:
     def _names(self, series: list[_Series]) -> list[str | None]:
         """Return the names of a frame's columns; None where unknown.
 
-        All names lie at the same place of their fields, and no two are equal. Remains of earlier data may look like
-        names too. If so, the place in other frames decides; without one, the names are unknown."""
+        All names lie at the same offset in their fields, and no two are equal. Remains of earlier data may look like
+        names at another offset. Then the offset that was found in other frames is used; if there is none, the names are
+        unknown.
+        """
         named = [one for one in series if one.names]
         places = set.intersection(*(set(one.names) for one in named)) if named else set()
         found = [place for place in places if len({one.names[place] for one in named}) == len(named)]
@@ -457,9 +482,9 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """Return the text at a place among words, or None.
-
-        Polars before 1.0 has the other form of texts (SMART), and no columns that are one value for all rows."""
+        """Return the text at an offset among words, or None. Polars before 1.0 uses the layout SMART, and has no
+        columns that are one value for all rows.
+        """
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
 

@@ -1,11 +1,11 @@
 """Read torch's tensors from memory (checked with torch 1.13 and 2.13).
 
 A ``torch.Tensor`` points to a TensorImpl. This points back to the tensor, and to a StorageImpl, whose bytes several
-tensors may use (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Between releases, the
-number of fields before the pointer back differs, and so does the size of reference counts (one word or two). Therefore
-both objects are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the
-same: sizes and strides, offset, number of items, dtype, device. A tensor is believed only if the product of its sizes
-is its number of items, and if its storage is on its device, lies where bytes can lie, and has room for all items.
+tensors may use (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases differ in the
+number of fields before the pointer back, and in the size of reference counts (one word or two). Therefore both objects
+are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the same: sizes and
+strides, offset, number of items, dtype, device. A tensor is believed only if the product of its sizes is its number of
+items, and if its storage is on its device, lies where bytes can lie, and has room for all items.
 
 The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor uses any
 of them.
@@ -13,12 +13,22 @@ of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
-from gdbheap.contents.python.arrays.columns import TENSOR, Column, Fits, Frame, NotBelieved, Piece, Values, run
+from gdbheap.contents.python.arrays.columns import (
+    TENSOR,
+    ArrayOrTable,
+    DataColumn,
+    Fits,
+    ItemRun,
+    NotBelieved,
+    Values,
+    run,
+)
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
+from gdbheap.dataclass import dataclass
 
 KIND = "torch.Tensor"
 # A DENSE object with items has a storage. Objects of subclasses, such as sparse tensors, may have none.
@@ -31,7 +41,7 @@ STORAGES, BACK = range(2, 4), range(5, 11)
 # the last of these came first.
 DIMENSIONS, SIZES, INLINE = 0, 1, 5
 OFFSET, NUMEL, DTYPE, TENSOR_WORDS = 11, 12, 13, 14
-# In some releases, the pointer back has its lowest bit set if the tensor owns the Python object.
+# In some releases, the lowest bit of the pointer back is set if the tensor owns the Python object.
 OWNED = 1
 # DATA_AT: possible offsets of the data pointer in a StorageImpl, in words. The following are offsets from there: data,
 # deleter, context, device, size.
@@ -49,7 +59,8 @@ DTYPES = (
     *((f"uint{bits}", 1) for bits in range(1, 8)), *((f"int{bits}", 1) for bits in range(1, 8)),
     ("float8_e8m0fnu", 1), ("float4_e2m1fn_x2", 1),
 )  # fmt: skip
-# The number of items in one byte of the storage, for types with several. torch itself counts a byte for each item.
+# The number of items that share one byte of the storage, for types with several. torch itself counts a byte for each
+# item.
 PACKED = {"quint4x2": 2, "quint2x4": 4}
 # The names of enum DeviceType (c10/core/DeviceType.h).
 CPU = "cpu"
@@ -96,7 +107,7 @@ class Tensor:
 
     @property
     def needs(self) -> int:
-        """The bytes from the storage's first byte to the end of the tensor's last item."""
+        """The bytes from the start of the storage to the end of the tensor's last item."""
         if not self.nbytes:
             return 0
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
@@ -104,8 +115,7 @@ class Tensor:
 
     @property
     def values(self) -> Values:
-        """The part of the tensor that lies in the target's memory: the items from the first one on, and the whole
-        storage."""
+        """The values in the target's memory: the items from the first one on, and the whole storage."""
         length = self.shape[0] if self.shape else 1
         if not self.storage:
             return Values(self.dtype, length, None)
@@ -113,7 +123,7 @@ class Tensor:
             return Values(self.dtype, length, 0)
         first = self.offset * self.itemsize
         items = (run(self.start + first, self.needs - first),) if self.nbytes else ()
-        pieces: tuple[Piece, ...] = (*items, run(self.start, self.size))
+        pieces: tuple[ItemRun, ...] = (*items, run(self.start, self.size))
         return Values(self.dtype, length, self.size, pieces)
 
 
@@ -125,12 +135,12 @@ class Tensors:
         self._classes = classes
         self._fits = fits
 
-    def frame(self, address: int) -> Frame:
-        """Return the tensor at ``address`` as a frame with one column. Raises Fault, NotBelieved."""
+    def frame(self, address: int) -> ArrayOrTable:
+        """Return the tensor at ``address`` as a table with one column. Raises Fault, NotBelieved."""
         tensor = self.read(address)
-        return Frame(
+        return ArrayOrTable(
             TENSOR, self._fields.type_name(address), address, None, tensor.shape, tensor.dtype,
-            [Column(TENSOR, None, tensor.values)], device=tensor.device, storage=tensor.storage,
+            [DataColumn(TENSOR, None, tensor.values)], device=tensor.device, storage=tensor.storage,
             nbytes=tensor.nbytes if tensor.storage else None, is_contiguous=tensor.is_contiguous,
         )  # fmt: skip
 
@@ -205,9 +215,10 @@ class Tensors:
 
 
 def _devices(word: int) -> list[int]:
-    """Return the devices that the word may contain, for both orders of its fields.
+    """Return the devices that a word may describe, one for each possible order of the word's fields.
 
-    Each has the type in its low byte and the index in its high byte."""
+    Each has the type in its low byte and the index in its high byte.
+    """
     first, second, third = (word >> shift & 0xFF for shift in (16, 24, 32))
     found = [first | second << 8] if third == 1 else []
     return [*found, second | third << 8] if first == 1 else found

@@ -1,5 +1,7 @@
-"""Name a reference as its holder does: an attribute, an item, a key or a variable, as a Python expression if
-possible."""
+"""Name a reference by the word that its holder has for it: an attribute, an item, a key or a variable.
+
+The name is a Python expression if possible.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.contents.python.names.struct_fields import C_FIELD, struct_fields
 from gdbheap.contents.python.objects.attributes import MAX_BASES, MAX_MEMBERS, MEMBER, OBJECT_MEMBERS
@@ -19,6 +21,7 @@ from gdbheap.contents.python.objects.shapes import GENERATORS, WEAK, WEAK_CALLBA
 from gdbheap.contents.python.running.handled_exceptions import handled_by
 from gdbheap.contents.python.running.threads import Threads
 from gdbheap.contents.python.text.repr import Limits, Repr
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_HEAP_TYPE,
@@ -97,7 +100,7 @@ NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_bu
 
 
 def is_namespace(text: str) -> bool:
-    """Return whether the text of an edge leads to a dict whose keys are names."""
+    """Return whether an edge with this text points to a dict whose keys are names."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 
@@ -184,7 +187,7 @@ class EdgeNames:
         return of_list if family == "list" else of_tuple
 
     def bases(self, kind: int) -> list[str]:
-        """Return the names of a type and of its chain of bases (``tp_base``). Raises Fault."""
+        """Return the names of a type and of its bases along ``tp_base``. Raises Fault."""
         found: list[str] = []
         while kind and len(found) < MAX_BASES:
             found.append(self._texts.names.name(kind))
@@ -198,7 +201,7 @@ class EdgeNames:
         yield from self._in_fields(holder, self._struct(kind), target)
 
     def _struct(self, kind: int) -> dict[int, str]:
-        """Return {offset: name} of the fields that the C sources of a type and of its bases declare."""
+        """Return {offset: name} of the fields that C sources declare for a type and its bases."""
         if kind not in self._structs:
             size = self._space.word(kind + self._release.at(TP_BASICSIZE))
             found: dict[int, str] = {}
@@ -208,8 +211,7 @@ class EdgeNames:
         return self._structs[kind]
 
     def fields(self, holder: int, kind: int) -> dict[int, str]:
-        """Return {offset: name} of the attributes that lie in fields of an object of the type ``kind``. Raises
-        Fault."""
+        """Return {offset: name} of the attributes that are fields of objects of the type ``kind``. Raises Fault."""
         found, family = self._texts.kind(kind), ""
         if found is not None:
             family = found.family
@@ -227,12 +229,12 @@ class EdgeNames:
         return self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
 
     def _known(self, fields: dict[str, str]) -> dict[int, str]:
-        """Return {offset: name} of those attributes whose fields this release has."""
+        """Return {offset: name} of the attributes in ``fields`` that exist in this release."""
         places = ((self._release.get(field), name) for field, name in fields.items())
         return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
-        """Return the fields by their offsets in this build. All fields lie after an object's header."""
+        """Return the fields with the offsets that they have in this build. All fields lie after an object's header."""
         return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
@@ -273,7 +275,9 @@ class EdgeNames:
             yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
     def shadowed(self, kind: int, name: str) -> bool:
-        """Return whether the type or a base has an attribute of this name, which may hide the instance's own."""
+        """Return whether the type or a base has an attribute of this name. It may hide the attribute of the
+        instance.
+        """
         if (kind, name) not in self._shadowed:
             self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
         return self._shadowed[kind, name]
@@ -349,8 +353,7 @@ class EdgeNames:
         return []
 
     def _items(self, holder: int) -> tuple[bytes, bytes]:
-        """Return the keys and the values of a dict. The last large dict is cached, because many paths lead through
-        it."""
+        """Return the keys and the values of a dict. The last large dict is cached, because many paths contain it."""
         if self._last[0] == holder:
             return self._last[1:]
         keys, values = array("Q"), array("Q")
@@ -373,9 +376,11 @@ class EdgeNames:
         return None if text is None or "\u2026" in text else text
 
     def _name(self, key: int) -> str | None:
-        """Return the literal of a key that is the name of an attribute, or the dotted name of a module.
+        """Return the literal of a key that is the name of an attribute, or the dotted name of a module; None if there
+        is none.
 
-        Such names are shown even if contents are not."""
+        Such names are shown even if contents are not.
+        """
         found = self.literal(key)
         if found is None and not self._disclosure.contents:
             text = read_name(self._space, self._release, key, MAX_NAME_LENGTH)

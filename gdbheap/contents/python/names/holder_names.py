@@ -1,6 +1,7 @@
 """Name all references of an object at once, by key, index, attribute or variable, for files that list all references.
 
-``edges`` names a single reference, for people, and also as an expression."""
+The module ``edges`` names a single reference, for people and as an expression.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.owned import deque_layout
 from gdbheap.contents.python.objects.reading import dict_items, read_name
 from gdbheap.contents.python.objects.references import MODULES, STATIC_TYPES, PythonRoot
-from gdbheap.contents.python.running.threads import Frame, Threads
+from gdbheap.contents.python.running.threads import PythonFrame, Threads
 from gdbheap.contents.python.text.repr import Repr
 from gdbheap.graph.naming import INDEX, INSIDE, NAME, EdgeName
 from gdbheap.graph.nodes import Node
@@ -68,7 +69,10 @@ class HolderNames:
         return name.kind == NAME and (name.text == MODULES or is_namespace(f".{name.text}"))
 
     def held(self, holder: Node, is_namespace: bool) -> Held:
-        """Yield (address, name) for each reference of ``holder``. References that cannot be read are left out."""
+        """Yield (address, name) for each object to which the object at ``holder`` refers.
+
+        ``is_namespace``: the object is a dict whose keys are names. References that cannot be read are left out.
+        """
         address, kind = holder.address, holder.type
         parts = [iter([(kind, CLASS)])]
         with suppress(*TORN):
@@ -137,7 +141,7 @@ class HolderNames:
             return self._in_frame(self._threads.read(address, True))
         return self._in_frame(self._threads.read(self._space.word(address + self._release.at(F_FRAME)), False))
 
-    def _in_frame(self, frame: Frame | None) -> Held:
+    def _in_frame(self, frame: PythonFrame | None) -> Held:
         if frame is None:
             return
         yield frame.code, EdgeName(NAME, "f_code")

@@ -12,7 +12,7 @@ from gdbheap.graph.roots import variable_at
 __all__ = ["LibraryVariable", "blocks_led_to", "variable_above", "variable_to"]
 
 # The most bytes of a static variable that are read. For each of its words, the data before the variable is searched for
-# other pointers to the same block; in total, at most MAX_SEARCHED bytes are.
+# other pointers to the same block, in total at most MAX_SEARCHED bytes.
 MAX_OF_VARIABLE, MAX_SEARCHED, WORD = 64 << 10, 1 << 30, 8
 # The length of a chain from a root to a node to which it points directly.
 FIRST = 2
@@ -39,15 +39,18 @@ def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVari
 
 
 def variable_above(references: PythonNodes, number: int) -> LibraryVariable | None:
-    """Return the static variable at which the chain to a node begins; None if the chain begins elsewhere."""
+    """Return the static variable at which the chain of references to a node begins; None if the chain begins
+    elsewhere.
+    """
     chain = references.graph.chain(number)[:FIRST]
     return variable_to(references, *references.nodes(chain)) if len(chain) == FIRST else None
 
 
 def blocks_led_to(references: PythonNodes, variable: LibraryVariable) -> list[int]:
-    """Return the nodes whose chains begin at a static variable, ascending.
+    """Return the nodes whose chains of references begin at a static variable, ascending.
 
-    If two variables point to a node, the node belongs to the first one."""
+    If two variables point to a node, its chain begins at the first one.
+    """
     graph = references.graph
     end = variable.start + min(variable.size, MAX_OF_VARIABLE)
     words = _native.words_at(references.space, range(variable.start, end, WORD))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap._native import Space
 from gdbheap.contents.python.names.type_names import BUILTINS
 from gdbheap.contents.python.objects.reading import Lookups, dict_items, dict_lookup, read_name
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_EXCEPTION,
@@ -87,7 +87,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ModuleEntry:
     """A module dict that has the type as a value: the module's name, the key, and whether the module is written in
     C."""
 
@@ -100,7 +100,7 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
     """Return {address of the type: name} for the types in ``data`` that are values in dicts of ``modules``.
 
     ``data``: the writable data of loaded objects. An object whose dict has no ``__name__`` is not a module."""
-    found: dict[int, list[Place]] = {}
+    found: dict[int, list[ModuleEntry]] = {}
     kinds: dict[int, str] = {}
     for module in modules:
         with suppress(Fault, Unsupported):
@@ -117,7 +117,8 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
 def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int, str]:
     """Return the names of the types of some values in the dicts of well-known types (EXAMPLES).
 
-    Since 3.12 the dicts of these types are elsewhere, and the result is empty."""
+    Since 3.12 the types do not point to their dicts, and the result is empty.
+    """
     addresses = {name: address for address, name in names.items()}
     found = {}
     for holder, key, name in EXAMPLES:
@@ -129,8 +130,8 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
     return found
 
 
-def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, Place]]:
-    """Yield (address of the type, place) for the static types in a module's dict. Raises Fault."""
+def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, ModuleEntry]]:
+    """Yield (address of the type, entry) for the static types in a module's dict. Raises Fault."""
     entries = [
         (read_name(space, release, key, MAX_NAME_LENGTH), value) for key, value in dict_items(space, release, held)
     ]
@@ -144,11 +145,11 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
         if not name or not key or not holds(data, value):
             continue
         if space.word(space.word(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
-            yield value, Place(name, key, in_c)
+            yield value, ModuleEntry(name, key, in_c)
 
 
-def _best(places: list[Place]) -> str:
-    """Return the best name for a type, given the places where modules have it."""
+def _best(places: list[ModuleEntry]) -> str:
+    """Return the best name for a type, given the entries of modules that have it as a value."""
     if any(place.module == PYTHON2_EXCEPTIONS for place in places):
         return f"{PYTHON2_EXCEPTIONS}.{max(place.key for place in places if place.module == PYTHON2_EXCEPTIONS)}"
     own = [place.key for place in places if place.module in BUILTINS]
@@ -163,7 +164,7 @@ def _best(places: list[Place]) -> str:
     return _dotted(places)
 
 
-def _dotted(places: list[Place]) -> str:
+def _dotted(places: list[ModuleEntry]) -> str:
     """Return ``module.key``, preferably for a module written in C: other modules have only imported the type."""
     candidates = [place for place in places if place.in_c] or places
     home = min((place.module for place in candidates), key=lambda module: (len(module), module))
@@ -177,8 +178,10 @@ def _dotted(places: list[Place]) -> str:
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Return the addresses in ``types`` of types whose objects begin with a pointer to a dict: modules, and a few
-    others. Exceptions are left out."""
+    """Return the addresses of the types whose objects begin with a pointer to a dict.
+
+    These are modules and a few other types. Exceptions are left out.
+    """
     found = []
     for address in types:
         with suppress(Fault):

@@ -1,7 +1,7 @@
 """Assign objects to their homes, such as packages, before references are followed.
 
-Modules, classes and functions belong to the package in which they were written, static data to its library. Each
-running frame is a home itself."""
+Modules, classes and functions belong to the package in which they were written, static data to its library. Closures
+belong to whoever keeps them. Each running frame is a home itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gdbheap.contents.python.names.type_names import TypeNames
-from gdbheap.contents.python.objects.reading import dict_lookup, read_name
+from gdbheap.contents.python.objects.reading import dict_lookups, read_name
 from gdbheap.contents.python.objects.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
 from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
 from gdbheap.errors import Fault, Unsupported
@@ -28,6 +28,8 @@ __all__ = [
     "THREAD",
     "Home",
     "Homes",
+    "LoadedModule",
+    "loaded_modules",
     "modules",
     "modules_of_files",
     "namespaces",
@@ -41,21 +43,38 @@ MAX_NAME_LENGTH = 200
 # The modules of a file are one holder if the file was loaded as at least this many modules.
 MIN_OF_FILE = 4
 MAX_PATH_LENGTH = 4000
+NAME, FILE, SPEC = "__name__", "__file__", "__spec__"
 BUILTINS = ("builtins", "__builtin__")
 # Modules that are part of the interpreter, by the names that they have at its start.
 FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
 # The folder of the standard library's extension modules.
 DYNAMIC = "/lib-dynload/"
 INSTALLED = ("/site-packages/", "/dist-packages/")
-FUNCTION, DICT = "function", "dict"
+FUNCTION, CELL, DICT = "function", "cell", "dict"
 
 
 class Home(NamedTuple):
-    """The owner of objects. ``kind``: one of the kinds above. ``name``: the name of the package, frame, file or thread;
-    "" for other kinds."""
+    """The home of objects: the package, frame, library or other holder to which they belong.
+
+    ``kind``: one of the constants of this module for kinds of homes. ``name``: the name of the package, frame, file or
+    thread; "" for other kinds.
+    """
 
     kind: str
     name: str
+
+
+class LoadedModule(NamedTuple):
+    """A module, its dict, its name ("?" if it is unknown) and its file.
+
+    ``is_made``: whether the program itself created the module, which then has no spec. In Python 2 this is unknown.
+    """
+
+    node: Node
+    names: Node
+    name: str
+    file: str | None
+    is_made: bool
 
 
 class Homes:
@@ -73,20 +92,19 @@ class Homes:
         for address in graph.type_addresses():
             kinds.setdefault(self._names.name(address), []).append(address)
         self.through = set(kinds.get(DICT, []))
-        found = list(modules(references))
+        found = list(loaded_modules(references))
         self._packages = self._known_packages(found)
         self._libraries = dict(self._of_packages())
         self.seeds: dict[int, Home] = dict(self._roots())
         of_dicts: dict[int, Home] = {}
-        for module, names, name in found:
-            home = self._home(name)
-            self.seeds[module.id] = of_dicts[names.id] = home
+        for module in found:
+            self.seeds[module.node.id] = of_dicts[module.names.id] = self._home(module.name)
         self.seeds |= of_dicts
         classes = dict(self._classes())
         own = {number for number, home in of_dicts.items() if home.kind != INTERPRETER_ITSELF}
-        functions = {
-            number: of_dicts[home] for kind in kinds.get(FUNCTION, []) for number, home in graph.homes(kind, own)
-        }
+        cells = set(kinds.get(CELL, []))
+        rows = (row for kind in kinds.get(FUNCTION, []) for row in graph.homes(kind, own, cells))
+        functions = {number: of_dicts[home] for number, home in rows}
         self.seeds |= functions | classes
         self.open = {*functions, *classes}
 
@@ -94,25 +112,21 @@ class Homes:
         for number, root in enumerate(self._references.roots, self._references.first_root):
             yield number, self._home_of_root(root)
 
-    def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
+    def _known_packages(self, found: list[LoadedModule]) -> dict[str, Home]:
         """Return the homes of packages by name.
 
         Modules in the folder of the module ``os`` are the standard library, and so are imported modules that have no
         file."""
-        files = {
-            name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
-            for _module, names, name in found
-            if "." not in name
-        }
+        files = {module.name: module.file for module in found if "." not in module.name}
         base = (files.get("os") or "").rpartition("/")[0]
-        made = {name for _module, names, name in found if _is_made(self._references, names)}
+        made = {module.name for module in found if module.is_made}
         homes = {}
         for name, file in files.items():
             own = name not in made if not file else base and _is_below(file, base)
             homes[name] = Home(STANDARD, "") if own and name != "__main__" else Home(PACKAGE, name)
-        for file, rows in modules_of_files(self._references, found).items():
+        for file, rows in modules_of_files(found).items():
             home = Home(ONE_FILE, f"{len(rows):,} modules of {file}")
-            homes |= {name: home for _module, _names, name in rows if name in files and homes[name].kind == PACKAGE}
+            homes |= {one.name: home for one in rows if one.name in files and homes[one.name].kind == PACKAGE}
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
@@ -150,7 +164,7 @@ class Homes:
         return self._libraries.get(root.name, Home(LIBRARY, root.name))
 
     def _of_packages(self) -> Iterator[tuple[str, Home]]:
-        """Yield (name of a library, home) for each library in the folder of a package or of the standard library."""
+        """Yield (name, home) of each library in the folder of a package or of the standard library."""
         for loaded in self._references.objects.target.objects:
             name = loaded.path.rpartition("/")[2]
             for part in INSTALLED:
@@ -162,9 +176,24 @@ class Homes:
 
 
 def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
-    """Yield (module, its dict, its name) for each module; the name is "?" if unknown."""
+    """Yield (module, its dict, its name) for each module. The name is "?" if it is unknown."""
+    for module in loaded_modules(references):
+        yield module.node, module.names, module.name
+
+
+def loaded_modules(references: PythonNodes) -> Iterator[LoadedModule]:
+    """Yield all modules."""
+    objects = references.objects
+    space, release = objects.target.space, objects.release
     for module, names in namespaces(references):
-        yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
+        name = file = None
+        is_made = False
+        with suppress(Fault, Unsupported):
+            found = dict_lookups(space, release, names.address, (NAME, FILE, SPEC), objects.names.lookups)
+            is_made = SPEC in found and objects.type_at(found[SPEC]) == "NoneType"
+            name = read_name(space, release, found[NAME], MAX_NAME_LENGTH) if NAME in found else None
+            file = read_name(space, release, found[FILE], MAX_PATH_LENGTH) if FILE in found else None
+        yield LoadedModule(module, names, name or "?", file, is_made)
 
 
 def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
@@ -179,35 +208,15 @@ def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
                 yield module, node
 
 
-def modules_of_files(
-    references: PythonNodes, found: Iterable[tuple[Node, Node, str]]
-) -> dict[str, list[tuple[Node, Node, str]]]:
+def modules_of_files(found: Iterable[LoadedModule]) -> dict[str, list[LoadedModule]]:
     """Return, by file, the modules of each file that was loaded as at least MIN_OF_FILE modules."""
-    by_file: dict[str, list[tuple[Node, Node, str]]] = {}
-    for module, names, name in found:
-        file = _text(references, names, "__file__", MAX_PATH_LENGTH)
-        if file:
-            by_file.setdefault(file, []).append((module, names, name))
+    by_file: dict[str, list[LoadedModule]] = {}
+    for module in found:
+        if module.file:
+            by_file.setdefault(module.file, []).append(module)
     return {file: rows for file, rows in by_file.items() if len(rows) >= MIN_OF_FILE}
 
 
 def _is_below(file: str, base: str) -> bool:
     """Return whether a file belongs to the standard library, whose folder is ``base``."""
     return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
-
-
-def _is_made(references: PythonNodes, names: Node) -> bool:
-    """Return whether the program made a module itself: such a module has no spec. In Python 2 this is unknown."""
-    objects = references.objects
-    with suppress(Fault, Unsupported):
-        spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", objects.names.lookups)
-        return spec is not None and objects.type_at(spec) == "NoneType"
-    return False
-
-
-def _text(references: PythonNodes, names: Node, key: str, limit: int) -> str | None:
-    space, release = references.objects.target.space, references.objects.release
-    with suppress(Fault, Unsupported):
-        found = dict_lookup(space, release, names.address, key, references.objects.names.lookups)
-        return None if found is None else read_name(space, release, found, limit)
-    return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gdbheap.contents.python.names.edges import Edge, EdgeNames, is_namespace
 from gdbheap.contents.python.names.library_variables import variable_to
 from gdbheap.contents.python.objects.references import BY_STACKS, MODULES, STATIC_TYPES, PythonNodes, PythonRoot
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK, STEPS_AT_EACH_END, Path, Step
@@ -39,7 +40,7 @@ class ObjectPaths:
         self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
-        """Return the name of an object's type; for any other node, a word for what it is."""
+        """Return the name of an object's type; for any other node, a word for its kind."""
         if isinstance(node.root, PythonRoot):
             return FRAME if node.root.is_running else MEMORY
         return self.names.name(node.type) if node.type else self._structure_at(node) or BLOCK
@@ -102,8 +103,9 @@ class ObjectPaths:
     def path(self, numbers: Sequence[int]) -> Path:
         """Return the path for a chain of node numbers that begins at a root.
 
-        A long path has only the steps at both ends. A buffer has no step of its own: it belongs to the object before
-        it."""
+        A long path has only the steps at both ends. A buffer has no step of its own, because it belongs to the object
+        before it.
+        """
         prefix = self._prefix(numbers)
         expression = prefix.text()
         root = self.references.node(numbers[0]).root if expression else None
@@ -118,7 +120,7 @@ class ObjectPaths:
         )
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the whole chain: the names of all its nodes together distinguish its holder."""
+        """Return the whole chain. The names of all its nodes are needed to distinguish its holder."""
         return numbers
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
@@ -127,7 +129,7 @@ class ObjectPaths:
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
-        """Return a step for each node but the first."""
+        """Return the steps of a path: one for each node after the first."""
         run = _Prefix()
         steps = []
         for holder, node in zip(nodes, nodes[1:]):
@@ -136,7 +138,9 @@ class ObjectPaths:
         return steps
 
     def _prefix(self, numbers: Sequence[int]) -> _Prefix:
-        """Return the edges of a chain. Beginnings of chains are cached, because other chains begin in the same way."""
+        """Return the names of the edges of a chain. The beginnings of chains are cached, because many chains have the
+        same beginning.
+        """
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
         for place in reversed(places):
@@ -156,8 +160,9 @@ class ObjectPaths:
         return prefix
 
     def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
-        """Append the edges between the nodes. If an edge repeats the last run, it is found without searching the
-        holder."""
+        """Append the edges between the nodes to the prefix. An edge that repeats the last run is found without a search
+        in the holder.
+        """
         for holder, node in zip(nodes, nodes[1:]):
             self._next(prefix, holder, node)
 
@@ -186,16 +191,16 @@ def is_own_dict(expression: str) -> bool:
 
 
 def _where(root: PythonRoot) -> str:
-    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for the ``sys.modules`` of the main
-    interpreter."""
+    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for that of the main interpreter."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
 
 
 @dataclass
 class _Run:
-    """An edge that is followed ``count`` times in a row from objects of one type.
+    """A run: an edge that is followed ``count`` times in a row, each time from an object of the same type.
 
-    A run may also repeat two edges in turn: the edge to the dict of an instance, and the edge of a key in that dict."""
+    A run may also repeat two edges in turn: the edge to an instance's dict, and the edge of a key in that dict.
+    """
 
     edges: tuple[Edge, ...]
     kind: int
@@ -204,16 +209,18 @@ class _Run:
 
     @property
     def expression(self) -> str:
-        """The expression of one turn of the run, with ``{}`` for the expression of the holder."""
+        """The expression for one repetition of the run, with ``{}`` for the expression of the holder."""
         if len(self.edges) == 1:
             return self.edges[0].expression or ""
         return f"{{}}.{key_of(self.edges[1].text)}"
 
 
 class _Prefix:
-    """The beginning of an expression, as runs.
+    """The beginning of an expression, as runs of edges.
 
-    ``place``: how many edges of a further turn of the last run were appended. ``last``: the text of the last edge."""
+    ``place``: how many edges of an unfinished repetition of the last run were appended. ``last``: the text of the last
+    edge.
+    """
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
@@ -238,8 +245,10 @@ class _Prefix:
         return last.kind
 
     def add(self, edge: Edge, holder: Node, of_class: bool, plain: bool) -> None:
-        """Append an edge. ``plain``: it leads from an instance's own dict, and its key can be written as an
-        attribute."""
+        """Append an edge. ``of_class``: the holder is a class.
+
+        ``plain``: the edge begins in an instance's own dict, and its key can be written as an attribute.
+        """
         if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
             self.lost = True
         if self.place:

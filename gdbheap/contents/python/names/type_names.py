@@ -22,13 +22,16 @@ from gdbheap.layout.cpython import (
 
 BUILTINS = ("builtins", "__builtin__")
 MAX_NAME_BYTES = 500
-# Once MANY_BASES bases were read in total, only FEW_BASES are read for each further type: a hostile target may have as
-# many types as blocks. Real programs have some ten thousand types, with five bases each.
+# Once MANY_BASES bases were read in total, only FEW_BASES bases are read for each further type.
+#
+# A hostile target may have as many types as blocks. Real programs have some ten thousand types, with five bases each.
 MANY_BASES, FEW_BASES = 1 << 18, 4
 
 
 class TypeNames:
-    """Names of types by address; each is read once. ``lost``: names for types whose own name is not in memory."""
+    """The names of types by address. Each name is read once. ``lost``: other names for types whose own name is not in
+    memory.
+    """
 
     def __init__(self, space: Space, release: Release, lost: dict[int, str] | None = None) -> None:
         self._space = space
@@ -39,17 +42,18 @@ class TypeNames:
         self.lookups = Lookups()
 
     def name(self, address: int) -> str:
-        """Return the name of the type at ``address``; ``type at 0x…`` if its name can be read nowhere."""
+        """Return the name of the type at ``address``; ``type at 0x…`` if its name cannot be read."""
         if address not in self._names:
             name = self._read(address) or self._lost.get(address) or self._name_now(address)
             self._names[address] = name or f"type at {address:#x}"
         return self._names[address]
 
     def _name_now(self, address: int) -> str | None:
-        """Return the type's name from the running process. None if the process does not run again yet, or if all memory
-        was copied.
+        """Return the type's name from the memory of the running process.
 
-        Names of types do not change, so the running process still has the same ones."""
+        Return None if the process does not run again yet, or if all memory was copied. Names of types do not change, so
+        the name is still the same.
+        """
         space = self._space.as_it_runs()
         return None if space is None else TypeNames(space, self._release)._read(address)
 

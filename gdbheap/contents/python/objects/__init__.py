@@ -1,1 +1,1 @@
-"""Python objects and what they own: where each lies, its size, and its references."""
+"""Python objects: the address, the size and the references of each object, and the blocks that it owns."""

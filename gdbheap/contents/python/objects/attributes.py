@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gdbheap._native import Space
-from gdbheap.contents.python.objects.bounded_reads import Memory, signed_word
+from gdbheap.contents.python.objects.bounded_reads import ReadableMemory, signed_word
 from gdbheap.contents.python.objects.reading import (
     Allowance,
     Lookups,
@@ -48,7 +48,7 @@ class Attributes:
         self._slots: dict[int, list[Slot]] = {}
         self._lookups = Lookups()
 
-    def of(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[str, int]]:
+    def of(self, memory: ReadableMemory, address: int, kind: int) -> Iterator[tuple[str, int]]:
         """Yield (name, address of the value) of each attribute that is set in the instance of the class at ``kind``.
 
         Raises Fault."""
@@ -66,13 +66,15 @@ class Attributes:
         return any(slot == name for slot, _offset in self._slots_of(kind))
 
     def reader(
-        self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None = None
+        self, memory: ReadableMemory, address: int, kind: int, name: str, allowance: Allowance | None = None
     ) -> Callable[[int], int]:
-        """Return a function that returns the attribute's value in another instance of the class, or 0 if it has none.
+        """Return a function that takes the address of another instance of the class, and returns the address of the
+        value of its attribute ``name``; 0 if it has none.
 
         The function is made from the instance at ``address``, and is fast for instances that keep the attribute in the
         same place. It raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is used up.
-        Without an ``allowance``, each call may read a certain number of entries."""
+        Without an ``allowance``, each call may read a certain number of entries.
+        """
         for slot, offset in self._slots_of(kind):
             if slot == name:
                 return lambda other: memory.word(other + offset)
@@ -84,8 +86,10 @@ class Attributes:
 
         return read
 
-    def _value(self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None) -> int:
-        """Return the value of an attribute that lies in no slot; 0 if the instance does not have it. Raises Fault."""
+    def _value(self, memory: ReadableMemory, address: int, kind: int, name: str, allowance: Allowance | None) -> int:
+        """Return the address of the value of an attribute that lies in no slot; 0 if the instance does not have it.
+        Raises Fault.
+        """
         if allowance is None:
             self._lookups.begin(name)
         for key, value in self._own(memory, address, kind, allowance or self._lookups):
@@ -98,10 +102,13 @@ class Attributes:
                 memory.read(key, self._release["sizeof_ascii"] + len(name))
         return 0
 
-    def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """Return a function that returns the attribute's value in instances whose values share the class's keys.
+    def _finder(self, memory: ReadableMemory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
+        """Return a function that returns the address of the value of the attribute ``name`` in instances whose values
+        share the class's keys.
 
-        For other instances it returns 0. None if the instance at ``address`` does not share the keys."""
+        For other instances it returns 0. None if the instance at ``address`` does not share the keys, or if the keys
+        lack the name.
+        """
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None
@@ -117,9 +124,12 @@ class Attributes:
 
         return find
 
-    def _shared(self, memory: Memory, address: int, kind: int) -> Callable[[int], int] | None:
-        """Return a function that returns the address of an instance's first value, or 0 if it does not share the type's
-        keys."""
+    def _shared(self, memory: ReadableMemory, address: int, kind: int) -> Callable[[int], int] | None:
+        """Return a function that returns the address of an instance's first value.
+
+        The function returns 0 if the instance does not share the type's keys. The result is None if instances of the
+        type cannot share keys.
+        """
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
         if where is not None and memory.word(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -140,7 +150,7 @@ class Attributes:
 
         return split
 
-    def dict_of(self, memory: Memory, address: int, kind: int) -> int:
+    def dict_of(self, memory: ReadableMemory, address: int, kind: int) -> int:
         """Return the address of the instance's dict; 0 if it has none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -150,9 +160,9 @@ class Attributes:
         return 0 if word & 1 else word
 
     def _own(
-        self, memory: Memory, address: int, kind: int, allowance: Allowance | None = None
+        self, memory: ReadableMemory, address: int, kind: int, allowance: Allowance | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Return (key, value) pairs of the instance's dict, even if no dict object exists yet."""
+        """Return the (key, value) pairs of the instance's attributes, even if the instance has no dict object yet."""
         release = self._release
         where = release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -164,15 +174,16 @@ class Attributes:
             return shared_items(memory, release, keys, values, allowance)
         return dict_items(memory, release, word, allowance) if word else iter(())
 
-    def _in_dict(self, memory: Memory, place: int, allowance: Allowance | None) -> Iterator[tuple[int, int]]:
+    def _in_dict(self, memory: ReadableMemory, place: int, allowance: Allowance | None) -> Iterator[tuple[int, int]]:
         found = memory.word(place) if place else 0
         return dict_items(memory, self._release, found, allowance) if found else iter(())
 
-    def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
-        """Return the address of an instance's values while it has no dict object; 0 if it has one.
+    def _values(self, memory: ReadableMemory, address: int, kind: int, word: int) -> int:
+        """Return the address of the values of an instance that has no dict object; 0 if the instance has one.
 
-        The values lie after the object (3.13), in a block to which the word before the dict's points (3.11), or in a
-        block to which the dict's own word points with a tag (3.12)."""
+        The values lie after the object (3.13). In 3.11 they lie in a block to which the word before the dict's word
+        points. In 3.12 the dict's own word points to that block, with a tag.
+        """
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:
             values = address + memory.word(kind + self._release.at(TP_BASICSIZE))
@@ -213,7 +224,7 @@ class Attributes:
                 yield text, offset
 
 
-def _dict_place(memory: Memory, release: Release, address: int, kind: int) -> int:
+def _dict_place(memory: ReadableMemory, release: Release, address: int, kind: int) -> int:
     """Return the address of the pointer to the instance's dict; 0 if instances of the class have no dict.
 
     For objects of variable size the offset may be negative: it is counted from the end of the object."""

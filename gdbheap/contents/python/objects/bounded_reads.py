@@ -1,4 +1,6 @@
-"""The interface for reading a target's memory to interpret objects: a Space, or a reader with a limit."""
+"""The interface for reading a target's memory to interpret objects. Three classes implement it: the native ``Space``,
+``Pages``, which reads through a cache, and a reader that limits how much is read.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ STEP = 4 << 10
 MAX_PAGES = 1 << 14
 
 
-class Memory(Protocol):
+class ReadableMemory(Protocol):
     """The memory of a target. Each read raises Fault if bytes are absent."""
 
     @property
@@ -29,7 +31,7 @@ class Memory(Protocol):
         """Return the little-endian 32-bit number at ``address``."""
 
 
-def signed_word(memory: Memory, address: int) -> int:
+def signed_word(memory: ReadableMemory, address: int) -> int:
     """Return the signed word (Py_ssize_t) at ``address``. Raises Fault."""
     return int(memory.machine.structure("N").unpack(memory.read(address, memory.machine.word))[0])
 
@@ -53,7 +55,7 @@ class Pages:
         return page
 
     def word(self, address: int) -> int:
-        """Return the word at ``address``. Raises Fault."""
+        """Return the word at ``address``. Raises Fault if it is absent."""
         at = address % STEP
         page = self._page(address // STEP)
         if at + self._word.size <= len(page):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
@@ -18,6 +18,7 @@ from gdbheap.contents.python.objects.sizing import sizing
 from gdbheap.contents.python.objects.slabs import Slab, slab
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.contents.python.text.repr import Limits, Repr
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.graph.nodes import Nodes
 from gdbheap.layout import cpython
@@ -32,8 +33,8 @@ MIN_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
 NO_GC_HEAD = (0,)
-# The bytes that debug hooks put before a block: the size of the request and its domain (Objects/obmalloc.c,
-# _PyMem_DebugRawAlloc).
+# The number of bytes that debug hooks put before a block for the size and the domain of the request
+# (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
 HOOK = 16
 # Objects of these types that have no tzinfo are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to
 # 3.15).
@@ -77,8 +78,9 @@ class TypeLayout:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated numbers for the type at ``address``: live objects and their bytes, and idle ones, which are on free
-    lists."""
+    """An estimate for the type at ``address``: the numbers and the bytes of live objects, and of objects on
+    free lists.
+    """
 
     type: str
     address: int
@@ -89,7 +91,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Found:
+class BlockObject:
     """The object in a block: its address, its type's address and name, and whether it is alive (not on a free list)."""
 
     address: int
@@ -103,7 +105,8 @@ class CensusRequest:
     """The request for a census; see native/core/src/python/census.rs.
 
     ``roots``: the owner of each root of the graph, as an index into ``Roots.names``. ``watched``: the blocks whose
-    owners are wanted. ``unknown``: how many of the largest blocks without an owner to list."""
+    owners are to be remembered. ``unknown``: the number of blocks without an owner to list, the largest first.
+    """
 
     roots: list[int]
     watched: list[int]
@@ -114,8 +117,8 @@ class CensusRequest:
 class Owner:
     """The owner of a block: the object's address, its type's name, and the role of the block (``items``, ``keys``).
 
-    If only a root leads to the block (see ``Roots``), and no object, then ``type`` is None, ``address`` is the address
-    of the word that points to the block, and ``role`` names the root.
+    If no object owns the block, but a root reaches it (see ``Roots``), then ``type`` is None, ``address`` is the
+    address of the word that points to the block, and ``role`` names the root.
     """
 
     address: int
@@ -168,7 +171,7 @@ class Objects:
         stores = [*self.blocks.stores, *claimed, _native.Claimed(mapped)]
         return self._heaps(stores) if mapped else self.heaps
 
-    def _heaps(self, stores: Sequence[_native.Store]) -> _native.Heaps:
+    def _heaps(self, stores: Sequence[_native.BlockStore]) -> _native.Heaps:
         return _native.Heaps(self.target.space, stores)
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
@@ -198,9 +201,11 @@ class Objects:
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Return the layout with the right size of PyGC_Head: the size with which references lead to the most blocks.
+        """Return the layout with the right size of PyGC_Head: the size with which the most blocks are found by
+        references.
 
-        This is used if no walked block shows the size. Raises Unsupported."""
+        This search is used if no walked block shows the size. Raises Unsupported.
+        """
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
@@ -209,7 +214,10 @@ class Objects:
             raise Unsupported(
                 f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing points there"
             )
-        facts.add("PyGC_Head", head, f"{counts[head]} blocks that references lead to")
+        facts.add(
+            "PyGC_Head", head,
+            f"following references finds {counts[head]} blocks with this size, no fewer than with any other size tried",
+        )  # fmt: skip
         return replace(layout, gc_head=head)
 
     def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
@@ -218,8 +226,10 @@ class Objects:
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
-        """The heaps in which small objects may lie, by name: stores that only objects use; otherwise chunks of
-        malloc."""
+        """The heaps in which small objects may lie, by name.
+
+        These are stores that only objects use or, without any, chunks of malloc.
+        """
         own, general = self.blocks.own, self.blocks.general
         sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
         for name, store in general.items() if not self.blocks.replacing else ():
@@ -227,9 +237,10 @@ class Objects:
         return sampled
 
     def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
-        """Return the address of ``subtype_dealloc``; 0 if the sample has no heap types.
+        """Return the address of CPython's function ``subtype_dealloc``; 0 if the sample has no heap types.
 
-        It is the deallocator that the most heap types have."""
+        It is the most frequent deallocator of heap types.
+        """
         sample = _native.sample_types(heaps, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
@@ -239,8 +250,11 @@ class Objects:
         return votes.most_common(1)[0][0] if votes else 0
 
     def _lost_names(self, facts: Facts) -> dict[int, str]:
-        """Return the names that modules give to static types whose own names are neither in memory nor in an available
-        file."""
+        """Return {address of the type: name} for static types whose names are neither in memory nor in an available
+        file.
+
+        The names are those under which modules have the types.
+        """
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
@@ -256,7 +270,7 @@ class Objects:
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
-        """Find the blocks in unwalked memory, add them to the heaps, and return the layout to use from then on."""
+        """Find the blocks in unwalked memory, add them to the heaps, and return the layout to use afterwards."""
         claimed = self.claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
@@ -272,8 +286,9 @@ class Objects:
     def static_types(self) -> list[int]:
         """Return the addresses of static types.
 
-        They are structures in the data of loaded objects that look like a type, and whose own type lies in such data or
-        among the interpreter's own blocks."""
+        A static type lies in the data of a loaded object, and looks like a type. Its own type lies in such data, or
+        among the interpreter's own blocks.
+        """
         own = [*self.blocks.own.values(), *([] if self.claimed is None else [self.claimed])]
         return _native.static_types(self._heaps(own), self.layout)
 
@@ -300,8 +315,9 @@ class Objects:
         """Classify every block in use.
 
         The owners of the ``watched`` blocks (given by the program's pointers) are remembered for ``owners_of``, and the
-        ``unknown`` largest blocks without an owner are listed. ``references``: the graph from which the owners of C
-        blocks are known; without it these have none."""
+        ``unknown`` largest blocks without an owner are listed. ``references``: the graph that shows the owners of C
+        blocks. Without a graph, C blocks have no owner.
+        """
         question = CensusRequest(self._root_numbers(references), list(watched), unknown)
         graph = None if references is None else references.graph
         census = _native.take_census(self.heaps, self.layout, question, graph, progress)
@@ -311,7 +327,7 @@ class Objects:
         return census
 
     def _root_numbers(self, references: Nodes | None) -> list[int]:
-        """Return the owner of each root of a graph: a library, the threads or, for all other roots, the interpreter."""
+        """Return the owner of each root of a graph: a library, the threads or, for any other root, the interpreter."""
         names = {name: number for number, name in enumerate(self.roots.names)}
         threads = dict.fromkeys(ON_STACKS, names[THREADS])
         return [{**names, **threads}.get(root.name, 0) for root in (references.roots if references else ())]
@@ -323,17 +339,20 @@ class Objects:
         return Owner(place, None, self.roots.names[found.role])
 
     def estimate(self) -> list[Estimate]:
-        """Return an estimate of all objects in blocks of up to 512 bytes, a row for each type.
+        """Return an estimate of all objects in blocks of up to 512 bytes, with a row for each type.
 
-        It is made from a sample, so its cost does not depend on the size of the heap."""
+        The estimate is made from a sample, so it takes the same time for a heap of any size.
+        """
         rows = _native.estimate_types(self.heaps, self.layout, ESTIMATE_POOLS)
         return [
             Estimate(self.names.name(row.kind), row.kind, row.live, row.bytes, row.idle, row.idle_bytes) for row in rows
         ]
 
-    def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
-        """Return the object in each block (program's pointer, size of the block), or None. If a block has several, the
-        first."""
+    def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[BlockObject | None]:
+        """Return the object in each block (program's pointer, size of the block), or None.
+
+        If a block holds several objects, the first one is returned.
+        """
         return self._objects_at([(address, size, address) for address, size in blocks])
 
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
@@ -342,17 +361,19 @@ class Objects:
         rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else row.address for row in rows]
 
-    def object_at(self, block: int, size: int, address: int) -> Found | None:
-        """Return the object at ``address`` in a block (program's pointer, size), or None. Python 2 puts many numbers in
-        one block."""
+    def object_at(self, block: int, size: int, address: int) -> BlockObject | None:
+        """Return the object at ``address`` in a block (program's pointer, size), or None.
+
+        ``address`` may lie inside the block, because Python 2 puts many numbers in one block.
+        """
         return self._objects_at([(block, size, address)])[0]
 
-    def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
+    def _objects_at(self, places: list[tuple[int, int, int]]) -> list[BlockObject | None]:
         rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else self._found(row) for row in rows]
 
-    def _found(self, row: _native.ObjectAt) -> Found:
-        return Found(row.address, row.type_address, self.names.name(row.type_address), row.alive)
+    def _found(self, row: _native.ObjectAt) -> BlockObject:
+        return BlockObject(row.address, row.type_address, self.names.name(row.type_address), row.alive)
 
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
@@ -371,8 +392,10 @@ class Objects:
         return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[_native.AskedSize]:
-        """Return, for each size class of pymalloc, how many bytes its live objects asked for, if their fields show
-        it."""
+        """Return, for each size class of pymalloc, how many bytes its live objects asked for.
+
+        Objects whose fields do not show this are left out.
+        """
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
     def owners_of(
@@ -380,8 +403,9 @@ class Objects:
     ) -> dict[int, Owner | None]:
         """Return the owner of each block that is a buffer, by the program's pointer to the block.
 
-        None if the block has no owner, or if its owner is not known without the graph ``references``. If some blocks
-        are not known yet, a census is taken."""
+        None if the block has no owner, or if its owner is not known without the graph ``references``. If the owners of
+        some blocks are not known yet, all objects are counted first.
+        """
         missing = [block for block in blocks if block not in self._owners]
         if missing:
             self.census(missing, progress, references=references)
@@ -392,15 +416,14 @@ class Objects:
         return self.layout.slab is not None and name in self.layout.slab.names
 
     def type_at(self, address: int) -> str:
-        """Return the name of the type of the object at ``address``, in whatever memory it lies; "?" if it cannot be
-        read."""
+        """Return the name of the type of the object at ``address`` in any memory; "?" if it cannot be read."""
         try:
             return self.names.name(self.target.space.word(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 
-    def text(self, found: Found, limits: Limits | None = None) -> str | None:
-        """Return a bounded repr of an object; None if nothing but its type is known."""
+    def text(self, found: BlockObject, limits: Limits | None = None) -> str | None:
+        """Return a bounded repr of an object; None if only its type is known."""
         return self.repr.text(found.address, limits or Limits())
 
 
@@ -428,14 +451,17 @@ def _is_readable(space: _native.Space, release: cpython.Release, address: int) -
 
 
 def _ballots(votes: Sequence[_native.DistanceVotes], flags: int) -> dict[int, int]:
-    """Return the number of votes for each distance between block and object, of types that have exactly these flags."""
+    """Return {distance: votes} for the types with exactly these flags. A distance is that between the start of a block
+    and its object.
+    """
     return {vote.distance: vote.blocks for vote in votes if vote.flags == flags}
 
 
 def _winner(votes: Sequence[_native.DistanceVotes], flags: int, distances: tuple[int, ...]) -> int | None:
-    """Return the distance, one of ``distances``, on which most objects with exactly these flags agree.
+    """Return the distance in ``distances`` that most objects of types with exactly these flags have.
 
-    None if too few agree. Other blocks vote too, if they happen to hold a small number before a pointer to a class.
+    Return None if too few objects have it. Some votes come from blocks without an object that happen to contain a small
+    number before a pointer to a class.
     """
     ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
     best = max(ballots, key=lambda distance: ballots[distance], default=0)

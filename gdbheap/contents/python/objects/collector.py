@@ -1,15 +1,16 @@
-"""Find the state of CPython's cyclic garbage collector, by its shape.
+"""Find the state of CPython's cyclic garbage collector by the shape of its data.
 
-It has three generations, each the head of a list that leads back to it, with a threshold and a count. The head of the
-permanent generation follows."""
+The collector has three generations, each with a threshold, a count, and the head of a circular list of objects. The
+head of the permanent generation follows.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.machines.machine import LOWEST_ADDRESS, Machine
 from gdbheap.targets.ranges import Ranges, WordTest, backed_pieces
@@ -24,10 +25,11 @@ FLAGS = 7
 class Shape:
     """The layout of struct gc_generation for a PyGC_Head of ``head`` bytes.
 
-    ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints enabled and debug,
-    counted from the first generation, before which they lie; the bytes around them are zero between collections.
+    ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints enabled and debug. They
+    lie before the first generation, from which the offsets count; the bytes around them are zero between collections.
     ``pointer``: up to 3.13 a pointer to the youngest generation lies before the permanent generation; this is its size
-    with padding."""
+    with padding.
+    """
 
     head: int
     step: int
@@ -48,11 +50,12 @@ WINDOW = 1 << 20
 
 @dataclass(frozen=True)
 class Collector:
-    """The state of the collector. Tuples have a value for each generation, the youngest first.
+    """The state of the collector. A field that is a tuple has a value for each generation, the youngest first.
 
     ``frozen``: gc.freeze() has put objects aside. ``collections``: how often each generation was collected, together
     with the younger ones; empty if this is not recorded. ``permanent``: the address of the head of the list of frozen
-    objects. ``head``: the size of PyGC_Head."""
+    objects. ``head``: the size of PyGC_Head.
+    """
 
     address: int
     enabled: bool
@@ -84,9 +87,10 @@ def find_collector(
 
 
 def collector_at(space: _native.Space, alike: Collector) -> Collector | None:
-    """Return the collector of another process, at the address where the collector ``alike`` lies in its own process.
+    """Return the collector of another process that runs the same program, at the address of the collector ``alike``.
 
-    Both processes must come from the same exec. None if it is not there."""
+    None if there is no collector at that address.
+    """
     return _read(space, SHAPES[alike.head], alike.address)
 
 
@@ -126,9 +130,11 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
 
 
 def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
-    """Return the tests with which a collector is searched: words that must be pointers, and small thresholds.
+    """Return the tests that the words at an address must pass if a collector is there: some are pointers, some small
+    thresholds.
 
-    The first generation begins with two pointers; the thresholds of the two older generations are small."""
+    The first generation begins with two pointers; the thresholds of the two older generations are small.
+    """
     every, least = machine.address_end - 1, LOWEST_ADDRESS + 1
     thresholds = [WordTest(shape.step * older + shape.head, 0xFFFFFFFF, 1, MAX_THRESHOLD) for older in (2, 1)]
     return [*thresholds, WordTest(0, every, least, every), WordTest(machine.word, every, least, every)]

@@ -1,13 +1,15 @@
-"""Objects whose values can be compared without running code (str, bytes, numbers, and tuples of these), and lengths."""
+"""Objects whose values can be compared without running code: str, bytes, numbers, and tuples of these. Also the lengths
+of objects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gdbheap.contents.python.objects.sizing import Sizing, sizing
 from gdbheap.contents.python.text.repr import SET_USED, Repr
 from gdbheap.contents.python.text.scalars import FIRST_FIELD
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, Release
 from gdbheap.machines.machine import LARGEST_SIZE
@@ -35,8 +37,9 @@ class Values:
 
 
 def values_of(release: Release, types: Mapping[int, str]) -> Values:
-    """Return where objects of a release have their values. ``types``: {address: name}. Raises Unsupported for Python
-    2."""
+    """Return the offsets of values in objects of a release. ``types``: {address: name}. Raises Unsupported for Python
+    2.
+    """
     if release.get("unicode_state") is None:
         raise Unsupported(f"values are not compared in Python {release.text}, whose strings are of two kinds")
     return Values(
@@ -65,7 +68,7 @@ def length_at(release: Release, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class CacheLimit:
-    """The number of ``entries`` of an lru_cache, and its maxsize; -1 if it has no limit."""
+    """The number of ``entries`` of an lru_cache, and its maxsize (``maximum``, -1 if it has no limit)."""
 
     entries: int
     maximum: int

@@ -8,10 +8,10 @@ list of its databases, "main" and "temp". The Btree of "main" points back to the
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from gdbheap._native import Space
 from gdbheap.contents.python.names.type_names import TypeNames
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_TYPE, Release
 
@@ -30,7 +30,7 @@ NAMES = (b"main", b"temp")
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
 # The most bytes of a Pager together with what is allocated after it, and the longest name.
 PAGER_BYTES, LONGEST_NAME = 8 << 10, 4 << 10
-# Before a name lie the address of its Pager and four zero bytes.
+# Before a file name lie the address of its Pager and four zero bytes.
 BEFORE_NAME, ZEROS = 12, bytes(4)
 MEMORY_NAME, MEMORY_VFS = b":memory:", b"memdb"
 
@@ -50,8 +50,10 @@ class Connection:
 def read_connection(
     space: Space, release: Release, names: TypeNames, address: int, threads: Collection[int]
 ) -> Connection:
-    """Return what can be read of the connection at ``address``. ``threads``: the pthread_t of all threads that
-    exist."""
+    """Return the facts about the connection at ``address`` that can be read.
+
+    ``threads``: the pthread_t of all threads that exist.
+    """
     if space.machine.word != WORD:
         return Connection(None, "", None)
     try:
@@ -70,7 +72,7 @@ def _main_database(space: Space, database: int) -> tuple[str | None, str]:
     tree = space.word(listed + FIRST_TREE)
     is_alone = space.u32(database + COUNT) == len(NAMES) and not space.word(listed + SECOND + FIRST_TREE)
     if space.word(tree) != database or not is_alone:
-        # The memory may belong to an attached database, or to temporary tables.
+        # The memory may also belong to an attached database, or to temporary tables.
         return None, ""
     pager = space.word(space.word(tree + WORD))
     name = _name_in(space, pager)
@@ -92,7 +94,8 @@ def _kind_of(name: bytes, vfs: bytes, flags: bytes) -> str | None:
 def _name_in(space: Space, pager: int) -> bytes | None:
     """Return the name of the Pager's file; None if there is none.
 
-    It is the text to which the Pager points and before which the Pager's own address lies."""
+    The Pager points to this text, and the Pager's own address lies before it.
+    """
     raw = space.read_available(pager, PAGER_BYTES)
     for word in space.machine.words_of(raw[: len(raw) - len(raw) % WORD]):
         at = word - pager

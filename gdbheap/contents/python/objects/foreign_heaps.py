@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.hash_tables import TableHead, tables_of
 from gdbheap.contents.python.objects.roots import Roots
 from gdbheap.contents.python.objects.sizing import Sizing, sizing
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAGS_PLAIN, Release
 
@@ -22,8 +22,10 @@ MAX_SAMPLED_BLOCKS = 20_000
 
 @dataclass(frozen=True)
 class Measures:
-    """The data from which the sizes of objects are computed. ``plain``: ``tp_flags`` of types whose objects hold no
-    references."""
+    """The offsets and flags from which the sizes of objects are computed.
+
+    ``plain``: ``tp_flags`` of types whose objects hold no references.
+    """
 
     sizing: Sizing
     keys: TableHead | None
@@ -32,7 +34,9 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Return where objects of a release state their sizes, and the layout of the header of a dict's table."""
+    """Return the offsets of the fields from which object sizes are computed, and the layout of a dict table's header,
+    in a release.
+    """
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 
@@ -40,7 +44,8 @@ def measures(release: Release) -> Measures:
 def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
     """Return three lists of ranges: the interpreter's data, other static data, and the threads' stacks.
 
-    Words in the first list are believed first, then those in the second, then those in the third."""
+    If words contradict each other, the word in the earlier list is used.
+    """
 
     def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
         return [(start, end) for number, start, end in roots.ranges if number in numbers]
@@ -54,7 +59,8 @@ def class_dealloc(
 ) -> int:
     """Return the address of ``subtype_dealloc``; 0 if ``claimed`` has no objects of heap types.
 
-    It is the deallocator that most heap types of objects in ``claimed`` have."""
+    It is the most frequent deallocator of the heap types of objects in ``claimed``.
+    """
     places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.contents.python.objects.bounded_reads import ReadableMemory
 from gdbheap.contents.python.objects.owned import SET_MASK
 from gdbheap.contents.python.objects.reading import index_width
 from gdbheap.contents.python.objects.shapes import set_key
 from gdbheap.contents.python.text.repr import SET_USED
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
 
@@ -26,9 +25,10 @@ MAX_LOG2 = 40
 
 @dataclass(frozen=True)
 class TableHead:
-    """Offsets in a table of a dict: its number of slots or the logarithm of it, its kind, and its indices.
+    """Offsets in the table of a dict: its number of slots (or the logarithm of this number), its kind, and its indices.
 
-    -1 stands for a field that the release does not have."""
+    An offset is -1 if the release does not have the field.
+    """
 
     slots_at: int
     log2_at: int
@@ -38,7 +38,11 @@ class TableHead:
 
 @dataclass(frozen=True)
 class TableEntries:
-    """The way in which text keys are stored, and a list of texts: the first key of a dict of names is one of them."""
+    """How a table stores keys that are texts.
+
+    ``first_names``: the names with which the dicts of modules and classes begin; by them such a dict is recognised.
+    ``text_flags``: the flags of the types of texts. ``text_at``: the offset of the characters in a text.
+    """
 
     text_flags: int
     text_at: int
@@ -49,10 +53,11 @@ class TableEntries:
 class Table:
     """The layout of an object's table; see native/core/src/python/containers/tables.rs.
 
-    Offsets in the object: ``used_at`` of the number of entries, ``table_at`` of the pointer to the table, ``mask_at``
-    of the number of slots less one, ``shared_at`` of a word that is not 0 if the table is shared; the last two may be
-    -1. ``slot``: the most bytes of a slot with its part of the entries. ``key_at``: the offset of the key in a slot, if
-    slots are entries."""
+    These are offsets in the object: ``used_at``, the number of entries; ``table_at``, the pointer to the table;
+    ``mask_at``, the number of slots less one; ``shared_at``, a word that is not 0 if the table is shared. The last two
+    may be -1. ``slot``: the most bytes of a slot with its part of the entries. ``key_at``: the offset of the key in a
+    slot, if slots are entries.
+    """
 
     name: str
     used_at: int
@@ -81,8 +86,10 @@ def tables_of(release: Release) -> list[Table]:
     return [Table("dict", at(OB_SIZE), keys, -1, values, DICT_SLOT, HASHED_KEY, head, texts), in_set]
 
 
-def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Return whether a block may be a table with the layout ``table``, with less than a quarter of its slots in use."""
+def looks_sparse(space: ReadableMemory, table: Table, address: int, size: int) -> bool:
+    """Return whether a block may be a table with the layout ``table`` of which less than a quarter of the slots are in
+    use.
+    """
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
@@ -93,15 +100,16 @@ def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
         return False
 
 
-def _slots(space: Memory, head: TableHead, address: int) -> int:
+def _slots(space: ReadableMemory, head: TableHead, address: int) -> int:
     if head.slots_at >= 0:
         return space.word(address + head.slots_at)
     return 1 << min(space.read(address + head.log2_at, 1)[0], MAX_LOG2)
 
 
-def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
-    """Return whether few indices are in use: the index of a slot without an entry, or with a removed one, is
-    negative."""
+def _has_few_indices(space: ReadableMemory, start: int, slots: int) -> bool:
+    """Return whether few indices of a table are in use. An index is negative if its slot has no entry or a removed
+    entry.
+    """
     width = index_width(slots)
     seen = 0
     for place in range(PLACES):
@@ -110,8 +118,11 @@ def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
     return seen * SPARSE_DIVISOR < PLACES * INDICES
 
 
-def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
-    """Return whether few keys are in use. All removed entries have the same key, so different keys are counted."""
+def _has_few_keys(space: ReadableMemory, table: Table, start: int, slots: int) -> bool:
+    """Return whether few keys of a table are in use.
+
+    Different keys are counted, because all removed entries have the same key.
+    """
     keys: set[int] = set()
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)

@@ -5,9 +5,8 @@ The offsets are CPython's (Objects/*.c of each release; the shipped tables were 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdbheap.contents.python.objects.reading import ASCII, COMPACT
+from gdbheap.dataclass import dataclass
 from gdbheap.layout.cpython import (
     FLAG_DICT,
     FLAG_LIST,
@@ -52,13 +51,13 @@ KIND_AT = 2
 # The offset of m_size in struct PyModuleDef, in all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
-# Which links are followed from a claimed block; see native/core/src/python/layout.rs.
+# The possible rules for the links that are followed from a claimed block; see native/core/src/python/layout.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
-# The references that a claimed block holds; see native/core/src/graph/shapes.rs.
+# The possible contents of a claimed block, which are its references; see native/core/src/graph/shapes.rs.
 (LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED,
  MODULE_STATE) = range(1, 14)  # fmt: skip
 
-# The rule for the size of a claimed block; see native/core/src/python/unwalked.rs.
+# The possible rules for the size of a claimed block; see native/core/src/python/unwalked.rs.
 (UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
  OF_PREFIXED) = range(12)  # fmt: skip
 NOWHERE = -1
@@ -101,12 +100,12 @@ NO_EXTENT = Extent(UNKNOWN_SIZE)
 class Claim:
     """A pointer field at ``offset`` in an object; the object owns the block to which it points.
 
-    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM (the
-    field is valid only if it points to the start of a block that is not an object), or the offset in the block of the
-    link to the next block of a chain. ``last``: the offset in the object of the pointer to the last block of the chain;
-    0 if the link of that block is 0. ``contents``: the references that the block holds
-    (native/core/src/graph/shapes.rs). ``count_at``: the offset in the object of their number, -1 if there is none.
-    ``extent``: the rule for the block's size, needed if no walked allocator has the block.
+    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM, or the
+    offset of a block's link to the next block of a chain. With CLAIM, the field is valid only if it points to the start
+    of a block that is not an object. ``last``: the offset in the object of the pointer to the last block of the chain;
+    0 if the chain ends with a link of 0. ``contents``: the references that the block holds
+    (native/core/src/graph/shapes.rs). ``count_at``: the offset in the object of the number of these references, -1 if
+    there is none. ``extent``: the rule for the block's size, needed if no walked allocator has the block.
     """
 
     offset: int
@@ -124,8 +123,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks through the same fields: all types that have a bit of ``flags`` or a base named in
-    ``names``."""
+    """Types that own blocks through the same fields.
+
+    They are all types that have a bit of ``flags``, or a base named in ``names``.
+    """
 
     flags: int
     names: list[str]
@@ -145,7 +146,7 @@ def _claim(
     count_at: int = -1,
     extent: Extent = NO_EXTENT,
 ) -> Claim:
-    """Return a claim. ``high`` defaults to ``low``."""
+    """Return a claim on a block, with defaults for most fields. ``high`` defaults to ``low``."""
     high = low if high is None else high
     return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
 
@@ -183,7 +184,8 @@ def families(release: Release) -> list[Family]:
 
 
 def _list_claims(release: Release) -> list[Claim]:
-    """Return the claim on the items of a list. Free-threaded builds store the capacity before the items."""
+    """Return the rule by which a list owns its array of items. In free-threaded builds the array begins with its
+    capacity."""
     contents = COUNTED if release.is_free_threaded else ITEMS
     return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
                    extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
@@ -207,9 +209,10 @@ def _bytearray_extent(release: Release) -> Extent:
 class DequeLayout:
     """The layout of a deque.
 
-    Offsets in the deque: ``left`` of its first block, ``left_index`` of the index of the first item in that block,
-    ``length`` of the number of items. ``room``: the number of items for which a block has room. Offsets in a block:
-    ``items`` of the items, ``right_link`` of the link to the next block."""
+    Offsets in the deque: ``left``, its first block; ``left_index``, the index of the first item in that block;
+    ``length``, the number of items. Offsets in a block: ``items``, the items; ``right_link``, the link to the next
+    block. ``room``: the number of items for which a block has room.
+    """
 
     left: int
     left_index: int
@@ -229,9 +232,12 @@ def deque_layout(release: Release) -> DequeLayout:
 
 
 def _deque_claims(release: Release) -> list[Claim]:
-    """Return the claims of a deque. Links lead from leftblock to rightblock; the link of rightblock is stale.
+    """Return the claims of a deque on its blocks of items.
 
-    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and stores the number of these blocks."""
+    The blocks form a chain from its field leftblock to its field rightblock. The link of the last block is stale.
+
+    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and stores the number of these blocks.
+    """
     layout = deque_layout(release)
     contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
@@ -247,9 +253,9 @@ def _deque_claims(release: Release) -> list[Claim]:
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
-    """Return the claims of an OrderedDict on its nodes and its table.
+    """Return the pointer fields through which an OrderedDict owns its nodes and its table.
 
-    A node holds its key. The table points to all nodes; stale memory of nodes may point to nodes too."""
+    The table has the addresses of all nodes. Memory of former nodes may have addresses of nodes, too."""
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
     size = release.at(72)
     table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
@@ -327,10 +333,13 @@ def _type_claims(release: Release) -> list[Claim]:
 
 
 def state_size(release: Release) -> list[int]:
-    """Return the offsets to follow from a module to the size of its state; the last one is the offset of the size.
+    """Return the offsets to read at, one after the other, from a module to the size of its state; empty if unknown.
+
+    Each offset but the last is that of a pointer; the last is that of the size.
 
     The block of the state is larger than the state. Words after the state may be left from earlier uses of the memory
-    and point anywhere."""
+    and point anywhere.
+    """
     if release.get("md_state_size") is not None:
         return [release["md_state_size"]]
     return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
@@ -339,16 +348,18 @@ def state_size(release: Release) -> list[int]:
 def _optional(
     release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF, extent: Extent = NO_EXTENT
 ) -> list[Claim]:
-    """Return a list with the claim on a field, or an empty list if the release does not have the field."""
+    """Return [Claim] for an owning pointer field, or [] if this release of Python does not have the field."""
     offset = release.get(field)
     return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents, extent=extent)]
 
 
 def _managed_values(release: Release) -> list[Family]:
-    """Return the family of types whose objects own their attribute values, through a word before the object.
+    """Return the family of types whose objects own their attribute values. A word before the object points to the
+    values.
 
-    In 3.11 this word only points to the values; in 3.12 it is the pointer to the dict, which points to the values if it
-    has a tag."""
+    In 3.11 this word always points to the values. In 3.12 it points to the values if it has a tag, otherwise to the
+    dict.
+    """
     extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
     values, tag = release.get("managed_values"), release.get("managed_values_tag")
     if values is not None:

@@ -1,4 +1,4 @@
-"""Find the objects that reference counts prove to keep memory alive, without drawing the whole graph."""
+"""Find the objects that reference counts prove to keep memory alive, without building the graph of references."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ PARTS_PERCENT = 90
 
 
 class KeptObjects(PythonNodes):
-    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on the way to them.
+    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on the paths to
+    them.
 
-    Their node numbers come from the native half, which does not draw the graph. About ``most`` blocks are read, in at
-    most ``seconds`` of CPU time."""
+    Their node numbers come from the native code, which does not build the graph. About ``most`` blocks are read, in at
+    most ``seconds`` of CPU time.
+    """
 
     def __init__(
         self,
@@ -57,15 +59,19 @@ class KeptObjects(PythonNodes):
         return found[::-1]
 
     def holders(self) -> list[_native.KeptNode]:
-        """Return the objects that a program's author would name, the largest first. None of them is part of another."""
+        """Return the objects that a programmer would name as holders, the largest first.
+
+        No returned object is part of another one.
+        """
         rows = [row for row in self.rows.values() if row.id >= len(self.roots) and row.bytes >= self.minimum]
         found = [holder for row in rows if row.holder is None for holder in self._named(row)]
         return sorted(found, key=lambda row: (-row.bytes, row.id))
 
     def _named(self, row: _native.KeptNode, passed: frozenset[int] = frozenset()) -> Iterator[_native.KeptNode]:
-        """Yield the object, or instead those parts of it that have nearly all of its bytes.
+        """Yield the object or, instead of it, its parts if they have nearly all of its bytes.
 
-        Objects of one type that hold one another are one holder. ``passed``: the types of the objects above."""
+        Objects of one type that hold one another are one holder. ``passed``: the types of the objects above.
+        """
         below = self._below.get(row.id, [])
         is_namespace, is_instance = self._is_namespace(row), self._is_instance(row)
         is_split = 100 * sum(part.bytes for part in below) >= PARTS_PERCENT * row.bytes

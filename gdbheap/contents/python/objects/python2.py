@@ -1,20 +1,21 @@
-"""Read Python 2's objects where they differ from Python 3's.
+"""Read objects of Python 2 that differ from objects of Python 3.
 
-Names are byte strings, a dict has a single table, and ``unicode`` has its characters in another block."""
+Names are byte strings, a dict has a single table, and the characters of ``unicode`` lie in another block.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
 
-from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.contents.python.objects.bounded_reads import ReadableMemory
 from gdbheap.layout.cpython import OB_SIZE, Release
 
 MAX_SLOTS = 1 << 20
 MAX_CHARACTERS = 1 << 40
 
 
-def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
+def read_bytes(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
     """Return the first ``limit`` bytes of the byte string at ``address`` as text; None if it cannot be one. Raises
     Fault."""
     size = space.word(address + release.at(OB_SIZE))
@@ -24,11 +25,13 @@ def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str
 
 
 def dict_items(
-    space: Memory, release: Release, address: int, take: Callable[[int, int], None] | None = None
+    space: ReadableMemory, release: Release, address: int, take: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (key, value) addresses of the dict at ``address``. Its table has a hash, a key and a value for each slot.
+    """Yield the addresses (key, value) of the entries of the dict at ``address``. A slot of its table has a hash, a key
+    and a value.
 
-    ``take`` is called with the address of the table and its number of slots. Raises Fault."""
+    ``take`` is called with the address of the table and its number of slots. Raises Fault.
+    """
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1
     slot = space.machine.structure("PPP")
@@ -40,12 +43,12 @@ def dict_items(
             yield key, value
 
 
-def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function that returns the value of ``key`` in another dict, if the key has the same slot there as in the
-    dict at ``address``.
+def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
+    """Return a function that returns the value of ``key`` in another dict.
 
-    The function returns 0 if the key is not in that slot. None if the dict at ``address`` does not have the key. Raises
-    Fault."""
+    It finds the key only if the key has the same slot there as in the dict at ``address``; otherwise it returns 0. The
+    result is None if the dict at ``address`` does not have the key. Raises Fault.
+    """
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word
     raw = space.read(table, min(slots, MAX_SLOTS) * layout.size)
@@ -62,7 +65,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
     return read
 
 
-def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:
+def read_unicode(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
     """Return the first ``limit`` characters of the ``unicode`` at ``address``; None if it cannot be one. Raises Fault.
 
     Builds differ in the width of a character (``--enable-unicode``): it is 4 bytes if all units of 4 bytes are code

@@ -6,18 +6,19 @@ All reads are bounded. If the memory cannot be such an object, the result is Non
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gdbheap.contents.python.objects import python2
-from gdbheap.contents.python.objects.bounded_reads import Memory
+from gdbheap.contents.python.objects.bounded_reads import ReadableMemory
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
 
 MAX_TEXT_LENGTH = 200
 MAX_ENTRIES = 1 << 20
 ENTRIES_AT_ONCE = 64
-# How many entries all lookups together may read at first, and how many more after each lookup. Most lookups are in
-# types; a type takes 1 KB and has fewer methods than that.
+# The number of entries that all lookups together may read at first, and how many more after each lookup.
+#
+# Most lookups are in types; a type takes 1 KB and has fewer methods than that.
 FIRST_ENTRIES, MORE_ENTRIES = 1 << 18, 128
 COMPACT, ASCII = 1 << 5, 1 << 6
 WIDTHS = {1: "B", 2: "H", 4: "I"}
@@ -25,14 +26,15 @@ WIDE = 4
 
 
 class Allowance:
-    """The number of dict entries that may still be read. It is limited because many forged dicts may share one
-    table."""
+    """The number of dict entries that may still be read. Without a limit, many forged dicts could share one large
+    table.
+    """
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def take(self, table: int, count: int) -> None:
-        """Count entries of a table before they are read. Raises Fault if they are too many."""
+        """Count entries of a table before they are read. Raises Fault if there are too many."""
         self.left -= count
         if self.left < 0:
             raise Fault(table)
@@ -52,8 +54,12 @@ class Lookups(Allowance):
         self.left = max(self.left, 0) + MORE_ENTRIES
         return self._known.setdefault(name, set())
 
+    def add(self, name: str, key: int) -> None:
+        """Remember the address of the key ``name``."""
+        self._known[name].add(key)
 
-def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
+
+def read_str(space: ReadableMemory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
     """Return the first ``limit`` characters of the ``str`` at ``address``; None if it cannot be read or is not a
     str."""
     try:
@@ -75,7 +81,7 @@ def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEX
         return None
 
 
-def str_length(space: Memory, release: Release, address: int) -> int:
+def str_length(space: ReadableMemory, release: Release, address: int) -> int:
     """Return the number of characters of the ``str`` at ``address``; 0 if it cannot be a str. Raises Fault."""
     if release.get("unicode_state") is None:
         return _plausible(space.word(address + release["unicode_length"]))
@@ -83,7 +89,7 @@ def str_length(space: Memory, release: Release, address: int) -> int:
     return found[2] if found is not None else 0
 
 
-def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
+def _characters(space: ReadableMemory, release: Release, address: int) -> tuple[int, int, int] | None:
     """Return the address of a str's characters, their width, and their number (PEP 393); None if it is not a str.
 
     In a compact str the characters follow the header, in others the header points to them. Up to 3.11, a str that was
@@ -106,7 +112,7 @@ def _plausible(length: int) -> int:
     return length if length <= 1 << 40 else 0
 
 
-def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
+def read_name(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
     """Return the identifier at ``address``, a ``str`` (in Python 2 a byte string); None if it cannot be read."""
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
@@ -117,11 +123,12 @@ def read_name(space: Memory, release: Release, address: int, limit: int) -> str 
 
 
 def dict_items(
-    space: Memory, release: Release, address: int, allowance: Allowance | None = None
+    space: ReadableMemory, release: Release, address: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (key, value) addresses of the dict at ``address``, in the order of the dict.
+    """Yield the addresses (key, value) of the entries of the dict at ``address``, in the order of the dict.
 
-    Raises Fault, also if the ``allowance`` is used up."""
+    Raises Fault, also if the ``allowance`` is used up.
+    """
     if release.get("ma_table") is not None:
         return python2.dict_items(space, release, address, None if allowance is None else allowance.take)
     keys = space.word(address + release["ma_keys"])
@@ -132,12 +139,13 @@ def dict_items(
     return ((key, value) for key, value in entries if key and value)
 
 
-def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """Return a function that returns the value of ``key`` in another dict, if the key has the same index there as in
-    the dict at ``address``.
+def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
+    """Return a function that returns the value of ``key`` in another dict.
 
-    The function returns 0 if the key is not at that index. None if the dict at ``address`` does not have the key, or if
-    the index alone does not lead to the value. Raises Fault."""
+    It finds the key only if the key has the same index there as in the dict at ``address``; otherwise it returns 0. The
+    result is None if the dict at ``address`` does not have the key, or if the value cannot be found by this index
+    alone. Raises Fault.
+    """
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)
     own = space.word(address + release["ma_keys"])
@@ -163,9 +171,11 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 
 
 def shared_items(
-    space: Memory, release: Release, keys: int, values: int, allowance: Allowance | None = None
+    space: ReadableMemory, release: Release, keys: int, values: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the keys and values of a dict, in order. Its ``keys`` are shared (PEP 412), its ``values`` are its own."""
+    """Yield the (key, value) pairs of a dict, in order. ``keys``: its keys, which several dicts share (PEP 412);
+    ``values``: its own values.
+    """
     header = release.get("values_header")
     if header is None:
         for index, (key, _none) in enumerate(_entries(space, release, keys, allowance=allowance)):
@@ -180,12 +190,12 @@ def shared_items(
             yield names[index], value
 
 
-def shared_names(space: Memory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
-    """Return the addresses of shared keys by their index; 0 for a removed key. Raises Fault."""
+def shared_names(space: ReadableMemory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
+    """Return the addresses of the keys that several dicts share, by index; 0 for a removed key. Raises Fault."""
     return [key for key, _none in _entries(space, release, keys, 256, allowance)]
 
 
-def _insertion_order(space: Memory, values: int, header: int) -> bytes:
+def _insertion_order(space: ReadableMemory, values: int, header: int) -> bytes:
     """Return the indices of the values that are set, in the order in which they were set.
 
     In 3.11 and 3.12 the indices lie before the values, backwards; since 3.13 they lie after the values."""
@@ -197,7 +207,7 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
 
 
 def _entries(
-    space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
+    space: ReadableMemory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
     """Yield (key, value) of the first ``most`` entries of a keys object; both are 0 in an empty entry."""
     count = min(space.word(keys + release["dk_nentries"]), most)
@@ -210,9 +220,11 @@ def _entries(
         yield from (row[-2:] for row in layout.iter_unpack(space.read(start + first * layout.size, size)))
 
 
-def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
-    """Return the address of a keys object's entries, and whether entries contain the hash (kind 0, and all up to
-    3.10)."""
+def _entries_start(space: ReadableMemory, release: Release, keys: int) -> tuple[int, bool]:
+    """Return the address of a keys object's entries, and whether the entries contain the hash.
+
+    They contain it in tables of kind 0, and in all tables up to 3.10.
+    """
     indices = keys + release["dk_indices"]
     if release.get("dk_kind") is not None:
         log2_bytes = space.read(keys + release["dk_log2_index_bytes"], 1)[0]
@@ -222,22 +234,38 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
 
 
 def index_width(slots: int) -> int:
-    """Return how many bytes an index has in a keys object with this many slots."""
+    """Return the number of bytes of an index in a keys object with ``slots`` slots."""
     return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 
-def dict_lookup(space: Memory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
+def dict_lookup(space: ReadableMemory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
     """Return the value of the str key ``name``; None if the dict does not have it.
 
     Raises Fault, also if the allowance of ``lookups`` is used up."""
+    return dict_lookups(space, release, address, (name,), lookups).get(name)
+
+
+def dict_lookups(
+    space: ReadableMemory, release: Release, address: int, names: Sequence[str], lookups: Lookups
+) -> dict[str, int]:
+    """Return, by key, the values of those str keys in ``names`` that the dict has. Raises the error of
+    ``dict_lookup``."""
+    found: dict[str, int] = {}
     others: list[tuple[int, int]] = []
-    known = lookups.begin(name)
+    known = {key: name for name in names for key in lookups.begin(name)}
     for key, value in dict_items(space, release, address, lookups):
-        if key in known:
-            return value
-        others.append((key, value))
+        if key not in known:
+            others.append((key, value))
+            continue
+        found.setdefault(known[key], value)
+        if len(found) == len(names):
+            return found
+    longest = max(map(len, names))
     for key, value in others:
-        if read_name(space, release, key, len(name) + 1) == name:
-            known.add(key)
-            return value
-    return None
+        name = read_name(space, release, key, longest + 1)
+        if name is not None and name in names and name not in found:
+            lookups.add(name, key)
+            found[name] = value
+            if len(found) == len(names):
+                break
+    return found

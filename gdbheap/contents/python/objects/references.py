@@ -1,10 +1,8 @@
-"""The references of one target's Python objects: the native graph, its roots, and the objects behind its node
-numbers."""
+"""The references between one target's Python objects: the native graph, its roots, and the nodes with their objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from gdbheap import _native
@@ -13,14 +11,15 @@ from gdbheap.contents.python.objects.roots import INTERPRETER, REGISTERS, STACKS
 from gdbheap.contents.python.objects.shapes import graph_layout
 from gdbheap.contents.python.running.handled_exceptions import handled_exceptions
 from gdbheap.contents.python.running.registered import registered_by_thread, registered_with
-from gdbheap.contents.python.running.threads import Frame, Threads
+from gdbheap.contents.python.running.threads import PythonFrame, Threads
+from gdbheap.dataclass import dataclass
 from gdbheap.graph.blocks import Kinds
-from gdbheap.graph.linker_tables import mapping_tables
+from gdbheap.graph.linker_tables import linker_tables
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
-# The phases in which nodes are reached, in order; see native/core/src/graph/tree.rs. From BY_PADDING on there is only
-# weak evidence for a node.
+# The phases in which nodes are reached, in order; see native/core/src/graph/tree.rs. For nodes reached from BY_PADDING
+# on, the evidence is weak.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
@@ -33,7 +32,7 @@ class PythonRoot(Root):
     registered with an interpreter, or memory. ``interpreter``: for ``sys.modules`` the number of its interpreter, 0 for
     the main one."""
 
-    frame: Frame | None = None
+    frame: PythonFrame | None = None
     interpreter: int = 0
     is_exception: bool = False
     is_registered: bool = False
@@ -59,12 +58,12 @@ class PythonNodes(Nodes):
         return self.objects.target.space
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """Return the nodes with these numbers, without buffers. They are not cached, because there may be many."""
+        """Return the nodes with these numbers, without buffers. The nodes are not cached, because there may be many."""
         raise NotImplementedError
 
 
 class References(PythonNodes):
-    """The graph of one target's Python objects."""
+    """The graph of references between one target's Python objects."""
 
     def __init__(
         self,
@@ -76,11 +75,12 @@ class References(PythonNodes):
         structures: Kinds | None = None,
         others: Sequence[tuple[str, Sequence[int]]] = (),
     ) -> None:
-        """Draw the graph. Raises Unsupported if the tables of the release lack a field.
+        """Build the graph. Raises Unsupported if the tables of the release lack a field.
 
         ``mapped``: memory that objects mapped; each range is a node, and its bytes are not read. ``is_partial``: memory
         that may refer to objects is missing. ``structures``: the kinds of C blocks. ``others``: (name, blocks) of
-        holders outside Python."""
+        holders outside Python.
+        """
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -95,7 +95,7 @@ class References(PythonNodes):
         heaps, layout = objects.heaps_with(mapped or []), graph_layout(objects.release, threads.interpreters)
         self.structures = structures
         of_c = None if structures is None else structures.native
-        linked = mapping_tables(objects.target)
+        linked = linker_tables(objects.target)
         self.graph = _native.draw_graph(
             heaps, objects.layout, layout, statics, self.roots, linked, of_c, progress, is_partial
         )
@@ -135,7 +135,7 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
         for frame in state.frames:
             held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]
             roots.append(PythonRoot(frame.title, BY_FRAMES, held, frame=frame))
-    # Exceptions come after frames, so that a variable that has the exception too names it.
+    # Exceptions come after frames: if a variable has the exception too, the variable names it.
     space, release = objects.target.space, objects.release
     exceptions = handled_exceptions(space, release, threads.states)
     roots += (PythonRoot(one.name, BY_FRAMES, [one.address], is_exception=True) for one in exceptions)
@@ -150,8 +150,9 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
 def _of_memory(objects: Objects) -> list[PythonRoot]:
     """Return the roots that are memory.
 
-    They are the data of each library; then the interpreter's own data and data of threads, in which words may be stale;
-    then stacks and registers."""
+    First come the data of each library, then the interpreter's own data and the data of threads, then stacks and
+    registers. Words in the last two groups may be stale.
+    """
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:
         if number != objects.roots.last:

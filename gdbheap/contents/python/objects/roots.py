@@ -11,7 +11,7 @@ from gdbheap.targets.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-# The names of two further roots of the graph that belong to the threads.
+# The names of two further roots of the graph, which belong to the threads.
 ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 
 
@@ -20,12 +20,12 @@ class Roots:
 
     ``names``: the owners of roots, the interpreter first. ``ranges``: the memory of each owner, by the index of its
     name. ``last``: the index of the threads, whose stacks have many stale pointers. ``registers``: the words in the
-    threads' registers; in the middle of a function, nothing else may point to a block. ``thread_data``: the memory that
-    certainly belongs to the threads. ``stacks``: the other parts of the threads' used stacks.
+    threads' registers; while a function runs, a register may be the only reference to a block. ``thread_data``: the
+    memory that certainly belongs to the threads. ``stacks``: the other parts of the threads' used stacks.
 
-    Arguments: ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signals,
-    see ``live_stacks``. ``heaps``: the ranges of blocks and of the allocators' own records, which are left out of
-    static data."""
+    Arguments: ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signal
+    handlers. ``heaps``: the ranges of blocks and of the allocators' own records, which are left out of static data.
+    """
 
     def __init__(
         self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
@@ -49,7 +49,7 @@ class Roots:
         self.registers = [value for thread in target.threads for value in thread.registers]
 
     def add_names(self, names: Iterable[str]) -> None:
-        """Add the names of roots that have no memory."""
+        """Add the names of roots outside of the target's memory."""
         self.names += [name for name in names if name not in self.names]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:

@@ -1,14 +1,15 @@
-"""Data for the native graph (native/core/src/graph/shapes.rs): which words of objects are references.
+"""Data for the native graph: which words of objects are references (see native/core/src/graph/shapes.rs).
 
-For types without an entry here, every word of an object that is the address of an object is a reference, except lists
-of weak references.
+For types without an entry here, every word that contains the address of an object is a reference, except in lists of
+weak references.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap.contents.python.objects.owned import CLOSED, SET_ENTRY, SET_MASK
+from gdbheap.dataclass import dataclass
 from gdbheap.layout import cpython
 from gdbheap.layout.cpython import OBJECT_HEAD, Release
 
@@ -42,8 +43,10 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Form:
-    """The words that are references, in objects of types with a base in ``names``; see
-    native/core/src/graph/shapes.rs."""
+    """The words that are references in the objects of some types; see native/core/src/graph/shapes.rs.
+
+    The types are those with a base in ``names``.
+    """
 
     names: list[str]
     opaque: int = ALL_OF_BASE
@@ -113,7 +116,7 @@ class GraphLayout:
 
 
 def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
-    """Return where the objects of a release have their references. Raises Unsupported if the tables lack a field."""
+    """Return the offsets of the references in a release's objects. Raises Unsupported if the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),
@@ -171,7 +174,9 @@ def _dict_form(release: Release) -> Form:
 
 
 def _code_form(release: Release) -> Form:
-    """Return the form of code objects. Their field _co_unique_id is skipped: only free-threaded builds fill it."""
+    """Return which words of code objects are references. Their field _co_unique_id is skipped: only free-threaded
+    builds fill it.
+    """
     unfilled = release.get("co_unique_id")
     return Form(["code"], opaque=release.at(OBJECT_HEAD), skipped=[] if unfilled is None else [unfilled])
 

@@ -1,10 +1,10 @@
-"""The fields in which objects state their sizes. With them the native half counts the bytes that objects asked pymalloc
-for."""
+"""The fields in which objects state their sizes. The native code uses them to count the bytes that objects asked
+pymalloc for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.layout.cpython import FLAG_INT, FLAG_UNICODE, OB_SIZE, Release
 
 

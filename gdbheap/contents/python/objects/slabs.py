@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gdbheap.dataclass import dataclass
 from gdbheap.layout.cpython import Release
 
 

@@ -1,19 +1,19 @@
-"""Find containers that have room for more items than they hold."""
+"""Find containers that have room for many more items than they hold."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.hash_tables import tables_of
+from gdbheap.dataclass import dataclass
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.targets.target import Target
 
 POINTER = 8
-# The largest header of lists and bytearrays; the most bytes that rounding adds to a block, and that rounding and debug
-# hooks add together.
+# The largest header of lists and bytearrays, the most bytes that rounding adds to a block, and the most that debug
+# hooks add with it.
 MAX_HEAD, MAX_ROUNDING, MAX_DEBUG_BYTES = 64, 15, 32
 # sizeof(PySetObject), and how many bytes more an object of a subclass may have. Subclasses of set are left out, because
 # many other blocks have the sizes of their objects.
@@ -25,9 +25,10 @@ SUBCLASS = {"dict": 16, "set": 0}
 class Growing:
     """The layout of a growing container; see native/core/src/python/containers/slack.rs.
 
-    Offsets in the object: ``size_at`` of the number of its items, ``allocated_at`` of the number for which it has room,
-    ``data_at`` of its buffer, ``first_at`` of the pointer to the first item in the buffer (-1: the buffer's beginning).
-    ``item``: the bytes of an item. ``behind``: the bytes needed after the last item."""
+    Offsets in the object: ``size_at``, the number of its items; ``allocated_at``, the number of items for which it has
+    room; ``data_at``, its buffer; ``first_at``, the pointer to the first item in the buffer (-1: the first item is at
+    the buffer's beginning). ``item``: the bytes of an item. ``behind``: the bytes needed after the last item.
+    """
 
     name: str
     size_at: int
@@ -42,8 +43,9 @@ class Growing:
 class Slack:
     """The unused room of all containers of one type, in bytes.
 
-    ``small``: in pages that also hold items. ``pages``: in whole resident pages. ``most``: the sum of both for the
-    container with the most, which is at ``address``."""
+    ``small``: the part in pages that also hold items. ``pages``: the part in whole resident pages. ``most``: the unused
+    room of the container with the most of it, which is at ``address``.
+    """
 
     type: str
     count: int
@@ -90,8 +92,9 @@ def growing_of(release: Release) -> list[Growing]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """Return the smallest and the largest size of blocks with objects of this type. Subclasses with more fields are
-    left out."""
+    """Return the smallest and the largest size of the blocks that hold objects of this type. Subclasses with more
+    fields are left out.
+    """
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):
         smallest, largest = at(40), at(MAX_HEAD)

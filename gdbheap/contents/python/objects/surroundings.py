@@ -1,14 +1,13 @@
-"""Find out what the objects around a container tell about it: a metric's labels, or the handler that keeps log
-records."""
+"""Describe a container by the objects that refer to it: a metric with labels, or a handler that keeps log records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from gdbheap.contents.python.objects.reading import Allowance, dict_items, read_name
 from gdbheap.contents.python.text.repr import BRIEF, Repr
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.graph.nodes import Node
 from gdbheap.layout.cpython import OB_SIZE, OB_TYPE
@@ -29,7 +28,8 @@ MAX_ATTRIBUTES, LONGEST = 32, 100
 class WidestLabel:
     """The label of a metric that has the most values: the number of values, and one of them as a Python literal.
 
-    ``at_least``: not all children of the metric were read, so it may have more."""
+    ``at_least``: not all children of the metric were read, so the label may have more values.
+    """
 
     name: str
     values: int
@@ -48,10 +48,11 @@ class LogHandler:
 
 
 def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> WidestLabel | None:
-    """Return the label with the most values of the metric at the end of a chain of ``objects``.
+    """Return the label that has the most values, for the metric at the end of a chain of ``objects``.
 
-    The metric's own dicts may follow it in the chain. None if there is no metric or a value is not text. ``left``: how
-    many values may still be read, for all metrics together."""
+    The metric's own dicts may follow it in the chain. Return None if there is no metric, or if a value is not text.
+    ``left``: how many values may still be read, for all metrics together.
+    """
     for node in reversed(objects):
         kind = texts.names.name(node.type)
         if kind.startswith(METRICS):
@@ -97,7 +98,7 @@ def _text(texts: Repr, address: int) -> str | None:
 
 
 def _items(texts: Repr, address: int) -> Iterator[int]:
-    """Yield the items of a tuple, at most MAX_LABELS; none for any other object."""
+    """Yield the items of a tuple, at most MAX_LABELS of them; nothing for any other object."""
     space, release = texts.space, texts.release
     if texts.names.name(space.word(address + release.at(OB_TYPE))) != "tuple":
         return

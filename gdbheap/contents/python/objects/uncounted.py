@@ -14,10 +14,11 @@ COUNTED = ("object", "buffer")
 
 
 def counted_others(references: PythonNodes, found: AlsoHeld) -> tuple[int, list[Other]]:
-    """Return the bytes that would be freed if some nodes were removed, and the other holders of what they hold.
+    """Return the bytes that would be freed if some nodes were removed, and the other holders of the nodes' objects.
 
-    Stale words in C memory do not count as other holders. A word is stale if its object has a reference count of one,
-    and another object has that one reference."""
+    A stale word in C memory does not count as a holder. A word is stale if its object has a reference count of one and
+    another object holds that one reference.
+    """
     stale = [other for other in found.others if _is_uncounted(references, other)]
     left = [other for other in found.others if other not in stale]
     return found.retained + sum(other.bytes for other in stale), left

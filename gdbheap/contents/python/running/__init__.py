@@ -1,1 +1,1 @@
-"""The running parts of Python: interpreters, threads, frames, coroutines; and the tables of tracemalloc."""
+"""The running parts of Python: interpreters, threads, frames and coroutines. Also the tables of tracemalloc."""

@@ -1,4 +1,6 @@
-"""Read coroutines, generators, tasks and greenlets: where each waits, and for what. No code of the target is run.
+"""Read coroutines, generators, tasks and greenlets: where each waits, and for which object.
+
+No code of the target is run.
 
 A generator or coroutine is an object that contains its frame (since 3.11) or points to it. The object to which it
 delegates by ``await`` or ``yield from`` lies on top of the frame's stack (``_PyGen_yf``, Objects/genobject.c).
@@ -9,13 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap.contents.python.objects.attributes import MAX_BASES
 from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.reading import read_name
 from gdbheap.contents.python.running.threads import MAX_LOCALS, Position, Threads
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.asyncio import TaskLayout
 from gdbheap.layout.cpython import OB_TYPE, Release
@@ -53,11 +55,12 @@ MAX_NAME = 200
 
 @dataclass(frozen=True)
 class Suspended:
-    """A generator, coroutine or asynchronous generator, in whatever state.
+    """A generator, coroutine or asynchronous generator in any state.
 
-    ``state``: created, suspended, running or ended. ``place``: where it is in its code, None if it has ended.
+    ``state``: created, suspended, running or ended. ``place``: its position in its code, None if it has ended.
     ``awaits``: the object to which it delegates, 0 if there is none. ``frame``: the address of its frame. ``apart``:
-    the frame is a separate object (up to 3.10)."""
+    the frame is a separate object (up to 3.10).
+    """
 
     address: int
     function: str
@@ -84,16 +87,17 @@ class Task:
 
 @dataclass(frozen=True)
 class _Place:
-    """The position of a frame in its code, and whether the object for which the frame waits is on top of its stack."""
+    """The position of a frame in its code, and whether the awaited object is on top of the frame's stack."""
 
     position: Position
     delegates: bool
 
 
 class _Fields:
-    """The offsets of a release, looked up only once, because there may be a million objects to read.
+    """The offsets of a release, looked up only once, because a million objects may be read.
 
-    An offset is None if the release has no such field."""
+    An offset is None if the release has no such field.
+    """
 
     def __init__(self, release: Release) -> None:
         self.kind = release.at(OB_TYPE)
@@ -116,7 +120,9 @@ class Coroutines:
     """Reads the coroutines, generators, tasks and greenlets of one target."""
 
     def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
-        """Prepare to read coroutines and tasks. ``tasks``: the layout of C's tasks, None if unknown."""
+        """Prepare to read coroutines and tasks. ``tasks``: the layout of tasks that are implemented in C; None if
+        unknown.
+        """
         self._objects = objects
         self._space = objects.target.space
         self._memory = Pages(self._space)
@@ -140,8 +146,10 @@ class Coroutines:
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
-        """Return {address of the type: (kind, name of the base that decides the kind)} for types of coroutines,
-        generators and similar objects."""
+        """Return {address of the type: (kind, name of a base)} for types of coroutines and similar objects.
+
+        The base is the one that decides the kind.
+        """
         found = {}
         for address in types:
             name = self._objects.names.name(address)
@@ -201,11 +209,14 @@ class Coroutines:
         return byte - 256 if byte > 127 else byte
 
     def _place(self, frame: int) -> _Place | None:
-        """Return where a frame is in its code. Frames at the same place are read once. Raises Fault."""
+        """Return the position of a frame in its code; None if the frame has no code object. Raises Fault.
+
+        Frames at the same position are read once.
+        """
         fields, memory = self._fields, self._memory
         code = memory.word(frame + fields.code)
-        # The key has the frame's instruction, as an address or an index, and in free-threaded builds the number of the
-        # copy of the code.
+        # The key has the frame's instruction as an address or an index. In free-threaded builds it also has the number
+        # of the code's copy.
         copy = 0 if fields.copy is None else memory.u32(frame + fields.copy)
         at = memory.u32(frame + fields.last) if fields.instruction is None else memory.word(frame + fields.instruction)
         key = code, at, copy
@@ -215,9 +226,10 @@ class Coroutines:
         return self._places[key]
 
     def _is_delegation(self, position: Position, at: int) -> bool:
-        """Return whether a frame waits in an ``await`` or ``yield from``: its next instruction shows it.
+        """Return whether a frame waits in an ``await`` or ``yield from``, according to its next instruction.
 
-        Since 3.13 the state of the generator shows it instead; this method then always returns True. Raises Fault."""
+        Since 3.13 the generator's state shows this, and the method always returns True. Raises Fault.
+        """
         fields, memory = self._fields, self._memory
         if fields.delegating is not None:
             return True
@@ -243,7 +255,9 @@ class Coroutines:
         return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
-        """Return the object inside a wrapper, if an awaited object is one; otherwise the object itself."""
+        """Return the object inside a wrapper if the awaited object is a wrapper; otherwise the awaited object
+        itself.
+        """
         with suppress(Fault):
             for _ in range(MAX_BASES):
                 if not address or self.type_name(address) not in WRAPPERS:
@@ -301,10 +315,11 @@ class Coroutines:
         return read_name(self._memory, self._release, address, MAX_NAME) if kind == "str" else None
 
     def greenlet(self, address: int) -> Position | None:
-        """Return where the greenlet at ``address`` was suspended; None if it runs, has not begun or has ended.
+        """Return the position at which the greenlet at ``address`` was suspended.
 
-        Its C++ half has a pointer to one frame object, in which it was suspended. The offset of the pointer differs
-        between releases; the offset in another greenlet is tried first."""
+        None if it runs, has not begun or has ended. Its C++ half has a pointer to one frame object, in which it was
+        suspended. The offset of the pointer differs between releases; the offset in another greenlet is tried first.
+        """
         word = self._space.machine.word
         if self._half is not None:
             field, place = self._half

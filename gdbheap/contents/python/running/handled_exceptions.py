@@ -1,18 +1,18 @@
-"""Find the exceptions that threads are handling: during an ``except`` block only the thread state may refer to them.
+"""Find the exceptions that threads are handling.
 
-A thread state has an item (``_PyErr_StackItem``); each running generator or coroutine has another, which points to the
-item before. In 3.6 the thread state has one exception, and frames have the exceptions that it replaced; in 2.7 ``sys``
-has it.
+During an ``except`` block only the thread state may refer to the exception. A thread state has an item
+(``_PyErr_StackItem``); each running generator or coroutine has another, which points to the item before. In 3.6 the
+thread state has one exception, and frames have the exceptions that it replaced; in 2.7 ``sys`` has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gdbheap._native import Space
-from gdbheap.contents.python.running.threads import Frame, ThreadState
+from gdbheap.contents.python.running.threads import PythonFrame, ThreadState
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_EXCEPTION, OB_TYPE, TP_FLAGS, Release
 
@@ -31,7 +31,7 @@ class HandledException:
     it."""
 
     address: int
-    frame: Frame | None
+    frame: PythonFrame | None
 
     @property
     def name(self) -> str:
@@ -48,8 +48,10 @@ def handled_by(title: str) -> str:
 
 
 def handled_exceptions(space: Space, release: Release, states: Iterable[ThreadState]) -> Iterator[HandledException]:
-    """Yield the exceptions that each thread handles, innermost first; none for a thread whose items are not a valid
-    chain."""
+    """Yield the exceptions that each thread handles, the innermost first.
+
+    A thread whose items are not a valid chain has none.
+    """
     seen: set[int] = set()
     for state in states:
         yield from _handled(space, release, state, seen)
@@ -88,9 +90,11 @@ def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[
 
 
 def _caught_in(space: Space, release: Release, exception: int) -> int:
-    """Return the frame that the exception reached last, with which its traceback begins; 0 without a traceback.
+    """Return the frame at which the traceback of an exception begins: the last frame that it reached. Return 0 without
+    a traceback.
 
-    Raises Fault."""
+    Raises Fault.
+    """
     traceback = space.word(exception + release["exc_traceback"])
     frame = space.word(traceback + release.at(TB_FRAME)) if traceback else 0
     if not frame or release.get("frame_data") is None:

@@ -22,8 +22,9 @@ class Interpreter:
     """The interpreter of one target.
 
     ``module``: the loaded object that contains it. ``release``: the offsets of its objects' fields. ``warnings``:
-    warnings about these offsets. Arguments: ``named``: the loaded object in whose data pymalloc was found, or None.
-    ``tagged``: pages of mimalloc show that the build is free-threaded. Raises NotAPython or Unsupported.
+    warnings about these offsets. The constructor's arguments: ``named``, the loaded object in whose data pymalloc was
+    found, or None; ``tagged``, whether pages of mimalloc show that the build is free-threaded. Raises NotAPython or
+    Unsupported.
     """
 
     def __init__(self, target: Target, facts: Facts, named: LoadedObject | None = None, tagged: bool = False) -> None:
@@ -53,8 +54,9 @@ class Interpreter:
             raise Unsupported(f"threads cannot be read: nothing is at {fault.args[0]:#x}") from fault
 
     def _read_own(self) -> DebugOffsets | None:
-        """Return the table of offsets that the interpreter publishes; None if it has none, or if it cannot be
-        believed."""
+        """Return the table of offsets that the interpreter publishes; None if there is none, or if it is
+        implausible.
+        """
         space, version = self._target.space, exported_version(self._target, self.module)
         place = find_debug_offsets(space, self.module)
         if place is None or (not has_cookie(space, place[0]) and not _publishes(version)):
@@ -90,14 +92,14 @@ class Interpreter:
         return release
 
     def _tell(self, release: Release, differ: dict[str, tuple[int, int]]) -> None:
-        """Add facts and a warning about fields whose published offsets differ from the shipped table."""
+        """Add facts and a warning about fields whose published offsets differ from the offsets in gdbheap's table."""
         for name, (own, shipped) in list(differ.items())[:MAX_FIELDS_LISTED]:
             self._facts.add(f"offset of {name}", own, f"_Py_DebugOffsets; the shipped table has {shipped}")
         named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
         others = f" and {len(differ) - MAX_FIELDS_NAMED} others" if len(differ) > MAX_FIELDS_NAMED else ""
         self.warnings.append(
             f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from the shipped one of "
-            f"{release.major}.{release.minor} in {named}{others}, and is believed: a patched build, or a damaged one"
+            f"{release.major}.{release.minor} in {named}{others}, and is used: a patched build, or a damaged table"
         )
 
 
@@ -111,8 +113,9 @@ def _publishes(version: int | None) -> bool:
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
     """Return the loaded object that contains CPython, and how it was found.
 
-    It is the object in whose data pymalloc was found; otherwise the one with the most of CPython's exports, otherwise
-    one whose data contains the type ``type``, otherwise one that is named like Python."""
+    It is the first of these that exists: the object in whose data pymalloc was found; the one with the most of
+    CPython's exports; one whose data contains the type ``type``; one that is named like Python.
+    """
     if named is not None:
         return named, "pymalloc's usedpools are in its data"
     candidates = carriers(target)

@@ -35,7 +35,7 @@ def _line(release: Release, table: bytes, first_line: int, offset: int) -> int |
 
 
 def _by_steps(table: bytes, line: int, offset: int) -> int:
-    """Return the line by co_lnotab: pairs of bytes, added to the address and to the line (signed since 3.6)."""
+    """Return the line by co_lnotab. Its pairs of bytes are added to the address and to the line (signed since 3.6)."""
     address = 0
     for step, lines in zip(table[::2], table[1::2]):
         address += step
@@ -46,7 +46,10 @@ def _by_steps(table: bytes, line: int, offset: int) -> int:
 
 
 def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
-    """Return the line by the table of 3.10: pairs of a range's length and a signed difference of lines."""
+    """Return the line by the table of 3.10; None if the instruction has no line.
+
+    The table's pairs are a range's length and a signed difference of lines.
+    """
     address = 0
     for length, step in zip(table[::2], table[1::2]):
         signed = step - 256 if step > 127 else step
@@ -58,8 +61,10 @@ def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _by_entries(table: bytes, line: int, offset: int) -> int | None:
-    """Return the line by the table of 3.11 and later: an entry's first byte has its form and its number of
-    instructions."""
+    """Return the line by the table of 3.11 and later; None if the instruction has no line.
+
+    The first byte of an entry has the entry's form and its number of instructions.
+    """
     address, entries = 0, iter(table)
     for first in entries:
         form, units = first >> 3 & 15, (first & 7) + 1

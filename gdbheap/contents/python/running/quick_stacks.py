@@ -1,8 +1,7 @@
-"""Read the Python frames of one stopped thread while other threads run; lines are looked up later.
+"""Read the Python frames of one stopped thread while other threads run. Their lines are read later.
 
-Frames, and what they refer to, belong to the stopped thread. Everything else (lists of thread states, code objects that
-no frame refers to any more) can change meanwhile, so reads of it are bounded and checked, and repeated if they do not
-fit.
+Frames, and the objects to which they refer, belong to the stopped thread. Other memory can change meanwhile, such as
+lists of thread states. Reads of such memory are bounded and checked, and repeated if the check fails.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap._native import Space
 from gdbheap.contents.python.objects.reading import read_name
@@ -22,6 +21,7 @@ from gdbheap.contents.python.running.threads import (
     first_instruction,
     innermost_frame,
 )
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, TP_NAME, Release
 from gdbheap.layout.debug_offsets import windows
@@ -36,7 +36,7 @@ MAX_CODES, MAX_FRAMES = 1 << 16, 1 << 16
 RUNTIME_HEAD = 8 << 10
 # A limit for sizeof(PyThreadState), which since 3.14 contains a frame that belongs to no function.
 STATE_BYTES = 16 << 10
-# A search that found nothing is repeated only after this many times its duration.
+# A search that found nothing is repeated only after PATIENCE times its own duration.
 PATIENCE = 20
 # sizeof(void *).
 WORD = 8
@@ -44,9 +44,7 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Code:
-    """A code object as it was when a frame first referred to it.
-
-    ``table`` and ``first_line`` give the lines of its instructions."""
+    """A code object, as it was when a frame was first seen with it."""
 
     name: str
     file: str
@@ -66,9 +64,10 @@ class RawFrame:
 class PythonStack:
     """The frames of a thread, innermost first, in groups.
 
-    A group has the frames that one call of the evaluator runs: a function, and the functions that it called without a
-    further evaluator. A group may be empty, if its function is about to end. ``torn``: the outer frames could not be
-    read."""
+    One call of the interpreter's loop runs the frames of a group: a function, and the functions that it called within
+    the same loop. A group is empty if its function is about to end. ``torn``: whether the outer frames could not be
+    read.
+    """
 
     groups: tuple[tuple[RawFrame, ...], ...]
     torn: bool = False
@@ -131,9 +130,11 @@ class CallStacks:
         return self._lines[key]
 
     def _walk(self, state: int) -> Iterator[tuple[RawFrame | None, bool]]:
-        """Yield (frame, whether it is the last of its evaluator) from the innermost frame outwards. Raises Fault.
+        """Yield (frame, whether it is the last one of its interpreter loop) from the innermost frame outwards. Raises
+        Fault.
 
-        The frame is None for a C shim."""
+        The frame is None for a C shim.
+        """
         seen: set[int] = set()
         at = innermost_frame(self._space, self._release, state)
         while at:
@@ -158,10 +159,11 @@ class CallStacks:
         return owner is not None and raw[owner] >= OWNED_BY_C
 
     def _ends(self, raw: bytes) -> bool:
-        """Return whether a frame is the last of its evaluator.
+        """Return whether a frame is the last one of its interpreter loop.
 
-        Up to 3.10 each frame has its own evaluator. In 3.11 the last frame has a flag. In later releases a C shim
-        follows it."""
+        Up to 3.10 each frame has its own loop. In 3.11 the last frame has a flag. In later releases a C shim follows
+        the last frame.
+        """
         entry = self._at.get("f_is_entry")
         return self._is_object if entry is None else bool(raw[entry])
 
@@ -181,9 +183,10 @@ class CallStacks:
         return first_instruction(self._space, self._release, address, copy)
 
     def _code(self, address: int) -> Code | None:
-        """Return the code object at ``address``, which is cached by its pointers.
+        """Return the code object at ``address``, None if there is none, from a cache whose keys include its pointers.
 
-        If it was freed and another one lies at its address, the pointers are different."""
+        If it was freed and another code object lies at its address, the pointers are different.
+        """
         raw = self._space.read(address, self._code_size)
         words = {name: int.from_bytes(raw[at : at + WORD], "little") for name, at in self._code_at.items()}
         words["co_firstlineno"] &= 0xFFFFFFFF
@@ -213,9 +216,10 @@ class CallStacks:
 
 
 class _States:
-    """Finds the thread state of a thread when it is first asked for, and checks later whether it is still right.
+    """Finds the state of a thread when it is first asked for, and later checks whether it still belongs to the thread.
 
-    ``space`` reads the states."""
+    ``space`` reads the states.
+    """
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self.space, self._module, self._release = space, module, release
@@ -258,8 +262,9 @@ class _States:
             return False
 
     def _listed(self, pointer: int) -> int | None:
-        """Return the state of a thread, or None. A thread may have a state in each interpreter: the first that runs is
-        returned."""
+        """Return the thread's state, or None. If the thread has a state in several interpreters, return the first one
+        that runs.
+        """
         found = []
         for interpreter in self._interpreters:
             try:
@@ -324,5 +329,5 @@ class _States:
 
 
 def _closed(groups: list[list[RawFrame]]) -> tuple[tuple[RawFrame, ...], ...]:
-    """Return the groups; the last one is left out if it is empty."""
+    """Return the groups. The last group is left out if it is empty."""
     return tuple(tuple(group) for group in (groups if groups[-1] else groups[:-1]))

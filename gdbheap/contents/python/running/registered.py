@@ -1,17 +1,16 @@
-"""Find functions that a program registered with the interpreter, so that no variable need refer to them.
-
-A field is believed if it refers to an object of the right type. The fields of an interpreter are believed only if its
-registry of codecs does.
+"""Find functions that a program registered with the interpreter. Such a function needs no variable that refers
+to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gdbheap._native import Space
 from gdbheap.contents.python.running.threads import ThreadState
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_DICT, FLAG_LIST, OB_TYPE, TP_FLAGS, Release
 
@@ -74,7 +73,7 @@ def _word(source: _Source, name: str, number: int = 0) -> int:
 
 
 def _if_type(source: _Source, address: int, flag: int) -> list[int]:
-    """Return a list with the object at ``address``; an empty list if its type does not have the flag. Raises Fault."""
+    """Return a list with the object at ``address``; an empty list if its type lacks the flag. Raises Fault."""
     space, release = source.space, source.release
     kind = space.word(address + release.at(OB_TYPE)) if address else 0
     return [address] if kind and space.word(kind + release.at(TP_FLAGS)) & flag else []

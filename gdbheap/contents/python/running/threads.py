@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 
 from gdbheap._native import Space, words_at
 from gdbheap.contents.python.objects.reading import Allowance, Lookups, dict_items, dict_lookup, read_name
 from gdbheap.contents.python.running.line_tables import line_of
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import (
     FLAG_DICT,
@@ -38,18 +39,21 @@ from gdbheap.targets.thread_identities import ThreadIdentities
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
-# How many words of a frame's stack may have values if their number is unknown, and how many of these may be iterators.
-# Handwritten code has few.
+# The most words of a frame's stack that may have values if their number is unknown, and the most of these that may be
+# iterators. Handwritten code has few.
 UNCOUNTED_WORDS, FIRST_VALUES = 32, 8
 # Suffixes of the names of iterator types.
 ITERATORS = (b"iterator", b"iter", b"generator", b"enumerate", b"zip", b"map", b"filter", b"reversed", b"islice")
 LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
-# The most entries that are read to find the two modules that every interpreter has. They are the oldest entries, but
-# dicts of Python 2 have no order.
+# The most entries that are read to find the two modules that every interpreter has.
+#
+# They are the oldest entries, but dicts of Python 2 have no order.
 MAX_MODULES = 1 << 14
-# The most keys of dicts that are read to find the modules of all interpreters. WORDS_AS_KEY words of an interpreter
-# count as one key, and a test whether something is a module counts as MODULE_COST keys.
+# The most keys of dicts that are read to find the modules of all interpreters.
+#
+# WORDS_AS_KEY words of an interpreter count as one key, and a test whether an object is a module counts as MODULE_COST
+# keys.
 ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 17, 32, 64
 ALWAYS_THERE = ("sys", "builtins", "__builtin__")
 # A limit for sizeof(PyDictObject): it is 48 bytes, in Python 2 248 bytes with a small table, and more with the links of
@@ -79,13 +83,14 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PythonFrame:
     """A running frame.
 
-    ``object``: it is a Python object (up to 3.10). ``references``: the objects to which it refers besides its locals.
-    ``entry``: C code called it; since 3.11, one call of the interpreter's loop runs it and the frames that it called
-    from Python. ``uncounted``: the range where values may lie on its stack while it runs, because only registers have
-    their number; ``locals`` has only those values that are proven."""
+    ``object``: whether the frame is a Python object (up to 3.10). ``references``: the objects to which it refers
+    besides its locals. ``entry``: whether C code called it; since 3.11, one call of the interpreter's loop runs it and
+    the frames that it called from Python. ``uncounted``: the range where values may lie on its stack while it runs.
+    Their number is then only in a register, and ``locals`` has only the values that are proven.
+    """
 
     address: int
     code: int
@@ -122,7 +127,7 @@ class ThreadState:
     address: int
     interpreter: int
     thread: Thread | None
-    frames: list[Frame]
+    frames: list[PythonFrame]
 
 
 class Threads:
@@ -147,7 +152,7 @@ class Threads:
 
     @property
     def uncounted(self) -> Ranges:
-        """The parts of running frames' stacks where values may lie, in an unknown number."""
+        """The parts of running frames' stacks where an unknown number of values may lie."""
         return [frame.uncounted for state in self.states for frame in state.frames if frame.uncounted is not None]
 
     def modules(self) -> list[tuple[int, int]]:
@@ -187,8 +192,9 @@ class Threads:
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
         """Return the interpreters: those that have a thread, and those that have none.
 
-        Those without a thread are recognised by the offset of ``sys.modules``, which is known from the others. Pointers
-        in the library's data and in other interpreters lead to them."""
+        Interpreters without a thread are recognised by the offset of ``sys.modules``, which is known from the other
+        interpreters. They are found by pointers in the library's data and in other interpreters.
+        """
         pieces = self._candidates(module)
         few = list(islice(pieces, FEW))
         found = {
@@ -212,10 +218,11 @@ class Threads:
         return sorted(found)
 
     def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
-        """Yield the words of the library's data that may be addresses of data.
+        """Yield the words of the library's data that may be addresses of data, piece by piece.
 
-        They come piece by piece, because static data may be large. Words that point to the library's own code and
-        constants, which lie before its data, are left out: most words do."""
+        The data is read in pieces because it may be large. Most words point to the library's own code and constants,
+        which lie before its data; these words are left out.
+        """
         size, base = self._space.machine.word, module.base
         data = min((start for start, _end in module.writable_ranges()), default=base)
         for _address, raw in windows(self._space, module):
@@ -223,10 +230,11 @@ class Threads:
             yield {w for w in set(words) if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
 
     def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
-        """Return those words, ascending, that may be addresses of interpreters: the first thread state of each points
-        back to it.
+        """Return the words, ascending, that may be addresses of interpreters.
 
-        With ``place``, also return those that have no thread state but a plausible address at the offset ``place``."""
+        The first thread state of an interpreter points back to it. With ``place``, also return the words that have no
+        thread state but a plausible address at the offset ``place``.
+        """
         ordered = sorted(words)
         heads = self._words_at(ordered, self._release["interp_tstates"])
         backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
@@ -355,7 +363,10 @@ class Threads:
         return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
-        """Return whether ``sys.modules``, by the module sys in this dict, is the dict itself. Raises Fault."""
+        """Return whether a dict is a real ``sys.modules``: the module sys in it must have this dict as its ``modules``.
+
+        Raises Fault.
+        """
         module = dict_lookup(self._space, self._release, modules, "sys", self._lookups)
         names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", self._lookups) == modules
@@ -386,9 +397,9 @@ class Threads:
         except Fault:
             return None
 
-    def _frames(self, state: int) -> Iterator[Frame]:
+    def _frames(self, state: int) -> Iterator[PythonFrame]:
         release, space = self._release, self._space
-        last: Frame | None = None
+        last: PythonFrame | None = None
         try:
             at = innermost_frame(space, release, state)
             is_object = release.get("f_previous") is None
@@ -415,8 +426,11 @@ class Threads:
         """Return whether a further frame may be read."""
         return len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
-    def read(self, address: int, is_object: bool) -> Frame | None:
-        """Return the frame at ``address``; None for a C shim. Raises Fault."""
+    def read(self, address: int, is_object: bool) -> PythonFrame | None:
+        """Return the frame at ``address``; None for a C shim, or if the frame has no code object. Raises Fault.
+
+        ``is_object``: the frame is a Python object (up to 3.10).
+        """
         release, space = self._release, self._space
         clean = ~(release.get("f_tags") or 0)
         owner = release.get("f_owner")
@@ -435,11 +449,15 @@ class Threads:
         said = release.get("f_is_entry")
         entry = is_object or said is not None and space.read(address + said, 1)[0] == 1
         held = [word for word in fields if word]
-        return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry, uncounted)
+        return PythonFrame(
+            address, code.address, code.name, code.file, line, locals_, held, is_object, entry, uncounted
+        )
 
     def position(self, address: int) -> Position | None:
-        """Return where the frame at ``address`` is, without its variables; None if it has no code object. Raises
-        Fault."""
+        """Return the position of the frame at ``address``, without its variables; None if it has no code object.
+
+        Raises Fault.
+        """
         code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
         return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
@@ -460,9 +478,11 @@ class Threads:
             yield Local(code.variables[(place - start) // word], place, value)
 
     def _iterators(self, start: int, clean: int) -> Iterator[tuple[int, int]]:
-        """Yield (address of the word, object) for the iterators of a frame's loops, at the start of its stack.
+        """Yield (address of the word, object) for the iterators of a frame's loops, which lie at the start of its
+        stack.
 
-        Words after them may be stale."""
+        The words after the iterators may be stale.
+        """
         word = self._space.machine.word
         for place in range(start, start + word * FIRST_VALUES, word):
             try:
@@ -563,9 +583,10 @@ def first_instruction(space: Space, release: Release, code: int, copy: int | Non
 
 
 def _chain(links: dict[int, int]) -> list[int]:
-    """Return the keys in the order of their links, from the one without a predecessor to the one whose link is 0.
+    """Return the keys in the order of their links, from the key without a predecessor to the key whose link is 0.
 
-    Empty if the links do not form a chain."""
+    Empty if the links do not form a chain.
+    """
     firsts = set(links) - set(links.values())
     if len(firsts) != 1:
         return []

@@ -1,20 +1,21 @@
-"""Read tracemalloc's tables from memory: which line of Python code allocated a block, if the program traces them.
+"""Read tracemalloc's tables from memory. They show which line of Python code allocated a block, if the program traces
+blocks.
 
-Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data leads
-to a table of the traces of all blocks; in 3.8 and later, another one leads to a table of further such tables by domain.
-No symbol is needed: a table of traces is proven by its buckets, by the hashes of its keys, and by the tracebacks to
-which its entries point.
+Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data points
+to a table of the traces of all blocks; in 3.8 and later, another one points to a table of further such tables by
+domain. No symbol is needed: a table of traces is proven by its buckets, by the hashes of its keys, and by the
+tracebacks to which its entries point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from gdbheap import _native
 from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.reading import read_str
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_UNICODE, OB_TYPE, TP_FLAGS, Release
 from gdbheap.layout.debug_offsets import windows
@@ -29,8 +30,8 @@ TURNED = 4
 PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# The most places with the shape of a table that are tried, and the most entries that are read in all of them; an
-# interpreter's data has few such places. STEP bytes of empty buckets count as one entry.
+# The most structures shaped like a table that are tried, and the most entries that are read in all of them; an
+# interpreter's data points to few such structures. STEP bytes of empty buckets count as one entry.
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
 # Up to 3.8 a table states the size of its keys (a block's address, followed by the domain if there are several) and of
@@ -92,8 +93,10 @@ class Traces:
         return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
 
     def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
-        """Yield everything shaped like a hash table to which pointers in the module's data lead. The data is read in
-        pieces."""
+        """Yield every object shaped like a hash table to which the module's data points.
+
+        The data is read in pieces.
+        """
         word = space.machine.word
         for _address, raw in windows(space, module):
             for one in sorted(set(space.machine.words_of(raw))):
@@ -180,7 +183,8 @@ class Traces:
             return
 
     def first_blocks(self, table: TraceTable) -> list[int]:
-        """Return the addresses of a table's first entry and, if it is separate, of the entry's trace.
+        """Return the address of a table's first entry, and that of the entry's trace if the trace is a block of its
+        own.
 
         Empty if the table has no entries. Raises Fault."""
         _bucket, entry = next(self._entries(table), (0, 0))
@@ -202,7 +206,7 @@ class Traces:
         return None
 
     def line_of(self, traceback: int) -> tuple[str, int] | None:
-        """Return (file, line) of the innermost frame of a traceback; None if it cannot be read."""
+        """Return (file, line) of the innermost frame of a traceback; None if the frame cannot be read."""
         if traceback not in self._lines:
             if len(self._lines) >= REMEMBERED:
                 self._lines.clear()

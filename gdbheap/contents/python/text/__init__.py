@@ -1,1 +1,1 @@
-"""Texts of values, and the rules for what they may show."""
+"""Texts of values, and the rules for the contents that they may show."""

@@ -1,4 +1,4 @@
-"""Decide what texts may show of a target: everything, or no contents of strings, bytes and keys (``--no-text``).
+"""Decide which contents of a target texts may show: all, or none of strings, bytes and keys (``--no-text``).
 
 Each target has one Disclosure. All code that turns memory into text uses it: for values (``repr``), for keys in paths
 (``edges``), and for the numbers in damage and errors, which are words of memory. Names belong to the code and are
@@ -25,10 +25,12 @@ _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
 class Disclosure:
-    """The rules for what may be shown of one target.
+    """The rules for the contents of one target that may be shown.
 
-    ``contents``: contents of strings, bytes and keys are shown; this may change between gdb commands. ``is_place``:
-    returns whether a number is an address in a mapping or the end of a mapping; such a number is no secret."""
+    ``contents``: whether contents of strings, bytes and keys are shown; this may change between gdb commands.
+    ``is_place``: returns whether a number is an address in a mapping or the end of a mapping; such a number is no
+    secret.
+    """
 
     def __init__(self, contents: bool = True, is_place: Callable[[int], bool] = lambda number: False) -> None:
         self.contents = contents
@@ -48,15 +50,18 @@ class Disclosure:
         return value if self.contents or is_number else hidden("str", len(value))
 
     def numbers(self, text: str) -> str:
-        """Return ``text``; if contents are hidden, without the numbers that may be characters of the target.
+        """Return ``text``. If contents are hidden, numbers that may be characters of the target are removed from it.
 
-        Numbers that are addresses or sizes are kept."""
+        Numbers that are addresses or sizes are kept.
+        """
         return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """Return the damage; if contents are hidden, without numbers that may be characters of the target.
+        """Return the damage. If contents are hidden, numbers that may be characters of the target are removed from its
+        text.
 
-        Its address is then 0 unless it lies in a mapping."""
+        The address of the damage is then 0 unless it lies in a mapping.
+        """
         if self.contents:
             return found
         address = found.address if self._is_place(found.address) else 0
@@ -100,6 +105,7 @@ def _length(value: int) -> int:
 def _may_be_text(value: int) -> bool:
     """Return whether the bytes of a number may be characters.
 
-    It suffices that MIN_TEXT_BYTES of them are readable: the end of a text may be followed by 0 bytes."""
+    MIN_TEXT_BYTES readable bytes are enough, because bytes of 0 may follow the end of a text.
+    """
     readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
     return readable >= MIN_TEXT_BYTES or value >= USER_END

@@ -8,7 +8,6 @@ class and the attributes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from gdbheap._native import Space
@@ -19,6 +18,7 @@ from gdbheap.contents.python.objects.reading import dict_items, dict_lookup, rea
 from gdbheap.contents.python.text import scalars
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.contents.python.text.scalars import CUT, Damaged
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_BYTES,
@@ -79,7 +79,7 @@ BRIEF = Limits(length=60, value=40, items=5, depth=2, reads=200)
 
 
 class Spent(Exception):
-    """Raised if a text may read no more memory."""
+    """Raised if a text has used up its reads of memory."""
 
 
 class Budget:
@@ -138,13 +138,15 @@ class Repr:
         self.attributes = Attributes(space, release)
         self._kinds: dict[int, Kind | None] = {}
 
-    def text(self, address: int, limits: Limits = Limits()) -> str | None:
-        """Return the text of the object at ``address``; None if no object is there, or if nothing but its type is
-        known."""
-        return self._text(address, limits, False)
+    def text(self, address: int, limits: Limits | None = None) -> str | None:
+        """Return the text of the object at ``address``; None if no object is there, or if only its type is known."""
+        return self._text(address, limits or Limits(), False)
 
     def key_text(self, address: int, limits: Limits) -> str | None:
-        """Return the text of a dict's key; if contents are hidden, numbers are hidden too. None as for ``text``."""
+        """Return the text of a dict's key, in which numbers are hidden too if contents are hidden.
+
+        The result is None in the same cases as for ``text``.
+        """
         return self._text(address, limits, True)
 
     def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:
@@ -193,7 +195,7 @@ def _plain(kind: Kind, address: int) -> str:
 
 
 class _Text:
-    """A text under construction: the limits that are left, and the containers that are open."""
+    """A text that is being made, with its remaining limits and the containers around the current value."""
 
     def __init__(self, target: Repr, memory: Budget, limits: Limits) -> None:
         self.target = target
@@ -315,7 +317,7 @@ class _Text:
         """Return the text of a set. For a subclass it is only the items in braces, to which the caller adds the
         name."""
         if self.release.get("unicode_state") is None:
-            raise Unsupported("which items of a set of Python 2 were taken out does not show in their hashes")
+            raise Unsupported("sets of Python 2 cannot be listed: removed items look like present ones")
         if address in self.open:
             return f"{family}(...)"
         text = self._container(address, family, lambda: map(self.value, self._keys(address)), self._set_size(address))
@@ -338,8 +340,10 @@ class _Text:
             yield from (key for key, found in slot.iter_unpack(raw) if key and found != -1)
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """Return the items in the brackets of the family, as many as the limits allow; "..." for a container that is
-        open."""
+        """Return the items in the brackets of the family, at most as many as the limits allow.
+
+        For a container inside itself, return "...".
+        """
         brackets = BRACKETS[family]
         if address in self.open:
             return "...".join(brackets)
@@ -401,7 +405,9 @@ class _Text:
         return f"{plain[:-1]}: {', '.join(attributes)}>" if attributes else plain
 
     def _attributes(self, address: int, kind: Kind) -> list[str]:
-        """Return ``name=value`` for each attribute; a placeholder for an object that is open, or nested too deeply."""
+        """Return ``name=value`` for each attribute. Return a placeholder for an object inside itself, or for one that
+        is nested too deeply.
+        """
         if address in self.open:
             return ["..."]
         if self.depth >= self.limits.depth:

@@ -10,7 +10,7 @@ pub(crate) const COUNT: usize = 34;
 pub(crate) const GENERAL: usize = 31;
 pub(crate) const STACK_POINTER: usize = 31;
 pub(crate) const PROGRAM_COUNTER: usize = 32;
-/// The register that contains the result, and the register that contains the number of a system call.
+/// The register with the result of a system call, and the register with its number.
 pub(super) const X0: usize = 0;
 pub(super) const X8: usize = 8;
 /// The registers that a function preserves for its caller: x19 to x28.

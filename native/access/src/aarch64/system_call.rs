@@ -8,9 +8,8 @@ use crate::arch::registers::{PROGRAM_COUNTER, X0, X8};
 pub(crate) const IS_SUPPORTED: bool = false;
 /// The instruction `svc #0`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
-/// AUDIT_ARCHITECTURE: the architecture that a seccomp(2) filter sees in system calls of gdbheap's programs
-/// (`AUDIT_ARCH_AARCH64`). NUMBERS_OF_OTHERS: the first system call number that belongs to another architecture; no
-/// number does here.
+/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_AARCH64`), and the
+/// first system call number that belongs to another architecture. On aarch64 no number does.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = u32::MAX;
 /// The numbers of execve and execveat for 64-bit and 32-bit programs.

@@ -1,7 +1,7 @@
 //! Asks the kernel questions that it may never answer. Not even SIGKILL interrupts the wait for such an answer.
 //!
 //! To find the holes of a file, the kernel waits for the lock of the file's inode; to list what an epoll watches, it
-//! waits for the lock of the epoll. A thread of another user may hold such a lock for ever. If a thread of gdbheap
+//! waits for the lock of the epoll. A thread of another user may hold such a lock without end. If a thread of gdbheap
 //! waited for the lock, gdbheap could not end. So a child process asks the kernel, and gdbheap leaves the child behind
 //! if the kernel blocks it.
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The largest number of children that may wait at once, including the children of forked processes. Each child keeps a
 /// copy of this process's memory. While this many children wait, every further question fails.
 const MOST: u32 = 16;
-/// A question takes at most this long, even if the parts of its answer arrive one by one.
+/// The longest time that a question may take, even if the parts of its answer arrive one by one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 const PART: usize = 1 << 16;
 
@@ -72,11 +72,8 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     });
     let (child, mut reader) = started.inspect_err(|_| _ = count.fetch_sub(1, Ordering::SeqCst))?;
     let (mut said, began) = (Vec::new(), Instant::now());
-    let whole = await_answer(
-        &format!("/proc/{child}/stat"),
-        if hasty || others > 0 { HASTY } else { PATIENT },
-        false,
-        |look| {
+    let whole =
+        await_answer(&format!("/proc/{child}/stat"), if hasty || others > 0 { HASTY } else { PATIENT }, |look| {
             let until = Instant::now() + look;
             while is_ready(&reader, until) {
                 let mut part = [0; PART];
@@ -86,8 +83,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
                 }
             }
             (began.elapsed() >= LONGEST).then_some(false)
-        },
-    );
+        });
     if whole != Some(true) {
         wait_aside(child);
         return Err(late());
@@ -102,7 +98,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     Ok(words)
 }
 
-/// Do everything that the child does: it answers and ends. No exit handler of the process runs at the child's end.
+/// Do all work of the child: write the answer and end. No exit handler of the process runs at the child's end.
 fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     // SAFETY: numbers and a text of ours.
     unsafe {

@@ -62,8 +62,8 @@ pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     owned(found).ok_or_else(Error::last_os_error)
 }
 
-/// Close all descriptors of this process except `kept`. For a child process that ends by _exit: other programs may wait
-/// until the files that it keeps open are closed, and another such child may wait for one of its descriptors.
+/// Close all descriptors of this process except `kept`. A child process that ends by _exit calls this, because other
+/// processes may wait until the descriptors that it inherited are closed.
 pub(crate) fn close_others(mut kept: Vec<RawFd>) {
     kept.sort_unstable();
     let mut next = 0;

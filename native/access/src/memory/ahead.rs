@@ -1,10 +1,10 @@
 //! Prefetching of this process's own memory. A look-up in a table larger than the caches waits for memory, unless the
-//! entry was requested some look-ups earlier.
+//! entry was requested a few look-ups earlier.
 #![forbid(unsafe_code)]
 
 use crate::arch::cache;
 
-/// How many look-ups in advance to prefetch an entry.
+/// The number of look-ups in advance at which an entry is prefetched.
 pub const SOON: usize = 16;
 
 /// Have the processor fetch the entry `index` of a table into its cache, if the table has that entry. Does not wait.

@@ -13,8 +13,10 @@ const WORD: u64 = 8;
 /// The size in bytes of the units that a copy may leave out. A unit of this size without a pointer is probably pure
 /// data.
 const UNIT: usize = 64 << 10;
-/// A word below this number may be a size. If a unit is left out, its words that may be sizes are stored nevertheless,
-/// with the words next to them. A unit is not left out if it has more than one such word for every `KEPT_PART` bytes.
+/// A word below this number may be a size.
+///
+/// Even if a unit is left out, its words that may be sizes are stored, with the words next to them. A unit is not left
+/// out if it has more than one such word for every `KEPT_PART` bytes.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
 /// The number of words after a possible size that are stored with it.
@@ -73,7 +75,7 @@ fn start_of(room: &Room) -> *mut libc::c_void {
     room.start as *mut _
 }
 
-/// A stretch of addresses. `place`: the offset of its bytes in the room; None if all its bytes are zeros.
+/// A range of addresses. `place`: the offset of its bytes in the room; None if all its bytes are zeros.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
@@ -83,8 +85,8 @@ struct Run {
 
 /// An order to copy memory. `ranges`: the mappings of the process. `stretches`: the parts of the mappings that have
 /// bytes to copy. `known`: the ranges where pointers may point. All three are ascending and disjoint. `read`: fills a
-/// prefix of a buffer with the bytes at an address. `is_over`: returns whether the process was released, so that
-/// nothing more may be read.
+/// prefix of a buffer with the bytes at an address. `is_over`: a function that returns whether the process was
+/// released; then nothing more may be read.
 pub(crate) struct Order<'a, R, O> {
     pub(crate) ranges: &'a [(u64, u64)],
     pub(crate) stretches: &'a [(u64, u64)],
@@ -93,8 +95,8 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// A unit that was left out because it has no pointers. `place`: the offset in the room of those words of the unit that
-/// were stored nevertheless; `count`: the number of these words.
+/// A unit that was left out because it has no pointers. Those of its words that may be sizes are stored. `place`: the
+/// offset of these words in the room; `count`: their number.
 #[derive(Clone, Copy)]
 struct Blank {
     start: u64,
@@ -126,9 +128,11 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Make the copy that `order` describes. If the room is too small for everything, leave out memory without
-    /// pointers. If the process is released meanwhile, keep the bytes that were copied before. Return None if the room
-    /// is too small even so, or if not even the ends of all mappings were copied before the release.
+    /// Make the copy that `order` describes.
+    ///
+    /// If the room is too small for all memory, memory without pointers is left out. If the process is released
+    /// meanwhile, the bytes that were copied before are kept. Return None if the room is still too small, or if the
+    /// ends of some mappings were not copied before the release.
     pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
     where
         R: Fn(u64, &mut [u8]) -> usize + Sync,
@@ -226,8 +230,8 @@ impl Capture {
 }
 
 /// Return the pieces of all stretches, and the sum of their sizes in bytes. Each piece has its distance from the nearer
-/// end of its mapping, and the smallest distances come first: a heap grows up and mappings are added downwards, so the
-/// oldest memory, with the types and names of a program, lies at one of the ends.
+/// end of its mapping, and the smallest distances come first. The oldest memory, with the types and names of a program,
+/// lies at one of the ends, because heaps grow upwards and mappings are added downwards.
 fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
     let (mut pieces, mut place) = (Vec::new(), 0);
     for (start, end) in order.stretches {
@@ -296,7 +300,8 @@ impl Part {
     }
 }
 
-/// Store bytes in the room and return their offset. None if the room is full; then `used` exceeds the room's size.
+/// Store bytes in the room and return their offset. Return None if the room is full; `used` then exceeds the room's
+/// size.
 fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     let size = bytes.len().next_multiple_of(WORD as usize);
     let place = used.fetch_add(size, Ordering::Relaxed);
@@ -311,7 +316,7 @@ fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
 
 /// Return the words that must be stored if this unit is left out. None if the unit cannot be left out: one of its words
 /// points into a `known` range, or too many words would have to be stored. A small number may be the size of a chunk,
-/// and the words next to it are read with the size, so all of these are stored. Only the bits of an address are
+/// and the words next to it are read with the size, so all of these are stored. Only the address bits of a word are
 /// compared, because some allocators store other bits above them.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
@@ -354,14 +359,15 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     into
 }
 
-/// Memory that the process shares with other processes. It was not copied during the stop, because the other processes
-/// could write to it meanwhile. It is read while the process runs.
+/// Memory that the process shares with other processes. It is not copied during the stop, because the other processes
+/// could write to it meanwhile. It is read later, while the process runs.
 pub(crate) struct SharedMemory {
     /// `/proc/PID/mem`. The descriptor always belongs to this process, even if the process id is reused later.
     mem: RunningMemory,
     /// The shared ranges, ascending and disjoint.
     pub(crate) ranges: Vec<(u64, u64)>,
-    /// An address that could be read while the process was stopped. Once it cannot be read, the process has ended.
+    /// An address that could be read while the process was stopped. If it cannot be read any more, the process has
+    /// ended.
     pub(crate) witness: u64,
     lost: AtomicBool,
 }
@@ -384,14 +390,14 @@ impl SharedMemory {
         Some(done)
     }
 
-    /// Return whether the process ended before everything requested was read.
+    /// Return whether the process ended before all requested memory was read.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Fill `bytes` with the memory from `start` on, where it is present; after a gap, try again at each page. Return the
-/// ranges of addresses that are present.
+/// Fill `bytes` with the memory that is present from `start` on. After an absent part, continue at the next page.
+/// Return the ranges of addresses that are present.
 fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [u8]) -> Vec<(u64, u64)> {
     let (mut there, mut done) = (Vec::new(), 0);
     while done < bytes.len() {

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A gate is closed before the target is released. If the gate is still open after a read, the bytes were read while
-/// the target was stopped.
+/// A flag that is set before the target is released: the gate is then closed. If the gate is still open after a read,
+/// the bytes were read while the target was stopped.
 #[derive(Default)]
 pub struct Gate {
     closed: AtomicBool,
@@ -16,7 +16,7 @@ impl Gate {
         !self.closed.load(Ordering::SeqCst)
     }
 
-    /// Count a read that came after the release of the target.
+    /// Count a read that came too late, after the release of the target.
     pub(crate) fn miss(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }

@@ -7,15 +7,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-/// The size in bytes from which a hole counts. A shorter hole is read like the data around it.
+/// The size in bytes from which on a hole counts. A shorter hole is read like the data around it.
 const SMALLEST: u64 = 256 << 10;
-/// The largest number of holes of one file. The part of the file after these holes is read.
+/// The largest number of holes of one file. The part of the file after these holes is read completely.
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
 /// Return the holes [from, to) of each file, ascending; no holes if the file system does not report them. To find
-/// holes, the kernel takes the lock of the file, and anyone who may read the file can hold that lock. So a child
-/// process asks the kernel; if the kernel blocks the child, no file has known holes. `hasty`: give up early.
+/// holes, the kernel takes the lock of the file, which any process that may read the file can hold. So a child process
+/// asks the kernel; if the kernel blocks the child, no file has known holes. `hasty`: give up early.
 pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     let sparse: Vec<(usize, u64)> =
         files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();
@@ -79,7 +79,8 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// Return the offset of the first hole or data at or after `from`, or the errno.
+/// Return the offset of the first hole or the first data at or after `from`, or the errno. `what`: SEEK_HOLE or
+/// SEEK_DATA.
 fn seek(file: &File, from: u64, what: libc::c_int) -> Result<u64, i32> {
     let from = libc::off_t::try_from(from).map_err(|_| libc::EOVERFLOW)?;
     // SAFETY: the call only moves the position of a descriptor that is always read at explicit offsets.

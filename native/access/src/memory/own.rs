@@ -19,9 +19,8 @@ fn time_of(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Have malloc return free pages to the kernel. Otherwise malloc would keep the pages in which several threads had
-/// allocated much memory in small pieces that were then joined or shrunk. musl has no such call, and returns large
-/// blocks by itself.
+/// Have malloc return free pages to the kernel. Otherwise malloc may keep pages of large blocks that several threads
+/// allocated and freed. musl has no such call, and returns large blocks by itself.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes no pointer, and locks each arena while it processes it (glibc malloc/malloc.c,

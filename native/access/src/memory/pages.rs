@@ -22,7 +22,7 @@ pub struct Run {
     pub state: u8,
 }
 
-/// The runs of pages that are not absent, sorted and disjoint.
+/// The runs of pages that are present, swapped out or zero pages, sorted and disjoint.
 pub struct Pages {
     pub page: PageSize,
     pub runs: Vec<Run>,
@@ -62,7 +62,7 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
-/// The largest number of runs that one call requests.
+/// The largest number of runs that one call of the kernel returns.
 const REGIONS_AT_ONCE: usize = 4 << 10;
 
 pub(crate) const ENTRY_PRESENT: u64 = 1 << 63;
@@ -80,8 +80,10 @@ impl Collector {
         Collector { page, runs: Vec::new(), huge: Vec::new() }
     }
 
-    /// Add a run of pages, without the part of it that is already known. A kernel (6.18) was observed to return a run a
-    /// second time: it reported that it had stopped before that run, although it had already returned it.
+    /// Add a run of pages, without the part of it that is already known.
+    ///
+    /// A kernel (6.18) was observed to return a run a second time: it reported that it had stopped before that run,
+    /// although it had already returned the run.
     fn add(&mut self, start: u64, end: u64, state: u8) {
         let start = self.runs.last().map_or(start, |last| start.max(last.end));
         if start >= end {

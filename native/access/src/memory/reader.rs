@@ -1,11 +1,11 @@
-//! Reads words anywhere in a target, through a cache of recently read pages: pointers are followed one by one, and most
-//! of them point near the target of the pointer before.
+//! Reads words anywhere in a target through a cache of recently read pages. Pointers are followed one by one, and most
+//! of them lead near the previous one.
 #![forbid(unsafe_code)]
 
 use crate::memory::space::Space;
 
-/// PIECE: the number of bytes that are read at once. FEW: the number of pieces that a worker caches. MANY: the number
-/// of pieces that a reader caches if it follows links across a whole heap.
+/// The number of bytes that are read at once (PIECE); the number of pieces that a worker caches (FEW); the number of
+/// pieces that a reader caches if it follows links across a whole heap (MANY).
 const PIECE: u64 = 4 << 10;
 const FEW: usize = 1 << 10;
 const MANY: usize = 1 << 14;

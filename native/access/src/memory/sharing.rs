@@ -20,7 +20,7 @@ pub struct Sharing {
     pub shared: Vec<u64>,
 }
 
-/// Divide the present pages of `ranges` into own and shared ones, according to a `pagemap` file. `path`: the file.
+/// Divide the present pages of `ranges` into own and shared pages. `path`: the `pagemap` file to read.
 pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<Sharing> {
     let (file, mut found) = (File::open(path)?, Sharing::default());
     for range in ranges {

@@ -1,4 +1,4 @@
-//! The readable bytes of a target, and where each stretch of addresses is read from.
+//! The readable bytes of a target, and the source of each stretch of addresses.
 //!
 //! A space does not wrap around: an address range that would pass 2^64 is absent. Bytes in no segment are absent, too:
 //! a read of them fails with their address. Bytes in a segment of zeros are zeros by definition, and are never touched
@@ -13,14 +13,14 @@ use crate::memory::gate::Gate;
 use crate::memory::holes::holes_of;
 use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
-use crate::patient::RunningMemory;
-use crate::work::{Steps, Task, Watcher};
+use crate::patient::{is_apart, RunningMemory};
+use crate::work::{Steps, Task, Unwatched, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Where the bytes of a segment come from.
+/// The source of the bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Backing {
     /// The process itself, or the reader of a remote process.
@@ -39,7 +39,7 @@ pub struct Segment {
     pub backing: Backing,
 }
 
-/// How a mapping of a live process is read.
+/// The way in which a mapping of a live process is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MappingKind {
     PrivateAnonymous,
@@ -73,27 +73,29 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// Reads of at most this many bytes, as for following pointers, use cached pages while the process is stopped.
+/// The largest size of a read that uses cached pages while the process is stopped. Such reads follow pointers.
 const SMALL_READ: usize = 512;
-/// Reads of at most this many bytes go through the file `/proc/PID/mem`.
+/// The largest size of a read that goes through the file `/proc/PID/mem`.
 const SMALL_OF_FILE: usize = 4 << 10;
-/// The number of bytes whose words `show_places` shows after one read.
+/// The number of bytes that `show_places` reads at once.
 const PLACES: usize = 1 << 20;
-/// How many steps of a search of a range may find nothing: STEPS, and STEPS_OF_PAGE more for each page that has bytes.
-/// Without a limit, the steps in hostile memory would lead from each page to all pages after it.
+/// The limit for the steps of a range search that find nothing: STEPS, and STEPS_OF_PAGE more for each page with bytes.
+///
+/// Without a limit, a search in hostile memory could visit all pages again for each page.
 const STEPS: u64 = 1 << 18;
 const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
-    /// `shared`: whether other processes share some private pages of the process, as after fork(). process_vm_readv(2)
-    /// pins the pages that it reads, and for that the kernel (5.19 and later) gives the process its own copy of a
-    /// shared page. /proc/PID/mem does not pin pages.
+    /// Whether other processes share some private pages of the process, as after fork(). For a read by
+    /// process_vm_readv(2), the kernel (5.19 and later) pins the pages, and gives the process its own copy of each
+    /// shared page. A read of /proc/PID/mem does not.
     Process {
         process: ProcessFolder,
         mem: Option<File>,
         shared: bool,
-        /// The gate is closed when the process is released. Bytes that are read after that are not trusted.
+        /// The gate of the stop, which is closed when the process is released. Bytes that are read after that are not
+        /// used.
         gate: Option<Arc<Gate>>,
     },
     /// A process that gdbheap does not stop. The process id may be reused, but the open file always belongs to this
@@ -105,8 +107,8 @@ enum Origin {
 pub struct Space {
     pub machine: Machine,
     segments: Vec<Segment>,
-    /// `covered`: the ranges of all segments. `backed`: the ranges of all segments but those that are zeros by
-    /// definition (`Backing::Zeros`). Both lists are ascending, and adjacent ranges are merged.
+    /// The ranges of all segments (`covered`), and the ranges of all segments except those that are zeros by definition
+    /// (`backed`). Both lists are ascending, and adjacent ranges are merged.
     covered: Vec<(u64, u64)>,
     backed: Vec<(u64, u64)>,
     files: Vec<File>,
@@ -342,8 +344,8 @@ impl Space {
     }
 
     /// Call `look` with the bytes of [start, end) that are present, one window after the other. Each window starts at a
-    /// multiple of 8, and is as long as `bytes`. Addresses without backing cost nothing, however many of them a mapping
-    /// claims to have.
+    /// multiple of 8, and is as long as `bytes`. Addresses without backing take no time, even if a mapping has very
+    /// many of them.
     pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
@@ -377,7 +379,7 @@ impl Space {
     }
 
     /// Call `look` for each multiple of 8 in [start, end) that is backed, if at least `size` bytes are present from
-    /// there on. `look` gets the address, and the bytes from that address on. Addresses without backing cost nothing.
+    /// there on. `look` gets the address, and the bytes from that address on. Addresses without backing take no time.
     pub fn show_places(
         &self,
         watcher: &dyn Watcher,
@@ -437,7 +439,19 @@ impl Space {
     /// Return a task that reads this space. `total`: the sum of the progress that the task will report; None if it
     /// reports none.
     pub fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
-        Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
+        Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) || is_apart() }
+    }
+
+    /// Do `work`, which may make many small reads. If the process is running, another thread does it, without the
+    /// watcher. ETIMEDOUT if the kernel blocks that thread.
+    pub fn do_reads<T: Send + 'static>(
+        self: &Arc<Space>,
+        watcher: &dyn Watcher,
+        work: impl FnOnce(&dyn Watcher, &Space) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let Origin::Running(memory) = &self.origin else { return work(watcher, self) };
+        let space = Arc::clone(self);
+        memory.apart(move || work(&Unwatched, &space))?
     }
 
     fn build(machine: Machine, mut segments: Vec<Segment>, files: &[String], origin: Origin) -> Result<Space> {
@@ -446,7 +460,7 @@ impl Space {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
-        // Do not wait if someone has put a pipe in the place of the file.
+        // Do not wait if a pipe has replaced the file.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
         let holes = holes_of(&opened, !matches!(origin, Origin::Nothing));
@@ -519,7 +533,7 @@ pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
 }
 
 /// Divide a private mapping into segments by the state of its pages. Pages that the process has are read from the
-/// process; for other pages, `absent` returns where the bytes come from: the file, or zeros.
+/// process; for other pages, `absent` returns the source of the bytes: the file, or zeros.
 fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing, out: &mut Vec<Segment>) {
     let mut at = start;
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
@@ -555,7 +569,7 @@ fn is_there(run: &Run) -> bool {
 impl Space {
     /// Create the space of a live process. `memory`: the memory of the process, if the caller has it open. `files`: the
     /// paths that `mappings` refer to by index. `shared`: whether other processes share some private pages of the
-    /// process. `gate`: the gate of the process's stop; once it is closed, nothing more is read. If there are neither
+    /// process. `gate`: the gate of the process's stop; once it is closed, no more bytes are read. If there are neither
     /// `pages` nor a `gate`, the process is running.
     pub fn for_process(
         machine: Machine,
@@ -596,7 +610,7 @@ impl Space {
         Space::build(machine, segments, files, Origin::Nothing)
     }
 
-    /// Create a space whose bytes come from `source`, on the thread that asks for them.
+    /// Create a space whose bytes come from `source`. They are read on the thread that asks for them.
     pub fn for_remote(machine: Machine, ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
         let segment = |(start, end): &(u64, u64)| Segment { start: *start, end: *end, backing: Backing::Process };
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
@@ -605,7 +619,7 @@ impl Space {
     /// Copy into `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process. From now on,
     /// read these bytes from the copy, so that the process can be released.
     ///
-    /// If the room is too small for everything, memory without pointers is left out. If the room is too small even so,
+    /// If the room is too small for everything, memory without pointers is left out. If the room is still too small,
     /// return false and change nothing. `shared`: memory that is not copied, but read through `mem` (`/proc/PID/mem` of
     /// the process) from now on. If the process is released meanwhile, the copy ends there.
     pub fn capture(
@@ -634,9 +648,10 @@ impl Space {
         self.copy.get().map_or(0, |copy| copy.left_out())
     }
 
-    /// Return a space that reads the memory of the process as it is now, whether the process is stopped or not. For
-    /// data that does not change while a program runs. None if no copy was cut short by the release of the process, or
-    /// if the memory cannot be read.
+    /// Return a space that reads the memory of the process as it is now, whether the process is stopped or not.
+    ///
+    /// It is for data that does not change while a program runs. Return None if no copy was cut short by a release of
+    /// the process, or if the memory cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
         let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };

@@ -1,4 +1,4 @@
-//! Reads, tests or searches all words of a stretch of memory at once.
+//! Reads, tests or searches all words of a memory range at once.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{range_at, u64_at, words};
@@ -48,8 +48,8 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
-/// The words of a stretch of memory. In the field `words`, words of absent pages are zeros. Use the field only where a
-/// zero cannot begin a structure; otherwise use the method `at`.
+/// The words of a memory range. In the field `words`, words of absent pages are zeros. Use the field only where a zero
+/// cannot begin a structure; otherwise use the method `at`.
 pub struct Words {
     pub start: u64,
     pub words: Vec<u64>,

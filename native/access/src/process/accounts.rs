@@ -1,5 +1,5 @@
 //! The kernel's figures for the memory of many processes, read on all cores. Most of the time is spent in the kernel,
-//! which walks all pages of each process (proc_pid_smaps(5)).
+//! which visits all pages of each process (proc_pid_smaps(5)).
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
@@ -31,13 +31,13 @@ pub struct Account {
     pub exe: Vec<u8>,
     /// The arguments of the program, each ended by a NUL.
     pub command: Vec<u8>,
-    /// None if the memory could not be read; then `error` is the errno.
+    /// The memory; None if it could not be read, and `error` is then the errno.
     pub memory: Option<Memory>,
     pub error: i32,
 }
 
-/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines that have a proportional
-/// share; the kernel rounds each of them down to whole KiB. `swap_share`: None if the kernel does not report it (before
+/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines with a proportional
+/// share; the kernel rounds each share down to whole KiB. `swap_share`: None if the kernel does not report it (before
 /// Linux 4.3).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
@@ -52,7 +52,7 @@ pub struct Memory {
     pub lazy: u64,
     pub swap: u64,
     pub swap_share: Option<u64>,
-    /// A hash of the text. It is equal for equal texts, such as those of processes that share one address space.
+    /// A hash of the text. Equal texts, such as those of processes that share one address space, have equal hashes.
     pub fingerprint: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Calls in a thread of a process: what is called, how it returns, and how it ended. `arch::call` makes the calls.
+//! Calls in a thread of a process: the called functions, their return, and their outcome. `arch::call` makes the calls.
 #![forbid(unsafe_code)]
 
 use crate::process::ptrace::{self, Waited};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for a stop without sleeping.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// How the thread became a tracee, which decides how it can be stopped again.
+/// How the thread was traced, which decides how it can be stopped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// The thread was seized (PTRACE_SEIZE). PTRACE_INTERRUPT stops it.
@@ -21,7 +21,7 @@ pub enum Style {
 /// An address in the target's memory, and the bytes that belong there.
 pub type Bytes = (u64, Vec<u8>);
 
-/// What is called, and how it returns.
+/// The plan of a call: the functions, and the way in which they return.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Functions with their arguments, called one after the other.
@@ -31,12 +31,12 @@ pub struct Plan {
     /// The address of code that stores a function's result at the address in a register, moves the stack pointer up and
     /// returns. Without it the result would be lost, because the restorer overwrites the register of the result.
     pub keeper: u64,
-    /// The index of the register that contains the address where `keeper` stores the result, and the number of bytes by
-    /// which `keeper` moves the stack pointer.
+    /// The index of the register with the address at which `keeper` stores the result, and the number of bytes by which
+    /// `keeper` moves the stack pointer.
     pub keeper_register: usize,
     pub keeper_skips: u64,
-    /// Bytes that the thread writes to this descriptor do not reach the kernel; they are returned instead. -1: no
-    /// descriptor.
+    /// A descriptor whose data is captured: bytes that the thread writes to it are returned, and do not reach the
+    /// kernel. -1: no descriptor.
     pub captured: i32,
     /// Whether a seccomp filter sees the thread's system calls. If so, the thread makes no system calls besides those
     /// of the called function.
@@ -45,12 +45,12 @@ pub struct Plan {
     pub limit: Duration,
     /// Set this to true to end the calls as if their time were over.
     pub cancelled: Arc<AtomicBool>,
-    /// What happens when the time is over: if true, the thread finishes the call by itself; if false, the call is
-    /// undone, and the thread is as it was before.
+    /// Whether the thread finishes the call by itself once the time is over. If not, the call is undone, and the thread
+    /// is as it was before.
     pub leaves: bool,
-    /// Bytes to put back at the end of the calls, unless the thread is left in a call, or is gone.
+    /// Bytes to restore at the end of the calls, unless the thread is left in a call, or is gone.
     pub kept: Vec<Bytes>,
-    /// More bytes to put back if a call was undone: the locks that the call held.
+    /// More bytes to restore if a call was undone: the locks that the call held.
     pub freed: Vec<Bytes>,
 }
 
@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Returned,
@@ -82,7 +82,7 @@ pub struct Answer {
     pub text: Vec<u8>,
 }
 
-/// The state of a thread, which decides whether a call may be made in it.
+/// The state of a thread, which decides whether a call may be made in the thread.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// The registers, in the order of the kernel.
@@ -100,10 +100,9 @@ pub struct Look {
     pub vector_size: usize,
 }
 
-/// Wait until the thread stops or `is_over` returns true. For the first moments (AWAKE) the checks follow each other
-/// without a sleep: the called function may make tens of thousands of system calls with two stops each, and a sleep
-/// before each stop would take many times as long as the calls. After that, the sleeps between checks become longer and
-/// longer.
+/// Wait until the thread stops or `is_over` returns true. During the time AWAKE there is no sleep between checks,
+/// because the called function may make tens of thousands of system calls with two stops each, and sleeping before each
+/// stop would be slow. Afterwards the sleeps between checks become longer and longer.
 pub(crate) fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
     let (began, mut pause) = (Instant::now(), Duration::from_micros(5));
     loop {

@@ -1,12 +1,12 @@
 //! Follows a running process, and sees each thread that comes to one of the patched places.
 //!
 //! One thread of gdbheap has seized all threads of the target. A thread that comes to a patched place sends itself a
-//! signal, and this signal stops it. From any other stop, a thread continues at once. The process keeps running however
-//! the following ends: the kernel detaches when the tracer dies, the patches do nothing without a tracer, and a guard
-//! removes them.
+//! signal, and this signal stops it. From any other stop, a thread continues at once. The process keeps running in
+//! every case: the kernel detaches when the tracer dies, the patches do nothing without a tracer, and a guard removes
+//! them.
 //!
 //! Code is written only while every thread is stopped. A thread in uninterruptible sleep may not stop for a long time.
-//! The other threads are then held for moments only, and only a limited number of times.
+//! The other threads are then stopped only for moments, and only a limited number of times.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{self, PROGRAM_COUNTER, STACK_POINTER};
@@ -29,12 +29,14 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(5);
-/// How long to try to change the code, and how long to try to restore it, over all attempts.
+/// The time limit for all attempts to change the code, and for all attempts to restore it.
 const PATIENCE: Duration = Duration::from_secs(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
-/// The process to follow; the memory of its program, opened before the places in its code were searched; the patches;
-/// and the signal by which threads report that they came to a patched place.
+/// The request to follow a process.
+///
+/// It has the process, the memory of its program (opened before the code was searched for places to patch), the
+/// patches, and the signal by which threads report that they reached a patched place.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub process: ProcessFolder,
@@ -86,7 +88,7 @@ impl Trace for Chase {
 }
 
 impl Chase {
-    /// Stop the process, insert the patches, and let it run, traced.
+    /// Stop the process, insert the patches, and let it run while it is traced.
     fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
         let began = Instant::now();
         // All attempts use one tracer: a thread that did not stop in one attempt stays seized until it does, or until
@@ -109,8 +111,8 @@ impl Chase {
         }
     }
 
-    /// Insert the patches. Return None on success; else the id of a thread that is inside the code to be changed, or
-    /// that cannot be stopped.
+    /// Insert the patches. Return None on success. Otherwise return the id of a thread that is inside the code to be
+    /// changed, or that cannot be stopped.
     fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
         let in_the_way = tracer
@@ -161,7 +163,7 @@ impl Chase {
         }
     }
 
-    /// Handle what a thread has done. Let the thread continue if it is stopped.
+    /// Handle an event of a thread. Let the thread continue if it is stopped.
     fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
         match waited {
             Waited::Running => {}
@@ -197,9 +199,9 @@ impl Chase {
         }
     }
 
-    /// Interrupt all threads except `tid`. A second signal that is ignored wakes one of them, and `tid` may then take
-    /// that signal away. The system call of the woken thread would end without a reason; in an interrupt stop, the call
-    /// is restarted instead.
+    /// Interrupt all threads except `tid`. A second signal may wake one of them although `tid` then takes the signal.
+    /// The system call of the woken thread would end without a reason. If the thread is stopped by an interrupt, the
+    /// kernel restarts the call instead.
     fn have_others_stop(&self, tid: i32) {
         for other in self.threads.iter().filter(|other| **other != tid) {
             let _ = ptrace::interrupt(*other);
@@ -212,7 +214,7 @@ impl Chase {
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
     }
 
-    /// Remove the patches from a forked child. The child has inherited them, but nobody follows the child.
+    /// Remove the patches from a forked child. The child has inherited them but is not followed.
     fn free_child(&self, tid: i32) {
         let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
         if let Waited::Stopped { .. } = ptrace::wait(child, true) {
@@ -238,8 +240,8 @@ impl Chase {
         true
     }
 
-    /// Forget a thread that has ended. The end of the process's first thread is reported to its parent, which may be
-    /// this process.
+    /// Forget a thread that has ended, and fetch its exit status from the kernel. If gdbheap started the process, the
+    /// kernel also reports the end of the first thread.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         ptrace::wait(tid, false);
@@ -276,7 +278,7 @@ impl Chase {
         }
     }
 
-    /// For the time `wait`, or until one of the `stuck` threads stops, let threads continue after any stop.
+    /// Let each thread that stops continue, until one of the `stuck` threads stops or the time `wait` is over.
     fn attend_all(&mut self, stuck: &[i32], wait: Duration, teller: &Teller) {
         let began = Instant::now();
         while began.elapsed() < wait && !self.threads.is_empty() {
@@ -329,7 +331,7 @@ impl Chase {
                         let _ = ptrace::go_on(tid, 0);
                     }
                     waited => {
-                        // Entering any other stop has cancelled the interrupt.
+                        // Any other stop that the thread has entered has cancelled the interrupt.
                         let _ = ptrace::interrupt(tid);
                         self.attend(tid, waited, teller);
                     }
@@ -345,8 +347,10 @@ impl Chase {
     }
 }
 
-/// Let a thread leave a trap: set it back to `address`, where it was before it came to the trap, with the registers and
-/// the signal mask that it had there. The thread must be stopped at the trap, and traced by the calling thread.
+/// Let a thread leave a trap: set it back to `address`, its place before the trap, with its registers and signal mask
+/// of that moment.
+///
+/// The thread must be stopped at the trap, and traced by the calling thread.
 pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     let found = registers::read(tid)?;
     let mut frame = vec![0u8; patch::frame_size()];

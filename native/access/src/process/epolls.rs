@@ -13,7 +13,7 @@ const KCMP_FILE: libc::c_int = 0;
 /// The most bytes that are read for all epolls of a process.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Return the data that a process has registered with these epoll descriptors, each value once, and whether all of it
+/// Return the data that a process has registered with these epoll descriptors, each value once, and whether all data
 /// could be read. A child process reads, because a thread of the process may hold the lock of an epoll. ETIMEDOUT if
 /// the kernel blocks the child. `folder`: the process's folder in /proc.
 pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {

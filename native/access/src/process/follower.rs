@@ -1,5 +1,6 @@
-//! Follows processes: they keep running while a thread of gdbheap sees what their threads do. The `Follower` fetches
-//! the hits that this thread reports, one by one.
+//! Follows processes. They keep running while a thread of gdbheap observes their threads.
+//!
+//! A `Follower` returns the hits that this thread reports, one by one.
 
 use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
@@ -46,7 +47,7 @@ impl Follower {
         Follower::new(Launch::new(start), waits, limit)
     }
 
-    /// Follow the system calls of a process by a tracepoint of the kernel, which stops no thread of it.
+    /// Follow the system calls of a process by a tracepoint of the kernel, which does not stop threads.
     pub fn of_tracepoint(traced: Traced) -> Result<Follower> {
         Follower::new(Tracing::new(traced), false, Duration::ZERO)
     }
@@ -82,7 +83,7 @@ impl Follower {
     }
 
     /// Begin to follow, and wait until hits can be seen. A second call does nothing. If this call is interrupted, the
-    /// caller still has the follower: `end` ends it, and `is_unrestored` tells whether patches are still in the
+    /// caller can still use the follower: `end` ends it, and `is_unrestored` says whether patches are still in the
     /// process.
     pub fn start(&self, watcher: &dyn Watcher) -> Result<()> {
         let Some(body) = crate::work::take(&self.body) else { return Ok(()) };

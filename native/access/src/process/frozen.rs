@@ -1,9 +1,9 @@
-//! Copy the target: the kernel copies the target's page tables, and the target is released. The copy never runs.
+//! Makes a copy of the target that never runs. The target is stopped only while the kernel copies its page tables.
 //!
-//! A guardian does all of this: a separate process that holds the target and the copy, and does nothing else. The
-//! guardian has its own session and receives no signals. However gdbheap's own process dies, the guardian restores the
-//! registers of the target's thread, ends the copy, has the target collect the copy, and ends. If the guardian dies as
-//! well, the kernel ends the copy (PTRACE_O_EXITKILL).
+//! A guardian does all of this: a separate process that holds the target and the copy, and has no other task. The
+//! guardian has its own session and receives no signals. Even if gdbheap's own process is killed, the guardian restores
+//! the registers of the target's thread, ends the copy, makes the target collect the copy, and ends. If the guardian
+//! dies as well, the kernel ends the copy (PTRACE_O_EXITKILL).
 
 use crate::arch::registers::GENERAL;
 use crate::arch::system_call;
@@ -28,17 +28,18 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The arguments of clone(2): the copy has its own memory, and its end sends no SIGCHLD. wait4(2) only finds it with
-/// __WALL. The copy shares the target's table of descriptors: with a copied table, files that the target closes would
-/// stay open, such as a connection, a lock, or an entry of epoll(7).
+/// __WALL. The copy shares the target's table of descriptors. With a copied table, files that the target closes would
+/// stay open.
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 /// The arguments of close_range(2) (Linux 5.9), which closes all descriptors of the copy in a table of its own. The
 /// kernel still copies the first 64 descriptors into that table and closes them. A file system may delay this; then the
-/// copy keeps the other descriptors. A target that runs another program leaves its old table to whatever shares the
-/// table.
+/// copy keeps the other descriptors. If the target runs another program, its old table stays with the process that
+/// shares it.
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
-/// Larger than every errno. A code of at least REASON is REASON plus an index into REASONS.
+/// The first code for a reason. It is larger than every errno. A code of at least REASON is REASON plus an index into
+/// REASONS.
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
@@ -56,14 +57,15 @@ const OTHER_NAMESPACE: u64 = REASON + 4;
 const NAMESPACES: [(&str, &str); 2] = [("pid", "pid_for_children"), ("time", "time_for_children")];
 const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
-/// Some threads may not have stopped when the target was released. They are checked at this interval, in milliseconds.
+/// The interval in milliseconds at which threads are checked that had not stopped when the target was released.
 const LEFTOVERS: i32 = 5;
-/// How long this process waits for the end of a copy, and how long it sleeps between checks. A file system that another
-/// user's program implements may delay the exit of a copy; the guardian then stays with the copy.
+/// How long this process waits for the end of a copy, and how long it sleeps between checks. A file system of another
+/// user's program may delay the exit of a copy; the guardian then stays with the copy.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_micros(200);
 const MAX_NAP: Duration = Duration::from_millis(5);
-/// Makes the copy the first process that the kernel ends when memory runs out (proc_pid_oom_score_adj(5)).
+/// The score with which the kernel ends the copy before all other processes if memory runs out
+/// (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
@@ -141,8 +143,9 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     }
 }
 
-/// Return whether a thread's future children are in the same namespace as the thread. True if the kernel does not have
-/// this kind of namespace.
+/// Return whether a thread's future children are in the same namespace as the thread.
+///
+/// True if the kernel does not have this kind of namespace.
 fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool {
     let of = |name: &str| std::fs::read_link(process.path(&format!("task/{tid}/ns/{name}"))).ok();
     let own = of(own);
@@ -164,7 +167,7 @@ fn end(tracer: &mut Tracer, child: i32) {
     }
 }
 
-/// Have the target collect the copy, in a second short stop. Return the duration of that stop; None if the copy was not
+/// Make the target collect the copy, in a second short stop. Return the duration of that stop; None if the copy was not
 /// collected. If the target runs another program now, it is left alone; the copy is then collected when the target
 /// ends.
 fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
@@ -177,7 +180,7 @@ fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
         if program_of(&tracer.process) != program {
             return None;
         }
-        // Something else may hold the target for a moment, such as another guardian.
+        // Another program may hold the target for a moment, such as another guardian.
         let stopped = tracer.stop(&AtomicBool::new(false));
         let made = stopped.ok().and_then(|()| collect(tracer, inner));
         let stood = tracer.release();
@@ -223,7 +226,7 @@ fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
     words
 }
 
-/// A message to the parent. The bytes from `rest` on are not sent yet.
+/// A message to the parent. The bytes from `rest` on have not been sent yet.
 struct Letter {
     bytes: Vec<u8>,
     rest: usize,
@@ -242,15 +245,15 @@ enum Heard {
     End,
 }
 
-/// The descriptors that the guardian listens to: the pipe from its parent, and the target's end.
+/// The descriptors at which the guardian waits: the pipe from its parent, and the end of the target.
 struct Ears {
     from: File,
     target: Option<OwnedFd>,
 }
 
 impl Ears {
-    /// Send a letter. Return `Word` if it was sent in full, `Nothing` if the time is up, and `End` if nobody reads it
-    /// or the target is gone.
+    /// Send a letter. Return `Word` if it was sent in full, `Nothing` if the time is up, and `End` if its reader or the
+    /// target is gone.
     fn send(
         &self,
         to: &mut File,
@@ -337,7 +340,7 @@ fn is_readable(file: &File) -> bool {
 // ---- this process's side
 
 /// The connection to the guardian. `guardian`: its process id; None once it has ended. `deadline`: the time limit for
-/// its messages and its end; None if it is not set yet.
+/// its messages and its end; None if there is no limit yet.
 struct Line {
     from: Option<File>,
     to: Option<File>,
@@ -424,7 +427,7 @@ pub struct Frozen {
 }
 
 /// `held`: for how long the target was stopped; None until it is released. `killed`: whether the copy was gone before
-/// its `end`. `left`: the process id of the guardian, if waiting for the guardian was given up.
+/// its `end`. `left`: the process id of the guardian if gdbheap has stopped waiting for it.
 #[derive(Clone, Copy, Default)]
 struct State {
     held: Option<Duration>,
@@ -523,8 +526,8 @@ impl Frozen {
         Ok(())
     }
 
-    /// End the copy and have the target collect it. Return whether both succeeded within END_PATIENCE. After that,
-    /// `held` includes the stop in which the target collected the copy. A second call returns true.
+    /// End the copy and make the target collect it. Return whether both succeeded within END_PATIENCE. Afterwards
+    /// `held` includes the stop for collecting the copy. A second call returns true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
         let State { held: first, killed, .. } = *self.state();
@@ -538,8 +541,8 @@ impl Frozen {
         words[words.len() - 2] == 1
     }
 
-    /// Return the id of the guardian if it still waits for the end of the copy, which the target then collects; None if
-    /// it does not.
+    /// Return the id of the guardian if it still waits for the end of the copy; otherwise None. The target collects the
+    /// copy afterwards.
     pub fn left(&self) -> Option<i32> {
         self.state().left
     }

@@ -1,10 +1,10 @@
-//! A process of gdbheap that removes patches from the target if gdbheap is killed before it could remove them, or
-//! cannot do it itself.
+//! A process of gdbheap that removes patches from the target if gdbheap could not do so itself, for example because it
+//! was killed.
 //!
-//! The guard waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked,
-//! and glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group does not reach
-//! it. It keeps trying for as long as the target lives. Between two attempts it holds nothing: a thread that does not
-//! stop stays seized until it does, unless the process that seized it ends.
+//! The guard waits for the end of a pipe. It is a forked process, so its later work needs no thread and no lock of
+//! gdbheap's process; glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group
+//! does not reach it. It keeps trying for as long as the target lives. Between two attempts it does not hold the
+//! target's threads. Only a thread that has not stopped stays seized, until it stops or the guard's child ends.
 
 use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
@@ -32,7 +32,7 @@ const NOT_NEEDED: u8 = 1;
 /// The guard process, which removes the patches from a target if it is asked to, or if this process ends without having
 /// dismissed it.
 pub(crate) struct Guard {
-    /// The process id of the guard; 0 if nobody should wait for it.
+    /// The process id of the guard; 0 if no thread should wait for it.
     pid: i32,
     pipe: Option<File>,
 }
@@ -97,8 +97,9 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Remove patches from a program, in as many attempts as necessary, because no other tracer stays in the way for ever.
-/// Return once the patches are gone, or the process has ended or runs another program. The other program is left alone.
+/// Remove patches from a program, in as many attempts as necessary, because another tracer may be in the way for a
+/// while. Return once the patches are gone, or the process has ended or runs another program. The other program is left
+/// alone.
 fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     let mut nap = NAP;
     loop {
@@ -110,7 +111,7 @@ fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     }
 }
 
-/// Call `act` in a child process. Everything that the child holds is released when it ends.
+/// Call `act` in a child process. All resources of the child are released when the child ends.
 fn in_child(act: impl FnOnce()) {
     // SAFETY: this process has one thread; the child ends by _exit.
     match unsafe { libc::fork() } {
@@ -124,8 +125,8 @@ fn in_child(act: impl FnOnce()) {
     }
 }
 
-/// Wait at least for a nap. Then wait until no thread is in the same uninterruptible sleep at two checks in a row. The
-/// process runs meanwhile. Each nap is longer than the one before.
+/// Wait for at least the time `nap`. Then wait until no thread is in the same uninterruptible sleep at two checks in a
+/// row. The process runs meanwhile. Each nap is longer than the one before.
 fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     let mut before = sleepers(process);
     loop {
@@ -139,7 +140,8 @@ fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     }
 }
 
-/// Return the threads in uninterruptible sleep, each with how often it has gone to sleep so far (proc_pid_status(5)).
+/// Return the threads in uninterruptible sleep, each with the number of times that it has gone to sleep
+/// (proc_pid_status(5)).
 fn sleepers(process: &ProcessFolder) -> BTreeSet<(i32, String)> {
     let asleep = |tid: i32| {
         let status = process.path(&format!("task/{tid}/status"));
@@ -174,7 +176,7 @@ pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Lef
         }
         !text::is_any_in(memory, &patches)
     };
-    // On a separate thread: everything that the tracer holds is released when the thread ends.
+    // The thread is separate because all resources of the tracer are released when its thread ends.
     std::thread::scope(|scope| {
         let held = SignalsHeld::hold();
         let thread = scope.spawn(restore);

@@ -2,7 +2,7 @@
 //!
 //! Nothing is written to the target's memory: the system call instruction is in the vDSO, all registers are restored,
 //! and the kernel restarts the call that was interrupted. Only the stops that such a call causes are accepted. At any
-//! other stop the thread gets its registers back at once, unless it runs another program by then.
+//! other stop the thread gets its registers back at once, unless it then runs another program.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
-/// How long a thread may take to its next stop. After this time the thread is interrupted. After the same time again it
-/// is given up if it sleeps, because another thread may have changed its code. Copying the page tables of a large
-/// process takes seconds, but the thread does not sleep meanwhile.
+/// The time that a thread has until its next stop. After this time the thread is interrupted. After the same time
+/// again, the call is given up if the thread sleeps, because another thread may have changed its code. Copying the page
+/// tables of a large process takes seconds, but the thread does not sleep meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long a thread of the copy may take to its next stop, while the target is stopped: a file system may delay the
-/// closing of a file as long as it likes.
+/// The time that a thread of the copy has until its next stop, while the target is stopped.
+///
+/// A file system may delay the closing of a file for any time.
 const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
@@ -38,8 +39,8 @@ pub(crate) struct Made {
 }
 
 /// Return a thread that can make a call. gdbheap must have stopped the thread in 64-bit code. No filter and no handler
-/// may see its system calls, and it must be outside a restartable sequence (rseq(2)). A thread in a system call is
-/// always outside such a sequence.
+/// may see the thread's system calls. The thread must be outside a restartable sequence (rseq(2)); in a system call it
+/// always is.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     if tracer.is_in_exec() {
         return None;
@@ -101,8 +102,8 @@ pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64
     call_under(tid, instruction, number, arguments, 0, PATIENCE)
 }
 
-/// Have a thread of the copy make a system call. The copy dies with this process (PTRACE_O_EXITKILL), also after the
-/// call.
+/// Have a thread of the copy make a system call. During the call and afterwards, the copy dies if this process dies
+/// (PTRACE_O_EXITKILL).
 pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
@@ -154,10 +155,10 @@ struct Injection {
     patience: Duration,
     child: Option<i32>,
     answer: Option<i64>,
-    /// Signals that came meanwhile, stopped the thread and cannot be masked. They are held back, and sent again when
-    /// the thread has its registers back.
+    /// Signals that arrived during the call, stopped the thread and cannot be masked. They are sent again after the
+    /// thread has its registers back.
     held: Vec<i32>,
-    /// Whether the thread has ended, or runs another program. The other program gets nothing of the old one.
+    /// Whether the thread has ended, or runs another program. The other program gets no registers of the old one.
     is_gone: bool,
 }
 
@@ -183,8 +184,7 @@ impl Injection {
         None
     }
 
-    /// Take note of the new process before its parent continues: if the guardian is killed now, the child is known, and
-    /// dies with it.
+    /// Record the new process before its parent continues. If the guardian is killed now, the child dies with it.
     fn keep_child(&mut self) {
         let Ok(child) = ptrace::event_message(self.tid).map(|child| child as i32) else { return };
         if let Some(Waited::Stopped { .. }) = await_stop(child, self.patience) {

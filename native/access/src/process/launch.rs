@@ -1,10 +1,10 @@
 //! Starts a program, and sees certain system calls of this program and of all its child processes.
 //!
-//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls; everything else runs undisturbed. The
-//! filter stays for as long as a process lives, and without a tracer the calls would fail. So a separate process of
-//! gdbheap, the keeper, traces in its own session. It reports the calls to this process. Once nobody listens, it lets
-//! all calls pass: the program keeps running when gdbheap ends, in whatever way. A thread of gdbheap forks the keeper,
-//! and glibc keeps malloc usable in a child.
+//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls. The filter stays as long as a
+//! process lives, and without a tracer the calls would fail. So a separate process of gdbheap, the keeper, traces in
+//! its own session. It reports the calls to this process. If this process no longer listens, the keeper lets all calls
+//! pass. So the program keeps running in every case when gdbheap ends. A thread of gdbheap forks the keeper, and glibc
+//! keeps malloc usable in a child.
 
 use crate::arch::registers;
 use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
@@ -47,7 +47,7 @@ pub(crate) struct Launch {
     start: Start,
 }
 
-/// A message of the keeper. All messages have the same size, which is less than a pipe takes at once.
+/// A message of the keeper. All messages have the same size, which is less than a pipe accepts at once.
 enum Said {
     /// The process with this id runs the program.
     Begun(i32),
@@ -178,8 +178,7 @@ impl Trace for Launch {
     }
 }
 
-/// Return whether the descriptor has something to read, or its other end is closed. False after a signal, and after
-/// `limit`.
+/// Return whether the descriptor has data to read, or its other end is closed. False after a signal, and after `limit`.
 fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     let mut about = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let limit = limit.map_or(-1, |limit| limit.as_millis() as libc::c_int);
@@ -187,7 +186,7 @@ fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     unsafe { libc::poll(&mut about, 1, limit) > 0 }
 }
 
-/// The process that traces. `waits`: how long a stopped thread waits for an answer at most; None if threads do not
+/// The process that traces. `waits`: the longest time that a stopped thread waits for an answer; None if threads do not
 /// wait. `owed`: the number of answers that have not come yet. `heard`: whether gdbheap's process still listens.
 struct Keeper {
     start: Start,
@@ -238,7 +237,7 @@ impl Keeper {
         self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
 
-    /// Report what a thread did. If answers are expected, the thread stays stopped until an answer comes.
+    /// Report the event of a thread. If answers are expected, the thread stays stopped until an answer comes.
     fn tell(&mut self, said: &Said) {
         let met = Instant::now();
         self.say(said);
@@ -340,8 +339,8 @@ impl Keeper {
         }
     }
 
-    /// Forget a thread. If the keeper's own child has ended, report its exit status. Other parents learn of the end of
-    /// a child once the keeper has seen it.
+    /// Forget a thread. If the keeper's own child has ended, report its exit status. Other parents are told of the end
+    /// of a child after the keeper has seen it.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if let Some(status) = ptrace::wait_status(tid).filter(|_| tid == self.child) {
@@ -350,7 +349,8 @@ impl Keeper {
     }
 }
 
-/// Return the errno with which the program could not be started, from the pipe of the process that tried.
+/// Return the errno with which the program could not be started. `pipe`: the pipe of the process that tried to start
+/// it.
 fn reason(pipe: &mut File) -> i32 {
     let mut number = [0u8; 4];
     pipe.read_exact(&mut number).map_or(libc::ECHILD, |()| i32::from_ne_bytes(number))

@@ -1,7 +1,7 @@
 //! Finds a living thread of a process whose first thread has ended before others.
 //!
-//! For such a process, the kernel shows the memory below /proc/PID as that of a zombie. What the other threads have is
-//! shown only below task/TID (proc(5)).
+//! The kernel then shows the process below /proc/PID as a zombie without memory. Its memory is visible only in the
+//! folder task/TID of another thread (proc(5)).
 #![forbid(unsafe_code)]
 
 use crate::stat::has_ended;

@@ -1,9 +1,9 @@
 //! Opens files that a process, a core or another user names.
 //!
-//! Walking such a path may block for ever: on a program that implements a file system (FUSE), on a server that is gone
-//! (NFS), or on the lock of another process's memory map (/proc/PID/map_files). So a separate thread walks, and gdbheap
-//! continues without this thread if it blocks (`patient`). A path named by a target is walked one name at a time, and
-//! never into an unknown mount, because not even SIGKILL interrupts a request to such a mount.
+//! Walking such a path may block without end: on a program that implements a file system (FUSE), on an NFS server that
+//! is down, or on the lock of another process's memory map (/proc/PID/map_files). So a separate thread walks, and
+//! gdbheap continues without this thread if it blocks (`patient`). A path named by a target is walked one name at a
+//! time, and never into an unknown mount, because not even SIGKILL interrupts a request to such a mount.
 #![forbid(unsafe_code)]
 
 use crate::patient::at_name;
@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The limit of the kernel (MAXSYMLINKS).
+/// The most symbolic links that one walk follows; the kernel has the same limit (MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
 /// The most steps of one walk. A path has at most 2,048 names, but each `..` starts again at the root.
 const MOST_STEPS: usize = 8192;
@@ -38,8 +38,8 @@ impl Held {
     }
 }
 
-/// Open with O_PATH a file whose path comes from someone who may name any file. `follows`: follow a symbolic link at
-/// the end of the path. ETIMEDOUT if the kernel blocks.
+/// Open with O_PATH a file whose path comes from a user who may name any file. `follows`: follow a symbolic link at the
+/// end of the path. ETIMEDOUT if the kernel blocks.
 pub fn hold(path: &Path, follows: bool) -> Result<Held> {
     let (name, flags) = (path.to_owned(), if follows { 0 } else { libc::O_NOFOLLOW });
     at_name(path.into(), move || Held::new(held(&name, flags)?, name))
@@ -139,7 +139,7 @@ fn own_path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Return the id of the mount through which a file was reached. The kernel answers from what it knows about the open
+/// Return the id of the mount through which a file was reached. The kernel answers from its data about the open
 /// descriptor, without the file system of the file, so this cannot block.
 fn mount_of(file: &File) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;

@@ -1,5 +1,6 @@
-//! A frozen copy of the process that gdbheap runs in, and a program that reads the copy. The program needs no right
-//! that the process does not have: it traces nothing, and reads nothing of /proc but its own files.
+//! A frozen copy of the process in which gdbheap runs, and a program that reads the copy.
+//!
+//! The program needs no right that the process does not have: it traces nothing, and reads only its own files in /proc.
 //!
 //! The copy is made by clone(2), like fork(2), but runs no handlers of fork (pthread_atfork), no malloc, no Python
 //! code, and no code of libraries that are loaded before libc, because other threads may have held any lock at that
@@ -28,25 +29,26 @@ const OUT: c_int = 1;
 /// Exit statuses of the copy if it cannot start the program. They are higher than those of gdbheap's programs.
 pub const NO_OWN_MEMORY: i32 = 121;
 pub const NOT_STARTED: i32 = 122;
-/// If a signal ended the program, the exit status is this number plus the number of the signal.
+/// The base of exit statuses for signals: if a signal ended the program, the exit status is this number plus the number
+/// of the signal.
 pub const BY_SIGNAL: i32 = 128;
-/// The size of the stack on which the program starts. The stack is in the copy's memory; the copy waits meanwhile.
+/// The size of the stack on which the program starts. The stack is in the memory of the copy, which waits meanwhile.
 const STACK: usize = 64 << 10;
 /// Descriptors are closed one by one up to this number if the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: c_int = 1 << 16;
 const SIGNALS: c_int = 64;
-/// More digits than a process id has.
+/// The number of digits for a process id. No process id has more.
 const DIGITS: usize = 10;
 /// The niceness that the program gets, so that its priority is lower than that of the process that it reads.
 const NICE: c_int = 10;
 const CAPABILITIES_VERSION: u32 = 0x2008_0522;
 const WAKE: i32 = 20;
 const LARGEST_ANSWER: usize = 1 << 20;
-/// How long to wait for the end of a copy that was killed.
+/// How long to wait at most for the end of a copy that was killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
-/// What the copy needs, prepared in advance, because the copy cannot call malloc.
+/// The data that the copy needs. It is prepared in advance, because the copy cannot call malloc.
 struct Plan {
     path: *const c_char,
     words: Vec<*const c_char>,
@@ -115,7 +117,7 @@ fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
 
 // ---- in the copy
 
-/// Do everything that the copy does. It never returns.
+/// Do all work of the copy. This function never returns.
 fn be_copy(plan: &Plan) -> ! {
     if !end_with_parent(plan.parent, libc::SIGKILL) {
         // The parent ended before the kernel could notify the copy.
@@ -158,8 +160,9 @@ fn be_copy(plan: &Plan) -> ! {
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
 }
 
-/// Give up the capabilities that the program will not have, and a real user id that differs from the program's: either
-/// would deny the program access to the copy.
+/// Give up the rights that would deny the program access to the copy.
+///
+/// These are the capabilities that the program will not have, and a real user id that differs from the program's.
 fn give_up_rights() {
     let same = c_long::from(-1);
     let group = call(libc::SYS_getegid, [0; 4]);
@@ -217,7 +220,7 @@ pub struct OwnCopy {
     left: Mutex<Option<File>>,
 }
 
-/// The exit status of the program, and what it wrote.
+/// The exit status of the program, and its output.
 pub struct Ended {
     pub status: i32,
     pub said: Vec<u8>,
@@ -266,7 +269,7 @@ impl OwnCopy {
         Ok(OwnCopy { pid: pid as i32, paused, left: Mutex::new(Some(from.into())) })
     }
 
-    /// Return for how long the calling thread was paused.
+    /// Return the time for which the calling thread was paused.
     pub fn paused(&self) -> Duration {
         self.paused
     }
@@ -309,7 +312,7 @@ impl Drop for OwnCopy {
     }
 }
 
-/// A copy that is not collected yet. When this value is dropped, the copy is ended.
+/// A copy that is not collected yet. The copy is ended when this value is dropped.
 struct Held {
     pid: i32,
     from: File,
@@ -318,8 +321,10 @@ struct Held {
 }
 
 impl Held {
-    /// Read what the program has written; wait for that at most `wait` milliseconds. The end of the pipe means nothing,
-    /// because any process that was forked meanwhile may have the pipe open, too.
+    /// Read the program's output; wait for it at most `wait` milliseconds.
+    ///
+    /// The end of the pipe does not show the program's end, because a process that was forked meanwhile may have the
+    /// pipe open too.
     fn hear(&mut self, wait: i32) {
         let mut entry = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut bytes = [0; 4 << 10];
@@ -349,7 +354,7 @@ impl Held {
         match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL | libc::WNOHANG) } {
             0 => return None,
             -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => return None,
-            // Something else has collected it already.
+            // Another part of the program has collected the copy already.
             -1 => status = 0,
             _ => {}
         }

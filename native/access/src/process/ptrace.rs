@@ -1,4 +1,4 @@
-//! Thin, safe wrappers for the requests of ptrace(2) and for waiting. The callers decide what to do.
+//! Thin, safe wrappers for the requests of ptrace(2) and for waiting. The callers decide how to react.
 //!
 //! Every request must come from the thread that seized the tracee. Errors are those of the system call.
 
@@ -11,19 +11,19 @@ pub(crate) type Request = libc::c_uint;
 #[cfg(target_env = "musl")]
 pub(crate) type Request = libc::c_int;
 
-/// The value of `status >> 16` for a tracee that is held by PTRACE_INTERRUPT or in a group stop.
+/// The event number in `status >> 16` for a tracee that PTRACE_INTERRUPT or a group stop holds.
 pub(crate) const EVENT_STOP: i32 = 128;
-/// The value of `status >> 16` for a tracee that has made a new thread or process by clone(2).
+/// The event number in `status >> 16` for a tracee that has made a new thread or process by clone(2).
 pub(crate) const EVENT_CLONE: i32 = 3;
 /// The number of the register set that contains the general registers (`elf.h`).
 pub(crate) const NT_PRSTATUS: usize = 1;
 const GETSIGMASK: Request = 0x420a;
 const SETSIGMASK: Request = 0x420b;
 
-/// What a thread has done since it was last waited for.
+/// The event of a thread since it was last waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// The thread has done nothing yet.
+    /// There was no event yet.
     Running,
     /// The thread has ended, or is not a tracee of this thread.
     Gone,
@@ -75,7 +75,7 @@ pub(crate) fn listen(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
-/// Return whether a held thread has done something since the last wait for it: exec(2) by another thread replaces its
+/// Return whether a held thread has had an event since the last wait for it: exec(2) by another thread replaces its
 /// program.
 pub(crate) fn has_moved(tid: i32) -> bool {
     peek(tid) != Waited::Running
@@ -138,8 +138,8 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
-/// Return `si_code` of the signal with which a thread stopped: above 0 if the kernel made the signal (sigaction(2));
-/// SIGTRAP, with or without 0x80, for a system call stop.
+/// Return `si_code` of the signal with which a thread stopped: it is above 0 if the kernel made the signal
+/// (sigaction(2)), and SIGTRAP, with or without 0x80, for a system call stop.
 pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     let mut info = [0u8; 128];
     request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
@@ -160,7 +160,7 @@ pub fn is_dispatched(tid: i32) -> bool {
     configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
 }
 
-/// Return what a thread has done. If `patiently`, wait until it has done something.
+/// Return the event of a thread. If `patiently`, wait until there is one.
 pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
     let mut status = 0;
     let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
@@ -188,21 +188,24 @@ pub(crate) fn wait_status(tid: i32) -> Option<i32> {
     (answer == tid && !libc::WIFSTOPPED(status)).then_some(status)
 }
 
-/// Return what a thread has done, but leave it for a later wait to collect. The kernel then still has the signal of a
-/// signal-delivery-stop: if the tracer dies before it passes the signal on, the thread still gets it.
+/// Return the event of a thread, but leave it for a later wait to collect.
+///
+/// The kernel then keeps the signal of a signal-delivery-stop. If the tracer dies before it passes the signal on, the
+/// thread still gets the signal.
 pub(crate) fn peek(tid: i32) -> Waited {
     look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
 }
 
-/// Wait until a tracee of this thread has done something. Return the tracee and what it has done, but leave that for a
-/// later wait to collect. Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are
-/// ignored.
+/// Wait for an event of any tracee of this thread. Return the tracee and the event, but leave the event for a later
+/// wait.
+///
+/// Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are ignored.
 pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
     look(libc::P_ALL, 0, NOT_OF_OTHERS | how)
 }
 
-/// Return a thread that has done something, and what it has done.
+/// Return a thread that has an event, and the event.
 fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error> {
     // SAFETY: plain data, which the kernel fills in; all zeros if nothing has happened.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

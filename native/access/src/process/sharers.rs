@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const KCMP_VM: libc::c_int = 1;
-/// At most this many processes in execve(2) are left out. kcmp(2) waits for such a process, which no longer runs its
-/// old program.
+/// The most processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer runs its old
+/// program.
 const MAX_IN_EXEC: usize = 8;
 
 /// Return whether two threads have the same memory, by kcmp(2). kcmp waits for a thread that is in execve(2), and

@@ -1,7 +1,7 @@
-//! A stopped process, held by a thread of gdbheap that does nothing else.
+//! A stopped process, held by a thread of gdbheap that has no other task.
 //!
-//! Every ptrace request must come from the thread that seized the target. That thread also keeps the time: it releases
-//! the target when it should, whatever the rest of this process is doing.
+//! Every ptrace request must come from the thread that seized the target. That thread also watches the time limit, and
+//! releases the target in time even if the rest of this process is blocked.
 #![forbid(unsafe_code)]
 
 use crate::arch::call;
@@ -36,9 +36,9 @@ struct Shared {
     cancelled: AtomicBool,
     expired: AtomicBool,
     mended: AtomicU64,
-    /// For how many nanoseconds the target was stopped; 0 until it is released.
+    /// The time for which the target was stopped, in nanoseconds; 0 until it is released.
     held: AtomicU64,
-    /// When the target will be released; not set if it has no limit.
+    /// The time at which the target will be released; not set if it has no limit.
     deadline: OnceLock<Instant>,
 }
 
@@ -49,7 +49,7 @@ pub struct Thread {
     pub thread_pointer: u64,
     pub stack_pointer: u64,
     pub program_counter: u64,
-    /// Empty if the thread was not stopped.
+    /// The general registers; empty if the thread was not stopped.
     pub general: Vec<u64>,
 }
 
@@ -62,10 +62,10 @@ pub struct Stop {
     limit: Option<Duration>,
 }
 
-/// The error of work that was not done, because the target had been released before.
+/// The error of work that was not done because the target had already been released.
 struct LetGo;
 
-/// Run the tracer's thread: stop the process, do the jobs, and release it when asked or when the time is up.
+/// Run the tracer's thread: stop the process, do the jobs, and release the process on request or when the time is up.
 fn hold(
     process: &ProcessFolder,
     limit: Option<Duration>,
@@ -151,7 +151,7 @@ impl Stop {
     }
 
     /// Make calls in a stopped thread, within the time that the process may be stopped. Return the answer, and the time
-    /// that the calls were given. ETIME if too little time is left to begin. The watcher may cancel the calls.
+    /// limit of the calls. ETIME if too little time is left to begin. The watcher may cancel the calls.
     pub fn call(&self, watcher: &dyn Watcher, tid: i32, mut plan: Plan) -> Result<(Answer, Duration)> {
         self.callable(tid)?;
         let (may_stand, cancelled) = (self.limit, plan.cancelled.clone());
@@ -176,7 +176,7 @@ impl Stop {
         self.end();
     }
 
-    /// Return for how long the process was stopped; None while it is.
+    /// Return the time for which the process was stopped; None while it is.
     pub fn held(&self) -> Option<Duration> {
         let held = self.shared.held.load(Ordering::SeqCst);
         (held > 0).then_some(Duration::from_nanos(held))

@@ -1,4 +1,4 @@
-//! How the thread that traces processes reports hits, and how it waits for an answer.
+//! How the thread that traces processes reports hits, and waits for an answer.
 
 use crate::folder::ProcessFolder;
 use crate::process::tracer::Failure;
@@ -12,23 +12,22 @@ use std::time::{Duration, Instant};
 /// The interval between two checks whether tracing should end.
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
-/// A thread that was seen at a place. `place`: the index of the place; None if the process runs another program from
-/// now on. `registers`: the registers that the thread had at the place, in the order of the kernel.
+/// A thread that was caught at a patched place. `place`: the index of the place; None if the process runs another
+/// program from now on. `registers`: the registers of the thread at the place, in the order of the kernel.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,
     pub tid: i32,
     pub place: Option<usize>,
     pub registers: Vec<u64>,
-    /// The bytes at the thread's stack pointer when it was at the place. None if the thread is still stopped: then its
-    /// stack can be read.
+    /// The bytes at the thread's stack pointer when it was at the place. None if the thread is still stopped, because
+    /// its stack can then be read.
     pub stack: Option<Vec<u8>>,
-    /// Whether the thread ran while the mappings were read, so that the mappings may or may not include what the thread
-    /// did.
+    /// Whether the thread ran while the mappings were read, so that the mappings may or may not include its changes.
     pub doubtful: bool,
 }
 
-/// Why there will be no more hits.
+/// The reason why there will be no more hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Running,
@@ -59,7 +58,8 @@ pub(crate) struct Shared {
     /// The id of the thread that traces; 0 after it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
-    /// Whether a guard will restore the code later, because a thread slept too long.
+    /// Whether patches are still in the target's code. The guard process will remove them, because a thread did not
+    /// wake up in time.
     pub(crate) is_unrestored: AtomicBool,
     /// The number of hits that were reported but not fetched yet.
     pub(crate) waiting: AtomicUsize,
@@ -110,7 +110,7 @@ impl Teller {
         self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Report a thread that keeps running. Return whether anyone receives the report.
+    /// Report a thread that keeps running. Return whether the report has a receiver.
     pub(crate) fn pass_on(&self, hit: Hit) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::SeqCst);
         let heard = self.hits.send(hit).is_ok();

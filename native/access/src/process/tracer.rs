@@ -1,12 +1,11 @@
 //! Stops every thread of a process and releases them again. Everything must run on one thread of gdbheap.
 //!
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
-//! by itself when the tracer dies, however it dies. These facts were observed:
-//! - A signal that arrives between the two requests causes a signal-delivery-stop. It is passed on at once, and no wait
-//!   consumes the stop before that, so a tracer that is killed in between takes no signal with it.
-//! - Seizing a thread that is ending sometimes gives EPERM.
-//! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
-//! - Some system calls end with EINTR after a stop (signal(7)): they are restarted.
+//! by itself when the tracer dies. These facts were observed: - A signal that arrives between the two requests causes a
+//! signal-delivery-stop. It is passed on at once, and no wait consumes the stop before that, so a tracer that is killed
+//! in between takes no signal with it. - Seizing a thread that is ending sometimes gives EPERM. - A thread in state D
+//! (the parent in a vfork) does not stop before the kernel wakes it. - Some system calls end with EINTR after a stop
+//! (signal(7)): they are restarted.
 
 use crate::arch::registers::{self, GENERAL, PROGRAM_COUNTER, STACK_POINTER};
 use crate::arch::restarting::restart_interrupted;
@@ -20,10 +19,11 @@ use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long running threads may take to stop: on a loaded machine each thread must be scheduled first.
+/// The time in which running threads must stop. It is long because each thread must be scheduled first, and the machine
+/// may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// STUCK: how long a thread in state D may delay the other threads. ATTEMPTS: how many times to try to stop all
-/// threads.
+/// The longest time for which a thread in state D may delay the other threads (STUCK), and the number of attempts to
+/// stop all threads (ATTEMPTS).
 pub(crate) const STUCK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
@@ -56,7 +56,7 @@ pub(crate) fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
-/// Why a process was not stopped.
+/// The reason why a process was not stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Os(Error),
@@ -90,12 +90,12 @@ impl Tracer {
         Tracer { process, pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
     }
 
-    /// Return since when the process has been stopped; None while it runs.
+    /// Return the time since when the process has been stopped; None while it runs.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// Return for how long the process was stopped. If it was stopped several times, return the longest time.
+    /// Return the time for which the process was stopped. If it was stopped several times, return the longest time.
     pub(crate) fn held(&self) -> Duration {
         self.longest.max(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
@@ -282,7 +282,8 @@ impl Tracer {
         }
     }
 
-    /// Let every thread continue as it was. Return for how long the process was stopped. A second call does nothing.
+    /// Let every thread continue as it was. Return the time for which the process was stopped. A second call does
+    /// nothing.
     pub(crate) fn release(&mut self) -> Duration {
         let stood = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         for tid in self.threads.keys().copied().collect::<Vec<i32>>() {
@@ -299,8 +300,8 @@ impl Tracer {
     }
 
     /// Release threads that have stopped since the process was released. Only a stopped thread can be released; the
-    /// others stay seized. A caller that lives on after `release` must call this until no thread is left. The kernel
-    /// releases the threads when this thread of gdbheap ends.
+    /// others stay seized. After `release`, the caller must call this until no thread is left. The kernel releases the
+    /// threads when this thread of gdbheap ends.
     pub(crate) fn let_rest_go(&mut self) {
         for tid in self.running() {
             self.poll(tid);
@@ -332,8 +333,8 @@ impl Tracer {
         }
     }
 
-    /// Forget a thread that has ended: it exists until its tracer has seen its end. The end of the process's first
-    /// thread is reported to its parent, which may be this process.
+    /// Forget a thread that has ended, and fetch its exit status, because it exists until its tracer has done so. The
+    /// end of the process's first thread is reported to its parent, which may be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if tid != self.pid || self.parent() != Some(std::process::id()) {
@@ -377,8 +378,8 @@ fn registers(tid: i32) -> Option<Registers> {
     })
 }
 
-/// Restart the system call of a thread that has met a signal: a signal that the process ignores wakes a thread only if
-/// the thread is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
+/// Restart the system call of a thread that an ignored signal has woken. Such a signal wakes a thread only if the
+/// thread is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
 pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
     if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
         restart_interrupted(tid);

@@ -1,7 +1,7 @@
 //! Unwinds the stacks of stopped threads, by the `.eh_frame` tables of their code.
 //!
 //! All registers are restored, and frames of signal handlers are followed. If a stack cannot be followed to its end,
-//! the reason is given: the outer frames are then unknown, and nothing is guessed.
+//! the result has the reason, and the outer frames are unknown.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{u64_at, word_at};
@@ -17,12 +17,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 const MAX_FRAMES: usize = 20_000;
-const MAX_STEPS: u32 = 1000;
-/// The most bytes of table entries that all frames of one thread may use together. Compilers write some tens of bytes
-/// for a function, and 20,000 frames of 10 KB each fit.
-const MAX_ENTRIES: u64 = 256 << 20;
-/// UNHEARD: how many bytes of entries are used between two checks for cancellation. FRAME: the bytes that a frame
-/// counts in addition to its entry.
+/// The most bytes of table entries that all frames of one thread may use in total. Compilers write some tens of bytes
+/// for a function, and 20,000 frames of 2 KB each fit.
+const MAX_ENTRIES: u64 = 64 << 20;
+/// The number of bytes of entries between two checks for cancellation (UNHEARD), and the bytes that a frame counts in
+/// addition to its entry (FRAME).
 const UNHEARD: u64 = 1 << 20;
 const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
@@ -63,7 +62,7 @@ struct Frame {
     after_signal: bool,
 }
 
-/// Why the walk of a stack ends early.
+/// The reason why the walk of a stack ends early.
 enum Stop {
     Cancelled,
     Cut(String),
@@ -81,18 +80,20 @@ impl From<String> for Stop {
     }
 }
 
-/// The work done for one thread so far, in bytes of table entries.
+/// The work done for one thread so far, in bytes of table entries, and the most that may be done.
 struct Effort<'a> {
     watcher: &'a dyn Watcher,
     taken: u64,
+    most: u64,
 }
 
 impl Effort<'_> {
-    /// Count a frame whose entries have this many bytes, before they are evaluated.
+    /// Add a frame, with `bytes` of unwind-table entries, to the work done for the thread. Call this before the entries
+    /// are evaluated. Fails if the limit is exceeded or the user cancels.
     fn take(&mut self, bytes: u64) -> Result<(), Stop> {
         let before = self.taken;
         self.taken = before.saturating_add(bytes).saturating_add(FRAME);
-        if self.taken > MAX_ENTRIES {
+        if self.taken > self.most {
             return Err(Stop::Cut("its frames need too many instructions of unwind tables".to_string()));
         }
         if before / UNHEARD != self.taken / UNHEARD {
@@ -103,9 +104,10 @@ impl Effort<'_> {
 }
 
 /// The stack of one thread, innermost frame first. `counters`: program counters. `pointers`: stack pointers. `starts`:
-/// where each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the program counter
-/// outside all objects, if that is why. `saved`: (index of the frame, register, address) of registers that the frame's
-/// function saved for its callers, if that was asked for.
+/// the address at which each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the
+/// program counter outside all objects, if this is the reason. `saved`: (index of the frame, register, address) of
+/// registers that the frame's function saved for its callers, if requested. `taken`: the work that was done, in bytes
+/// of table entries.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
     pub counters: Vec<u64>,
@@ -114,27 +116,36 @@ pub struct Unwound {
     pub cut: String,
     pub unknown: Option<u64>,
     pub saved: Vec<(u64, u64, u64)>,
+    pub taken: u64,
 }
 
-/// Unwind the stacks of several threads. `room`: the bytes that all tables may take together. `threads`: the registers
-/// of each thread, by DWARF number.
+/// Unwind the stacks of several threads. `room`: the bytes that all tables may take together. `effort`: the bytes of
+/// table entries that all frames of all threads may use together. `threads`: the registers of each thread, by DWARF
+/// number.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
     modules: Vec<Module>,
     room: u64,
+    effort: u64,
     threads: Vec<Vec<u64>>,
 ) -> Answer<Vec<Unwound>> {
     let mut unwinder = Unwinder::new(modules, room);
     unwinder.keeps_saved = true;
-    threads.into_iter().map(|values| unwinder.unwind(watcher, space, Stack::Live(space), values)).collect()
+    let mut left = effort;
+    let mut one = |values| {
+        let found = unwinder.within(left.min(MAX_ENTRIES), watcher, space, Stack::Live(space), values)?;
+        left = left.saturating_sub(found.taken);
+        Ok(found)
+    };
+    threads.into_iter().map(&mut one).collect()
 }
 
-/// Where to read the stack of a thread.
+/// The memory from which the stack of a thread is read.
 pub enum Stack<'a> {
     /// The stack in the process, whose thread is stopped.
     Live(&'a Space),
-    /// A copy of the stack's bytes from `start` on. Everything else in the process has changed since.
+    /// A copy of the stack's bytes from `start` on. All other memory of the process may have changed since.
     Copied { start: u64, bytes: &'a [u8] },
 }
 
@@ -172,6 +183,18 @@ impl Unwinder {
         stack: Stack,
         registers: Vec<u64>,
     ) -> Answer<Unwound> {
+        self.within(MAX_ENTRIES, watcher, tables, stack, registers)
+    }
+
+    /// Unwind a stack as `unwind` does, with frames whose table entries have at most `most` bytes together.
+    fn within(
+        &mut self,
+        most: u64,
+        watcher: &dyn Watcher,
+        tables: &Space,
+        stack: Stack,
+        registers: Vec<u64>,
+    ) -> Answer<Unwound> {
         let known = tables.machine.frames;
         if registers.len() != known.count {
             return Err(Error::Invalid(format!("a frame has {} registers", known.count)));
@@ -179,7 +202,7 @@ impl Unwinder {
         let mut values = [0; MAX_REGISTERS];
         values[..known.count].copy_from_slice(&registers);
         watcher.check()?;
-        let mut effort = Effort { watcher, taken: 0 };
+        let mut effort = Effort { watcher, taken: 0, most };
         let memory = Seen { stack, pages: RefCell::default() };
         let mut found = Unwound::default();
         let mut context = UnwindContext::new();
@@ -188,7 +211,9 @@ impl Unwinder {
             found.counters.push(frame.values[known.counter]);
             found.pointers.push(frame.values[known.stack_pointer]);
             found.starts.push(0);
-            match self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found) {
+            let step = self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found);
+            found.taken = effort.taken;
+            match step {
                 Ok(None) => return Ok(found),
                 Ok(Some(next)) => frame = next,
                 Err(Stop::Cancelled) => return Err(Cancelled.into()),
@@ -236,7 +261,7 @@ impl Unwinder {
     }
 }
 
-/// A cache of memory pages, each read once: the words of a stack lie close together.
+/// A cache of memory pages. Each page is read once, because the words of a stack lie close together.
 struct Seen<'a> {
     stack: Stack<'a>,
     pages: RefCell<HashMap<u64, Vec<u8>>>,
@@ -328,7 +353,7 @@ impl Unwinder {
     }
 }
 
-/// The table entry for some code, with the base addresses that the pointers in the entry count from.
+/// The table entry for a piece of code, with the base addresses to which the pointers in the entry are relative.
 struct Entry<'a> {
     entry: FrameDescriptionEntry<Slice<'a>>,
     section: EhFrame<Slice<'a>>,
@@ -353,14 +378,13 @@ impl<'a> Entry<'a> {
         Ok(Entry { entry, section, bases })
     }
 
-    /// Return the size in bytes of the entry and of the part that it shares with other entries. The entry's
-    /// instructions are not longer.
+    /// Return the size in bytes of the entry and of the part that it shares with other entries.
     fn bytes(&self) -> u64 {
         self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
     }
 }
 
-/// Return the calling frame (None for the outermost one), and where registers are saved.
+/// Return the calling frame (None for the outermost one), and the places of saved registers.
 fn by_entry(
     memory: &Seen,
     found: &Entry,
@@ -444,8 +468,11 @@ impl Machine<'_> {
     }
 
     fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
+        // Compilers write no loops. Without them an expression has at most as many steps as bytes, and these bytes count
+        // as work.
+        let steps = u32::try_from(expression.length).unwrap_or(u32::MAX);
         let mut evaluation = expression.get(self.section)?.evaluation(self.encoding);
-        evaluation.set_max_iterations(MAX_STEPS);
+        evaluation.set_max_iterations(steps);
         if let Some(value) = initial {
             evaluation.set_initial_value(value);
         }
@@ -480,9 +507,10 @@ mod tests {
     use crate::testing::{Ended, Unwatched};
     use crate::work::Watcher;
 
-    /// Return why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
+    /// Return the reason why a walk ends early, and the number of bytes after which it ends, for frames whose entries
+    /// have `size` bytes each.
     fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {
-        let mut effort = Effort { watcher, taken: 0 };
+        let mut effort = Effort { watcher, taken: 0, most: MAX_ENTRIES };
         loop {
             if let Err(stop) = effort.take(size) {
                 return (stop, effort.taken);

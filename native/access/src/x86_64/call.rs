@@ -1,10 +1,10 @@
-//! Calls a function in one thread that is traced and stopped, and leaves the thread as it was.
+//! Calls a function in one thread that is traced and stopped, and restores the thread afterwards.
 //!
-//! Everything here must run on the thread that traces. A signal frame with the whole state of the thread is written
-//! below its red zone, and the function returns through libc's own rt_sigreturn. So if the tracer dies at any moment,
-//! the thread finishes the call by itself and continues where it was. A tracer that lives skips that rt_sigreturn and
-//! restores everything itself, because only then does the kernel restart an interrupted system call with the rest of
-//! its time limit. The steps below are ordered so that the thread could continue from every state between two of them.
+//! All of this code must run on the thread that traces. A signal frame with the whole state of the thread is written
+//! below its red zone, and the function returns through libc's own rt_sigreturn. So if the tracer dies, the thread
+//! finishes the call by itself and continues at its old place. Usually the tracer skips that rt_sigreturn and restores
+//! everything itself, because only then does the kernel restart an interrupted system call with the rest of its time
+//! limit. The steps below are ordered so that the thread could continue from every state between two of them.
 //!
 //! The function belongs to the target, and may do anything. Memory is written through one file that was opened before,
 //! and a thread that called exec(2) is released at once: a set-uid program gets neither registers nor bytes of the old
@@ -18,8 +18,8 @@ use crate::process::ptrace::{self, send, Waited};
 use std::io::Error;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to reach the stop that is needed. A thread in uninterruptible sleep is left to finish by
-/// itself.
+/// The time that a thread has to reach the required stop. A thread in uninterruptible sleep is left to finish the call
+/// by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The registers of arguments, in the order of the calling convention.
@@ -41,7 +41,7 @@ const FRAME_FLAGS: u64 = 7;
 const FRAME_SIZE: u64 = 8 + 304 + 128;
 const FP_MAGIC1: u32 = 0x4650_5853;
 const FP_MAGIC2: u32 = 0x4650_5845;
-/// The kernel's description of the vector state is at this offset; its header, with the states in use, at 512.
+/// The offset of the kernel's description of the vector state. The header, with the states in use, is at offset 512.
 const SOFTWARE_BYTES: usize = 464;
 const HEADER: usize = 512;
 const SMALLEST_VECTOR: usize = 576;
@@ -62,7 +62,7 @@ const TRAP_HWBKPT: i32 = 4;
 const SI_TKILL: i32 = -6;
 const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 
-/// Everything of a thread that a call changes and that is restored afterwards.
+/// The state of a thread that a call changes and that is restored afterwards.
 struct Saved {
     registers: Vec<u64>,
     /// The registers with which the thread continues if the kernel can no longer restart its system call.
@@ -71,11 +71,11 @@ struct Saved {
     mask: u64,
 }
 
-/// Where a thread has stopped.
+/// The place at which a thread has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parked {
     Inside,
-    /// The thread is at its rt_sigreturn, or after it.
+    /// The thread is at its rt_sigreturn or after it.
     Returned,
     /// The thread does not stop, because it is in uninterruptible sleep.
     Stuck,
@@ -96,11 +96,11 @@ struct Call<'a> {
     held: Vec<i32>,
     /// A write that was captured: its result, and the number of bytes that the thread asked to write.
     written: Option<(u64, u64)>,
-    /// `returning`: whether the thread, which has a filter, makes its rt_sigreturn itself. `signalled`: whether it got
-    /// a signal right after that.
+    /// `returning`: whether the thread, which has a filter, makes its rt_sigreturn itself. `signalled`: whether it
+    /// received a signal right afterwards.
     returning: bool,
     signalled: bool,
-    /// Whether the kernel no longer knows how much time is left of the thread's own sleep.
+    /// Whether the kernel has lost the remaining time of the thread's own sleep.
     forgotten: bool,
 }
 
@@ -152,7 +152,7 @@ pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     Ok(answer)
 }
 
-/// Put back the bytes of the plan, while the thread is still stopped and no other thread runs.
+/// Restore the bytes of the plan while the thread is still stopped and no other thread runs.
 fn put_back(memory: &ProgramMemory, plan: &Plan, end: End) -> Result<(), Error> {
     let undone = matches!(end, End::Abandoned | End::Failed(_));
     let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
@@ -296,14 +296,14 @@ impl<'a> Call<'a> {
         self.memory.read(self.frame, &mut [0]).is_ok()
     }
 
-    /// Detach from a thread that runs another program now, which must get nothing of the old one.
+    /// Detach from a thread that runs another program now. The new program must not get data of the old one.
     fn let_go(&self) -> Result<End, Error> {
         let _ = ptrace::detach(self.tid, 0);
         Ok(End::Gone)
     }
 
-    /// Handle the entry into a system call: the end of the call, a captured write, or any other. Return whether the
-    /// call has ended.
+    /// Handle the thread's entry into a system call: the rt_sigreturn that ends the call, a captured write, or another
+    /// system call. Return whether the call has ended.
     fn enters(&mut self) -> Result<bool, Error> {
         let mut registers = registers::read(self.tid)?;
         if self.is_return(&registers) {
@@ -374,7 +374,7 @@ impl<'a> Call<'a> {
         Ok(total)
     }
 
-    /// End the call because the time is over. A thread that does not stop is also left in the call.
+    /// End the call because its time is over. If the thread does not stop, it is left in the call.
     fn late(&mut self) -> Result<End, Error> {
         match self.park(false)? {
             Parked::Stuck => Ok(End::Left),
@@ -466,7 +466,8 @@ impl<'a> Call<'a> {
         registers[ORIG_RAX] == SYS_RT_SIGRETURN && registers[RSP] == self.frame + 8
     }
 
-    /// Skip the rt_sigreturn that ends the call. If gdbheap dies from here on, the thread makes it after all.
+    /// Skip the rt_sigreturn that ends the call. If gdbheap dies before the thread is released, the thread makes the
+    /// rt_sigreturn itself.
     fn skip_return(&self, registers: &[u64]) -> Result<(), Error> {
         let mut registers = registers.to_vec();
         registers[ORIG_RAX] = NO_CALL;
@@ -474,8 +475,8 @@ impl<'a> Call<'a> {
         ptrace::set_general_registers(self.tid, &registers)
     }
 
-    /// Restore mask, vector state and registers, in this order; if gdbheap dies in between, the frame and the restorer
-    /// do each of them again. A thread that made its rt_sigreturn and then got a signal already has all of them, with a
+    /// Restore mask, vector state and registers, in this order. If gdbheap dies in between, the frame and the restorer
+    /// restore all of them. A thread that made its rt_sigreturn and then received a signal has them already, with a
     /// handler's frame on top.
     fn restore(&self) -> Result<(), Error> {
         if self.signalled {
@@ -487,7 +488,7 @@ impl<'a> Call<'a> {
             // Try again to restore the vector state. If that fails too, the frame still has the state.
             ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         }
-        // rt_sigreturn also makes the kernel forget the remaining time.
+        // rt_sigreturn also lets the kernel forget the remaining time.
         let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
         ptrace::set_general_registers(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
     }
@@ -495,7 +496,7 @@ impl<'a> Call<'a> {
 
 /// Return the registers with which a thread continues if the kernel can no longer restart its system call.
 ///
-/// rt_sigreturn ends every restart, so the frame has registers with which the call is made again.
+/// After rt_sigreturn the kernel restarts nothing. So the registers in the frame make the thread repeat the call.
 fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
     let mut registers = saved.to_vec();
     if saved[ORIG_RAX] as i64 >= 0 && RESTARTS.contains(&(saved[RAX] as i64)) {
@@ -507,13 +508,13 @@ fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
 }
 
 /// Return whether the thread waits in restart_syscall(2), as after a stop in a call with a time limit. Only the kernel
-/// knows the remaining time, and it forgets that at rt_sigreturn.
+/// knows the remaining time, and rt_sigreturn makes it forget the time.
 fn is_resumed(registers: &[u64]) -> bool {
     registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
 }
 
-/// Return the number of the system call that the `syscall` instruction before `counter` made: the number that the code
-/// just before that instruction loads into rax.
+/// Return the number of the system call that the `syscall` instruction before `counter` made. The code just before that
+/// instruction loads this number into rax.
 fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
     let mut code = [0u8; CODE_BEFORE];
     memory.read(counter.wrapping_sub(CODE_BEFORE as u64), &mut code).ok()?;

@@ -49,7 +49,7 @@ fn put_into_eax(instruction: &Instruction) -> Option<u32> {
     is_constant.then(|| instruction.immediate(1) as u32)
 }
 
-/// Return whether the instruction continues to the next instruction, and its first operand is not eax in any width.
+/// Return whether execution continues at the next instruction, and the first operand is not eax in any width.
 fn keeps_eax(instruction: &Instruction) -> bool {
     let is_next = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
     let is_eax = instruction.op_count() > 0

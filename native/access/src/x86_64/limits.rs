@@ -1,9 +1,9 @@
 //! Keeps the time limits of system calls that wait. If a stop interrupts such a wait and the wait is restarted, the
 //! limit must continue instead of starting again.
 //!
-//! How long a wait had taken before its first stop is unknown. From the first stop on, the time when the wait must end
-//! is kept in the half of the register that the kernel ignores. The next stop of the thread finds this time there, even
-//! if another process makes the stop.
+//! The duration of a wait before its first stop is unknown. At the first stop, the time when the wait must end is
+//! stored in the half of the register that the kernel ignores. Later stops find this time there, even if another
+//! process makes them.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
@@ -11,8 +11,9 @@ use crate::memory::own::monotonic_time;
 
 /// epoll_wait and epoll_pwait: the limit is an `int` of milliseconds in r10; a negative one means no limit.
 const EPOLL: [u64; 2] = [232, 281];
-/// The mark: a checksum in the upper bits, and the end of the wait in the lower END_BITS bits, in milliseconds modulo
-/// ENDS. The checksum covers the end and the registers of the call. It is never 0, because programs leave zeros there.
+/// The number of lower bits of a mark that hold the end of the wait, in milliseconds modulo ENDS. The upper bits of the
+/// mark hold a checksum. The checksum covers the end and the registers of the call. It is never 0, because programs
+/// leave zeros there.
 const END_BITS: u32 = 24;
 const ENDS: u64 = 1 << END_BITS;
 /// The longest limit that continues, in milliseconds. A longer limit starts again from the beginning.
@@ -43,8 +44,9 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     false
 }
 
-/// Return when a wait with a mark ends; None if the wait has no mark. `limit`: the limit with which the wait was
-/// restarted when it got the mark. If the end has passed, return `now`.
+/// Return the time at which a wait with a mark ends; None if the wait has no mark.
+///
+/// `limit`: the limit with which the wait was restarted when it got the mark. If the end has passed, return `now`.
 fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
     let mark = registers[R10] >> 32;
     let end = mark % ENDS;
@@ -109,7 +111,7 @@ mod tests {
         go_on(&mut registers, NOW);
         let mut again = waiting(3000, 281);
         assert!(!go_on(&mut again, NOW + 9000) && limit(&again) == 3000);
-        // What another wait has left in the register is mistaken for a mark once in 255 times.
+        // The rest that another wait has left in the register is mistaken for a mark once in 255 times.
         let new = |other: u64| {
             let mut elsewhere = again.clone();
             elsewhere[RSP] += 8 * other;

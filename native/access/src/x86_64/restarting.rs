@@ -7,8 +7,8 @@ use crate::process::ptrace;
 
 /// The numbers of the system calls that the kernel ends with EINTR for a stop although it could restart them: read,
 /// write, readv, writev and the like, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
-/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not included: its descriptor is
-/// gone by then.
+/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not included, because its
+/// descriptor is already closed.
 const STARTED_AGAIN: [u64; 30] = [
     0, 1, 17, 18, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 285, 288, 295, 296, 299, 307,
     327, 328, 426, 441,
@@ -18,8 +18,8 @@ const STARTED_AGAIN: [u64; 30] = [
 /// that was done.
 ///
 /// A thread that stopped in user code has a negative `orig_rax`, and a thread whose handler is about to run has rax 0.
-/// So -EINTR together with a system call number has not reached the program yet. epoll_wait continues with the rest of
-/// its time limit; other calls start again with the full one.
+/// So if rax is -EINTR and `orig_rax` is a system call number, the program has not seen the result yet. epoll_wait
+/// continues with the rest of its time limit; other calls start again with the full one.
 pub(crate) fn restart_interrupted(tid: i32) -> bool {
     const ERESTARTNOHAND: i64 = 514;
     let Ok(mut registers) = registers::read(tid) else { return false };

@@ -14,12 +14,12 @@ use iced_x86::{
 const JUMP_SIZE: usize = 5;
 pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
-/// The landing pad for indirect calls. It stays where it is.
+/// The landing pad for indirect calls. A patch does not replace it.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The bytes below the stack pointer that a function may use without moving it (System V ABI).
 const RED_ZONE: u8 = 128;
-/// The words on the stack where a thread stops: MASKS signal masks (the mask during the report, and the thread's own
-/// mask), and then these registers in this order.
+/// The words on the stack of a thread that stops in a stub: MASKS signal masks (the mask during the report, and the
+/// thread's own mask), and then these registers in this order.
 const MASKS: usize = 2;
 const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
 
@@ -73,7 +73,8 @@ fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
     trap
 }
 
-/// Return whether threads reach `address` only by calls of the function, after its landing pad if it has one.
+/// Return whether threads reach `address` only by calls of the function. The address must then be the function's start
+/// or follow its landing pad.
 fn is_beginning(function: Function, address: u64) -> bool {
     let pad = if function.code.starts_with(&ENDBR64) { ENDBR64.len() as u64 } else { 0 };
     let is_first = address == function.start || address == function.start + pad;
@@ -145,7 +146,8 @@ pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What to do with the processor flags. Restoring them takes longer than the rest of a comparison.
+/// Whether a stub saves and restores the processor flags. That takes longer than everything else the stub does to
+/// compare a call's arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flags {
     Kept,

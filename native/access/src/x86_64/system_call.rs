@@ -1,4 +1,4 @@
-//! Has a stopped thread make a system call, and recognizes system calls by their numbers.
+//! Makes a stopped thread execute a system call, and recognizes system calls by their numbers.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
@@ -10,9 +10,8 @@ pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 /// The value of the register `cs` in 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// AUDIT_ARCHITECTURE: the architecture that a seccomp(2) filter sees in system calls of gdbheap's programs
-/// (`AUDIT_ARCH_X86_64`). NUMBERS_OF_OTHERS: the first system call number that belongs to another architecture; the
-/// numbers of x32 have this bit.
+/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_X86_64`), and the
+/// first system call number that belongs to another architecture: the numbers of x32 have this bit.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;

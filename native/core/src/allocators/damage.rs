@@ -1,7 +1,7 @@
 //! The description of damage in an allocator's memory. Damage is a result of a walk, not an error.
 
-/// A place in an allocator's memory whose content is wrong: `address`, the name of what lies there (`what`), and its
-/// expected and found values.
+/// A place in an allocator's memory whose content is wrong: `address`, the name of the structure there (`what`), and
+/// its expected and found values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub address: u64,
@@ -21,7 +21,7 @@ impl Damage {
     }
 }
 
-/// READABLE and ABSENT: the texts of `expected` and `found` if the bytes are absent, because then there is no number to
+/// The texts of `expected` (READABLE) and of `found` (ABSENT) for bytes that are absent. There is then no number to
 /// report, not even zero.
 pub(crate) const READABLE: &str = "bytes that can be read";
 pub(crate) const ABSENT: &str = "absent bytes";

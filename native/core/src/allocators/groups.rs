@@ -17,7 +17,7 @@ pub(crate) struct Group {
 impl Store {
     /// Return whether the store keeps its blocks in groups of equal size.
     pub(crate) fn has_groups(&self) -> bool {
-        matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Mallocng(_) | Store::Runs(_))
+        matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Mallocng(_) | Store::Extents(_))
     }
 
     /// Return the groups of this store. `store` is the store's index.
@@ -29,7 +29,7 @@ impl Store {
                 mimalloc.object_pages().map(|(place, page)| (place, page.size)).map(group).collect()
             }
             Store::Mallocng(mallocng) => mallocng.groups.iter().map(|one| one.stride).enumerate().map(group).collect(),
-            Store::Runs(runs) => runs.runs.iter().map(|run| run.stride).enumerate().map(group).collect(),
+            Store::Extents(extents) => extents.runs.runs.iter().map(|run| run.stride).enumerate().map(group).collect(),
             _ => Vec::new(),
         }
     }
@@ -48,7 +48,7 @@ impl Heaps<'_> {
             Store::Pools(pools) => pools.show_used(self.space, &pools.pools[group.place], bytes, show),
             Store::Mimalloc(mimalloc) => mimalloc.show_used(self.space, &mimalloc.pages[group.place], bytes, show),
             Store::Mallocng(mallocng) => mallocng.show_used(self.space, &mallocng.groups[group.place], show),
-            Store::Runs(runs) => runs.show_used(self.space, group.place, bytes, show),
+            Store::Extents(extents) => extents.runs.show_used(self.space, group.place, bytes, show),
             _ => (),
         }
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The number of bytes that are read at a time.
 const PIECE: u64 = 256 << 10;
-/// The gap in bytes from which two ranges of blocks count as separate: wider than the gaps between heaps of one kind,
-/// and tiny against the address space.
+/// The smallest gap in bytes at which two ranges of blocks count as separate. It is wider than the gaps between heaps
+/// of one kind, and small compared with the address space.
 const FAR: u64 = 1 << 32;
 
 /// All stores of one target, borrowed. If several stores contain an address, the first of these stores is used.
@@ -35,8 +35,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// Return the used block that contains `address`. No other function is called as often. Therefore all is in one
-    /// function, with the look-up of pools inlined.
+    /// Return the used block that contains `address`. This function is called most often, so its code is not divided,
+    /// and the look-up of pools is inlined.
     #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {

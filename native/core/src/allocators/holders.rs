@@ -40,8 +40,8 @@ impl Store {
             }),
             Store::Mallocng(mallocng) => mallocng.wholes().for_each(|(start, end, used)| show(start, end, used)),
             Store::Oldmalloc(old) => old.wholes().for_each(|(start, end, used)| show(start, end, used)),
-            Store::Runs(runs) => runs.runs.iter().enumerate().for_each(|(place, run)| {
-                let count = runs.count_of(place);
+            Store::Extents(extents) => extents.runs.runs.iter().enumerate().for_each(|(place, run)| {
+                let count = extents.runs.count_of(place);
                 show(run.start, run.end(), Tally { count, bytes: count * run.stride });
             }),
             Store::Chunks(_) => (),

@@ -64,10 +64,10 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
     }
 }
 
-/// The largest number of lists of a run that may be broken, by damage or because the process was stopped while malloc
-/// was linking them. MAX_BROKEN_TOGETHER: the largest number of broken lists in a row.
+/// The largest number of broken lists in a run (MAX_BROKEN), and of broken lists in a row (MAX_BROKEN_TOGETHER). Lists
+/// may be broken by damage, or because the process was stopped while malloc was linking them.
 const MAX_BROKEN: usize = 24;
 const MAX_BROKEN_TOGETHER: usize = 4;
-/// The number of times that a pair is read: a thread that is always inside malloc changes one list in ten while the
-/// four words of the list are read.
+/// The number of times that a pair is read. If a thread is always inside malloc, one list in ten changes while its four
+/// words are read.
 const TRIES: usize = 8;

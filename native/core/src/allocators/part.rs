@@ -49,13 +49,6 @@ pub const PARTS: [&str; 13] = [
     "unexplained",
 ];
 
-/// An allocator whose memory can be shown part by part, including its metadata and gaps.
-pub trait Parts {
-    /// Show all parts of the area that begins at `start`, in address order. Return the end of the area; None if no area
-    /// begins there.
-    fn show_parts(&self, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64>;
-}
-
 impl Part {
     pub(crate) fn name(self) -> &'static str {
         PARTS[self as usize]

@@ -31,9 +31,9 @@ impl Place<'_> {
         }
     }
 
-    /// Return the proven roots for the recorded words. `upper_bits` returns the index of a table in the root, derived
-    /// from the memory to which the table points. If a word at address A points to the table with index k, the root is
-    /// at A - 8k.
+    /// Return the proven roots for the recorded words. `upper_bits`: a function that derives the index of a table in
+    /// the root from the memory to which the table points. If a word at address A points to the table with index k, the
+    /// root is at A - 8k.
     pub(super) fn roots(
         &self,
         watcher: &dyn Watcher,
@@ -52,7 +52,7 @@ impl Place<'_> {
         proven_roots(watcher, found, is_proven)
     }
 
-    /// Return whether a root that contains the word at `at` fits into the data, if the word is for some address in
+    /// Return whether a root that contains the word at `at` fits into the data, for at least one address in
     /// `anonymous`.
     fn has_room(&self, at: u64) -> bool {
         let (start, end) = self.data;

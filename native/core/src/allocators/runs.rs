@@ -1,7 +1,6 @@
 //! Runs of equal blocks: slabs, spans, groups. A large block is a run with one block.
 
 use crate::allocators::block::Cell;
-use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use gdbheap_access::error::{Error, Result};
@@ -133,6 +132,10 @@ impl Runs {
         self.used.words()
     }
 
+    pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
+        bits::members(self.used.words()).map(|number| self.block_of(number))
+    }
+
     /// Return the words of bits in which the used blocks of a run are set.
     pub(crate) fn used_of(&self, place: usize) -> &[u64] {
         let first = (self.firsts[place] / 64) as usize;
@@ -141,18 +144,6 @@ impl Runs {
 
     pub(crate) fn count_of(&self, place: usize) -> u64 {
         self.used_of(place).iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    /// Show the blocks of a run in order, as used and free ranges.
-    pub(crate) fn show_parts(&self, place: usize, mut show: impl FnMut(u64, u64, Part)) {
-        let (run, used) = (&self.runs[place], self.used_of(place));
-        let mut from = 0;
-        while from < run.count {
-            let is_used = bits::get(used, from);
-            let to = (from..run.count).find(|number| bits::get(used, *number) != is_used).unwrap_or(run.count);
-            show(run.block(from), run.block(to), if is_used { Part::Used } else { Part::Free });
-            from = to;
-        }
     }
 
     /// Append to `found` the ranges [start, end) of those blocks of a run whose bits are set in `words`. `found` is

@@ -70,7 +70,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// A sample of the offered chunks. One chunk in 2 to the power of `thinned` is kept. The kept chunks are spread over
+/// A sample of the offered chunks, of which one in 2 to the power of `thinned` is kept. The kept chunks are spread over
 /// all offered ones, but not at even distances.
 #[derive(Default)]
 struct Sample {

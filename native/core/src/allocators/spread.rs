@@ -26,7 +26,7 @@ pub(crate) fn spread<'a, T>(all: &[&'a T], most: usize) -> Vec<(&'a T, f64)> {
 mod tests {
     use super::{mixed, spread};
 
-    /// Check that each kind of items gets its share if kinds alternate, whatever the period.
+    /// Check that each kind of items has its share in the sample if the kinds alternate, for any period.
     #[test]
     fn shares_of_kinds_in_turn() {
         for period in 2..9 {

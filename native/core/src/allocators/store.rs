@@ -5,6 +5,7 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::claimed::Claimed;
+use crate::allocators::extents::Extents;
 use crate::allocators::glibc::chunks::Chunks;
 use crate::allocators::glibc::mapped::Mapped;
 use crate::allocators::mallocng::groups::Mallocng;
@@ -12,7 +13,6 @@ use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::Pools;
-use crate::allocators::runs::Runs;
 use crate::allocators::tally::Tally;
 use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum Store {
     Oldmalloc(Arc<Oldmalloc>),
     Chunks(Arc<Chunks>),
     Mapped(Arc<Mapped>),
-    Runs(Arc<Runs>),
+    Extents(Arc<Extents>),
     /// Memory in which blocks are not walked. The blocks are known because fields of objects point to them.
     Claimed(Arc<Claimed>),
 }
@@ -44,7 +44,7 @@ impl Store {
             Store::Oldmalloc(_) => "heaps",
             Store::Chunks(_) => "chunks",
             Store::Mapped(_) => "mapped",
-            Store::Runs(_) => "runs",
+            Store::Extents(_) => "runs",
             Store::Claimed(claimed) if claimed.closed => "maps",
             Store::Claimed(_) => "claimed",
         }
@@ -59,7 +59,7 @@ impl Store {
             Store::Oldmalloc(old) => old.block_numbers(),
             Store::Chunks(chunks) => chunks.block_numbers(),
             Store::Mapped(mapped) => mapped.chunks.len() as u64,
-            Store::Runs(runs) => runs.block_numbers(),
+            Store::Extents(extents) => extents.runs.block_numbers(),
             Store::Claimed(claimed) => claimed.places.len() as u64,
         }
     }
@@ -75,7 +75,7 @@ impl Store {
             Store::Oldmalloc(old) => old.block_at(address),
             Store::Chunks(chunks) => chunks.block_at(address),
             Store::Mapped(mapped) => mapped.block_at(address),
-            Store::Runs(runs) => runs.block_at(address),
+            Store::Extents(extents) => extents.runs.block_at(address),
             Store::Claimed(claimed) => claimed.block_at(address),
         }
     }
@@ -99,12 +99,12 @@ impl Store {
             Store::Oldmalloc(old) => old.block_of(number),
             Store::Chunks(chunks) => chunks.block_of(number),
             Store::Mapped(mapped) => mapped.block_of(number),
-            Store::Runs(runs) => runs.block_of(number),
+            Store::Extents(extents) => extents.runs.block_of(number),
             Store::Claimed(claimed) => claimed.block_of(number),
         }
     }
 
-    /// Return whether only a walk finds out which blocks of the store are used.
+    /// Return whether a walk is needed to find out which blocks of the store are used.
     pub(crate) fn is_told_by_walk(&self) -> bool {
         matches!(self, Store::Pools(_))
     }
@@ -118,13 +118,13 @@ impl Store {
             Store::Oldmalloc(old) => old.used(),
             Store::Chunks(chunks) => chunks.used(),
             Store::Mapped(mapped) => mapped.used(),
-            Store::Runs(runs) => runs.used(),
+            Store::Extents(extents) => extents.runs.used(),
             Store::Claimed(claimed) => claimed.used(),
         }
     }
 
-    /// Show a bit for each used block, by the block's number, in words of 64 bits. Nothing is shown if only a walk
-    /// finds out which blocks are used.
+    /// Pass the bitmap of used blocks to `show`, in words of 64 bits; the index of a bit is a block's number. Does
+    /// nothing if only a walk finds out which blocks are used.
     pub(crate) fn show_words(&self, mut show: impl FnMut(u64)) {
         let all = |count: usize| (0..count).step_by(64).map(move |from| u64::MAX >> (64 - (count - from).min(64)));
         match self {
@@ -134,13 +134,13 @@ impl Store {
             Store::Oldmalloc(old) => old.used_words().iter().copied().for_each(show),
             Store::Chunks(chunks) => chunks.regions.iter().for_each(|region| region.used_words().for_each(&mut show)),
             Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
-            Store::Runs(runs) => runs.used_words().iter().copied().for_each(show),
+            Store::Extents(extents) => extents.runs.used_words().iter().copied().for_each(show),
             Store::Claimed(claimed) => all(claimed.places.len()).for_each(show),
         }
     }
 
     /// Show every used block, in ascending order. Nothing is shown if only a walk finds out which blocks are used.
-    pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
+    pub(crate) fn show_blocks(&self, show: impl FnMut(Cell)) {
         let all = |count: usize| (0..count as u64).map(|number| self.block_of(number));
         match self {
             Store::Pools(_) => (),
@@ -149,7 +149,7 @@ impl Store {
             Store::Oldmalloc(old) => old.used_blocks().for_each(show),
             Store::Chunks(chunks) => chunks.show_blocks(show),
             Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
-            Store::Runs(runs) => crate::bits::members(runs.used_words()).for_each(|number| show(runs.block_of(number))),
+            Store::Extents(extents) => extents.runs.used_blocks().for_each(show),
             Store::Claimed(claimed) => all(claimed.places.len()).for_each(show),
         }
     }
@@ -176,7 +176,7 @@ impl Store {
                 chunks.regions.iter().for_each(|region| show(region.stretch.start, region.stretch.end));
             }
             Store::Mapped(mapped) => mapped.chunks.iter().for_each(|(chunk, end)| show(*chunk, *end)),
-            Store::Runs(runs) => runs.runs.iter().for_each(|run| show(run.start, run.end())),
+            Store::Extents(extents) => extents.runs.runs.iter().for_each(|run| show(run.start, run.end())),
             Store::Claimed(claimed) => claimed.places.iter().for_each(|(start, end)| show(*start, *end)),
         }
     }
@@ -203,11 +203,7 @@ impl Store {
                 Some(region.stretch.end)
             }
             Store::Mapped(mapped) => show_whole(&mapped.chunks, start, show),
-            Store::Runs(runs) => {
-                let place = runs.run_at(start).filter(|place| runs.runs[*place].start == start)?;
-                runs.show_parts(place, show);
-                Some(runs.runs[place].end())
-            }
+            Store::Extents(extents) => extents.show_parts(start, show),
             Store::Claimed(claimed) => show_whole(&claimed.places, start, show),
         }
     }
@@ -226,7 +222,7 @@ impl Store {
             Store::Mallocng(mallocng) => mallocng.holds_object(address, least),
             Store::Oldmalloc(old) => old.holds_object(address, least),
             Store::Chunks(chunks) => chunks.holds_object(address, least),
-            Store::Runs(runs) => runs.holds_object(address, least),
+            Store::Extents(extents) => extents.runs.holds_object(address, least),
             Store::Claimed(claimed) => claimed.holds_object(address, least),
         }
     }

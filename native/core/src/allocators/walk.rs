@@ -102,7 +102,8 @@ impl Jobs {
             }
             Store::Chunks(chunks) => (0..chunks.regions.len()).for_each(|part| self.add_region(store, chunks, part)),
             Store::Mapped(mapped) => self.add(store, (mapped.chunks.len(), PLACES_IN_JOB), |first| first as u64),
-            Store::Runs(runs) => {
+            Store::Extents(extents) => {
+                let runs = &extents.runs;
                 self.add(store, (runs.runs.len(), PAGES_IN_JOB), |run| runs.first_block(run));
                 self.total += runs.runs.iter().map(|run| run.count * run.stride).sum::<u64>();
             }
@@ -127,12 +128,12 @@ impl Heaps<'_> {
 
 /// A visitor of the used blocks that may contain an object.
 pub(crate) trait Visitor {
-    /// ALL: whether to visit all used blocks, including those that cannot contain an object. HEAD: the largest number
-    /// of bytes that are shown of each block.
+    /// Whether to visit all used blocks, including those that cannot contain an object (ALL), and the largest number of
+    /// bytes that are shown of each block (HEAD).
     const ALL: bool = false;
     const HEAD: usize = HEAD_BYTES;
 
-    /// Return whether a block of this size should be read. It is asked for blocks that lie between headers.
+    /// Return whether a block of this size should be read. This method is called for blocks that lie between headers.
     #[inline(always)]
     fn wants(&self, _size: u64) -> bool {
         true
@@ -182,7 +183,7 @@ impl<'a> Walk<'a> {
             Store::Oldmalloc(old) => self.stretches(job, old, control, visitor),
             Store::Chunks(chunks) => self.chunks(job, chunks, control, visitor),
             Store::Mapped(mapped) => self.mapped(job, mapped, control, visitor),
-            Store::Runs(runs) => self.runs(job, runs, control, visitor),
+            Store::Extents(extents) => self.runs(job, &extents.runs, control, visitor),
             Store::Claimed(claimed) => self.claimed(job, claimed, control, visitor),
         }
     }

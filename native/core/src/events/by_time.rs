@@ -57,7 +57,7 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Stages that overlap in time and are read side by side.
+/// Stages that overlap in time and are read in parallel.
 struct Course<'a, V> {
     room: &'a Room,
     open: Vec<Option<Open<'a>>>,
@@ -85,8 +85,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.order.push(Reverse((tick, place)));
     }
 
-    /// Pass an event of the stage with the index `place` to `visit`. If the event belongs to another thread than the
-    /// last event, pass a switch to this thread first.
+    /// Pass an event to `visit`. `place`: the index of the event's stage, a buffer of events. If the thread changes,
+    /// pass a Switch event first, unless the event itself names the thread.
     fn show(&mut self, place: usize, event: Event) {
         let Some(stage) = &self.open[place] else { return };
         let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());

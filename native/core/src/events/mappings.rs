@@ -5,9 +5,8 @@ use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 
-/// A change of the mappings, as a plan records it. `place`: the number of the mapping in the plan. For a new mapping,
-/// `first` is its size and `second` its protection. If a part is unmapped, `first` is the offset of the part and
-/// `second` its size.
+/// A change of the mappings in the form of a plan. `place`: the number of the mapping in the plan. For a new mapping,
+/// `first` is its size and `second` its protection. For an unmapped part, `first` is its offset and `second` its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: u64,
@@ -31,7 +30,7 @@ const PIECE: u64 = 160;
 pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
     claim: Claim<'a>,
-    /// For each place, the number of pieces that the mapping there has; and (`free`) the places without pieces.
+    /// The number of pieces of the mapping at each place, and the places without pieces (`free`).
     counts: List<'a, u64>,
     free: List<'a, u64>,
 }

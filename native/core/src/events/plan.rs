@@ -117,7 +117,7 @@ impl Out<'_> {
 struct Thread {
     index: u64,
     has_ended: bool,
-    /// The index of the step that will end the thread. The step was reserved after the thread's last event.
+    /// The index of the step that will end the thread. This step was reserved after the thread's last event.
     end: Option<u64>,
 }
 
@@ -152,11 +152,11 @@ struct Planner<'a> {
     /// For each place, the requested bytes of the block at this place.
     sizes: List<'a, u64>,
     threads: AddressTable<'a, Thread>,
-    /// Threads that a forked child does not have. The plan already has the end of these threads.
+    /// Threads that a forked child does not have. The plan already contains their end.
     gone: List<'a, Thread>,
     python: PythonBlocks<'a>,
-    /// The number, in the log, of the thread whose events follow; and (`planned`) of the thread whose calls the plan
-    /// contains at this point.
+    /// The number, in the log, of the thread whose events follow, and the number of the thread whose calls the plan
+    /// contains at this point (`planned`).
     current: u64,
     planned: Option<u64>,
     has_called_since_end: bool,

@@ -2,7 +2,7 @@
 //! megabytes.
 //!
 //! A table asks for room only before it grows, which is rare, so the hot loops stay as fast as without a limit. A table
-//! that did not get room lacks entries. `Room::check` reports this after each stage, and then no answer is given.
+//! without room lacks entries. `Room::check` then fails after the stage, and no answer is given.
 
 use crate::by_address::ByAddress;
 use gdbheap_access::error::{Error, Result};
@@ -48,7 +48,7 @@ impl Room {
     }
 }
 
-/// A part of the room that was taken. The room gets it back when the claim is dropped.
+/// Some of the bytes of memory that a `Room` may still hand out. The `Room` gets them back when the claim is dropped.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,

@@ -18,8 +18,8 @@ const NOBODY: u64 = u32::MAX as u64;
 /// The largest number of frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats
 /// the frames of the previous stack could take much time and memory.
 const MAX_FRAMES: u64 = 1024;
-/// The room that is claimed, in bytes. STACK: for a stack. NAMED: for a frame, a code object or a loaded object, which
-/// stacks may share. TEXT: for each byte of the texts of a code object or loaded object. These bytes cover the memory
+/// The room in bytes that is claimed for a stack (STACK); for a frame, a code object or a loaded object, which stacks
+/// may share (NAMED); and for each byte of the texts of a code object or loaded object (TEXT). It covers the memory
 /// needed here and in the answer.
 const STACK: u64 = 2 << 10;
 const NAMED: u64 = 1 << 10;
@@ -82,8 +82,8 @@ pub struct StackMoment {
     pub sampled_blocks: u64,
 }
 
-/// The block in use at the end that contains the address `wanted`. If several blocks contain it, because some were
-/// freed by calls that are not in the log, the smallest one is taken.
+/// The block in use at the end that contains the address `wanted`. If several blocks contain it, because the log lacks
+/// the calls that freed some of them, the smallest one is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub wanted: u64,
@@ -169,9 +169,9 @@ struct Following<'a> {
     thread: u32,
     last: Last,
     others: AddressTable<'a, Last>,
-    /// The objects that are loaded now, as (start, end, number), ascending and without overlap; and (`codes`) the
-    /// numbers of Python's code objects, by their present addresses.
+    /// The objects that are loaded now, as (start, end, number), ascending and without overlap.
     loaded: Vec<(u64, u64, u32)>,
+    /// The numbers of Python's code objects, by their present addresses.
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
     /// A number for each different frame of all stacks.

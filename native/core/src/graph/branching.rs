@@ -14,8 +14,8 @@ use std::collections::HashSet;
 /// The least part of a node's bytes that a child must have, so that a path down continues to this child.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
-/// A bound for paths down: the last node of a path has more bytes than its first node's bytes shifted right by LEFT.
-/// Each step keeps at least the part MOST, and a path has at most MAX_WAY nodes.
+/// The bound for the length of paths down: the last node of a path has more bytes than the first node's bytes shifted
+/// right by LEFT. Each step keeps at least the part MOST, and a path has at most MAX_WAY nodes.
 const LEFT: u32 = 11;
 
 /// A node right below a seed whose subtree has many bytes. The subtrees of other seeds do not count.
@@ -31,8 +31,8 @@ pub struct Branch {
 pub struct Hanging {
     bytes: Vec<u64>,
     seeds: Bits,
-    /// The objects whose children of a type in `through` are no branches themselves, such as classes, whose dict is
-    /// passed over: the children of the dict are branches instead. Buffers are passed over in the same way.
+    /// Objects whose children of a type in `through` are skipped as branches: the children of such a child are branches
+    /// instead. Examples are classes, whose dict is skipped. Buffers are skipped in the same way.
     open: HashSet<u32>,
     through: HashSet<u64>,
 }

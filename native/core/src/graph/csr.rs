@@ -138,7 +138,7 @@ impl Edges {
         edges
     }
 
-    /// Replace the strength of each edge by what `judge` returns for the edge's source, target and strength.
+    /// Replace the strength of each edge by the result of `judge` for the edge's source, target and strength.
     pub(crate) fn judge(&mut self, judge: impl Fn(u32, u32, u32) -> u32) {
         let mut start = 0;
         for (source, end) in (0u32..).zip(&self.ends) {

@@ -33,7 +33,7 @@ struct Search {
 }
 
 /// A node on the present path of the search. `next` to `end`: its edges that were not followed yet. `all`: whether all
-/// of its edges count, except stray ones.
+/// its edges except stray ones keep their targets alive; if not, the target of each edge decides.
 struct Open {
     node: u32,
     number: u32,
@@ -83,7 +83,8 @@ impl Search {
         Ok(search)
     }
 
-    /// Prefetch the data of the next targets in a row, because the search is about to read them.
+    /// Prefetch data of later targets in the node's row of edges, up to the one SOON places after `place`. The search
+    /// reads it soon.
     #[inline(always)]
     fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
         const SOON: u32 = ahead::SOON as u32;

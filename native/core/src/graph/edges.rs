@@ -48,8 +48,8 @@ pub(crate) fn is_object(kind: u32) -> bool {
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
-/// The least number of adjacent words, which point to blocks of one size, that count as a free list. Other adjacent
-/// fields of the interpreter are fewer, or point to living lists and dicts.
+/// The least number of adjacent words, which point to blocks of one size, that count as a free list. Other runs of
+/// adjacent fields of the interpreter are shorter, or point to living lists and dicts.
 const LEAST_LIST: usize = 8;
 /// The number of adjacent words that are a free list even if all of them point to living lists and dicts.
 const SURE_LIST: usize = 24;

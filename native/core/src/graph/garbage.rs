@@ -3,8 +3,8 @@
 //!
 //! A word on a stack or in a C structure may be stale, so it does not prove that an object is alive. The object's
 //! reference count does: if it is larger than the number of references from the objects in question, something else
-//! holds the object. CPython's own collector works like this (`subtract_refs`), but on one generation instead of all
-//! objects.
+//! holds the object. CPython's own collector uses the same method (`subtract_refs`), but on one generation instead of
+//! all objects.
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};

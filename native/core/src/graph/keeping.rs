@@ -2,10 +2,10 @@
 //!
 //! A breadth-first search from the roots makes nodes of the objects that an answer may name. It opens namespaces,
 //! instances and small containers: the objects to which they refer become nodes too. Then each node that was not opened
-//! is examined as if it were deleted. An object below it would be freed with the node when as many references to that
-//! object have been met as its reference count says: then nothing else can hold the object, even in memory that was not
-//! read. If a node dominates a node below it, and all references to that lower node were met, it also keeps everything
-//! that the lower node keeps.
+//! is examined as if it were deleted. An object below it would be freed with the node if all references that the
+//! object's reference count states have been found below the node. Then nothing else can hold the object, even in
+//! memory that was not read. If a node dominates a node below it, and all references to that lower node were found, it
+//! also keeps everything that the lower node keeps.
 
 use super::csr::{joint, Edges};
 use super::dominators::Dominators;
@@ -59,12 +59,12 @@ const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
-/// If an object begins within SOON bytes after the last one, more objects probably follow, so AHEAD bytes are read
-/// ahead.
+/// If an object begins at most SOON bytes after the last one, AHEAD bytes are read ahead, because more objects probably
+/// follow.
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
-/// Costs of steps of the search. To examine a block that was read ahead costs 1. ELSEWHERE: the cost of examining
-/// another block; OPENED: the cost of opening an object; WORDS: the number of words of a table that cost 1.
+/// The costs of steps of the search: of examining a block that was not read ahead (ELSEWHERE), of opening an object
+/// (OPENED), and the number of words of a table that cost 1 (WORDS). To examine a block that was read ahead costs 1.
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
@@ -192,7 +192,7 @@ struct Member {
     number: u32,
     buffers: Vec<u64>,
     buffer_bytes: u64,
-    /// The members of the group to which this member refers, and (`tops`) the nodes to which it refers.
+    /// The members of the group to which this member refers (`led`), and the nodes to which it refers (`tops`).
     led: Vec<u32>,
     tops: Vec<u32>,
 }
@@ -326,7 +326,7 @@ struct Keeper<'a> {
     looked: u64,
     /// The limit of the cost: the search ends there.
     most: u64,
-    /// The cost at which the clock is read next, and (`until`) the processor time at which the search ends.
+    /// The cost at which the clock is read next, and the processor time at which the search ends (`until`).
     next_look: u64,
     until: Duration,
     near: Near,
@@ -547,7 +547,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(buffers))
     }
 
-    /// Take the buffers that an object's fields claim. Return the bytes of these buffers.
+    /// Mark the buffers that belong to an object by its fields. Return the sum of the sizes of their blocks.
     fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
         self.marker.claimed.clear();
         self.marker.owned_by(owner, head);
@@ -685,6 +685,8 @@ impl<'a> Keeper<'a> {
     /// Return a group of the waiting objects and of all objects that they reach; None if there are too many of them.
     fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
         let mut group = Group::default();
+        let mut waiting: Vec<(u64, u64)> = waiting.into_iter().collect();
+        waiting.sort_unstable();
         waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
         let mut at = 0;
         while at < group.members.len() {
@@ -793,8 +795,12 @@ impl<'a> Keeper<'a> {
 
     /// Compute which nodes dominate other nodes. A node to which not all references were met may be held by anything.
     fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
-        let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
-        let edges = Edges::of_rows(rows);
+        let targets = |top: &Top| {
+            let mut found: Vec<u64> = top.fall.tops.keys().copied().collect();
+            found.sort_unstable();
+            found.into_iter().map(|target| joint(target as u32, EXACT))
+        };
+        let edges = Edges::of_rows(self.tops.iter().map(targets));
         let phases = root_phases(roots, 0);
         let tree = Tree::grow(&edges, &phases, Rules::Objects, &[], self.control)?;
         let mut met = vec![0; self.tops.len()];

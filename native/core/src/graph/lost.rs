@@ -18,8 +18,8 @@ pub struct Head {
     pub size: u64,
     /// The type of the block; 0 if the type is unknown.
     pub type_address: u64,
-    /// The number of blocks that would be freed with this block, itself included, and (`retained`) the bytes of these
-    /// blocks.
+    /// The number of blocks that would be freed with this block, itself included, and the bytes of these blocks
+    /// (`retained`).
     pub count: u64,
     pub retained: u64,
     /// Whether the block is in a cycle of blocks to which no block outside the cycle points.

@@ -167,8 +167,8 @@ impl<'a> Marker<'a> {
     }
 
     /// Record the middle blocks of a deque, all of which are full. A damaged link may close a cycle of blocks.
-    /// Therefore, when the number of followed links is a power of two, the present block is remembered, and the loop
-    /// ends if that block is met again.
+    /// Therefore the present block is remembered each time the number of followed links is a power of two. The loop
+    /// ends if the remembered block is met again.
     fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
         let Chain { owner, contents, left, right } = *chain;
         let block = shapes::deque_block(contents);

@@ -89,7 +89,7 @@ impl Graph {
     }
 
     /// Assign each block that contains a syntax tree to the root of its shortest chain: such blocks belong to the
-    /// compiler, whatever objects point to them.
+    /// compiler, even if objects point to them.
     fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
         self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);

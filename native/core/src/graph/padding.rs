@@ -1,9 +1,9 @@
 //! Decide in which blocks the last word is a field. An allocator rounds sizes up, so the last word of a block may lie
 //! after the requested bytes and be older than the block.
 //!
-//! A single block does not show how many bytes were requested, but the blocks of one group do together: if the last
-//! word is a field that refers to blocks, it is one in all of them. If only few of many blocks have a reference there,
-//! or if some blocks have a number there that is no address, these words are weak evidence.
+//! A single block does not show how many bytes were requested, but a group of like blocks does. If the last word is a
+//! field that refers to blocks, it is such a field in all blocks of the group. If only few of many blocks have a
+//! reference there, or if some blocks have a number there that is no address, these words are weak evidence.
 
 use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};

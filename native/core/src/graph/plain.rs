@@ -164,7 +164,8 @@ struct Ends {
     found: Vec<(u32, u64)>,
     /// The numbers of blocks with at least MANY_LAST candidate words.
     many: Vec<u32>,
-    /// The number of candidate words in the block that is being read.
+    /// The number of candidate words (words that point to the last bytes of another block) in the block that is being
+    /// read.
     own: u32,
 }
 
@@ -217,7 +218,7 @@ struct Drawer<'a> {
     hidden: &'a [(u64, u64)],
     /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     linked: &'a [u64],
-    /// The parts of blocks that contain no items: of all blocks, and (`left_here`) of the block that is being read.
+    /// The parts of blocks that contain no items: of all blocks, and of the block that is being read (`left_here`).
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
     padding: Padding,

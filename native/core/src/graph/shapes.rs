@@ -60,10 +60,10 @@ pub struct FrameLayout {
     pub tags: u64,
 }
 
-/// The layout of the keys of a dict: offsets of fields.
+/// The layout of the keys of a dict: offsets of fields. `kind`, `log2_index_bytes` and `size` are -1 if this release
+/// has no such field.
 #[derive(Clone, Debug)]
 pub struct KeysLayout {
-    /// The next three fields are offsets; -1 if this release has no such field.
     pub kind: i64,
     pub log2_index_bytes: i64,
     pub size: i64,
@@ -99,11 +99,12 @@ pub struct GraphLayout {
     pub interpreters: Vec<u64>,
 }
 
-/// The kinds of contents of a buffer. LEAF: no references. ITEMS: as many references as the owner says. KEYS: the keys
-/// of a dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix, after a header, or without either of these.
-/// SET: the table of a set. TABLE: entries of hash, key and value. DEQUE, OLD_DEQUE: items of a deque, in Python 3 and
-/// in Python 2. STATE: the state of a module; the mark has its size. NUMBERS: numbers, which prove nothing even if they
-/// look like references. ANYTHING, and any other value: every word that looks like a reference.
+/// The kinds of contents of a buffer, which decide what its references are. LEAF: no references. ITEMS: as many
+/// references as the owner says. KEYS: the keys of a dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix,
+/// after a header, or without either of these. SET: the table of a set. TABLE: entries of hash, key and value. DEQUE,
+/// OLD_DEQUE: items of a deque, in Python 3 and in Python 2. STATE: the state of a module; the mark has its size.
+/// NUMBERS: numbers, which prove nothing even if they look like references. ANYTHING, and any other value: every word
+/// that looks like a reference.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -143,9 +144,10 @@ pub(crate) struct Shape {
     pub(crate) skipped: Vec<u64>,
     /// The size of an item in bytes, for C types of variable size.
     pub(crate) item: u64,
-    /// For objects of variable size, the distance from the end of the object back to its pointer to a dict (0: no such
-    /// pointer), and (`item_at`) the address of the size of its items.
+    /// For objects of variable size, the distance from the end of the object back to its pointer to a dict; 0 if it has no
+    /// such pointer.
     pub(crate) dict_before_end: u64,
+    /// For objects of variable size, the address of the size of their items.
     pub(crate) item_at: u64,
     pub(crate) basic: u64,
     pub(crate) inline_at: u64,

@@ -114,12 +114,15 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return the objects of a type that refer to one of `homes`, as `(object, home)`. If an object refers to several
-    /// of `homes`, the target of the first of these references is returned.
-    pub fn homes(&self, type_address: u64, homes: &HashSet<u32>) -> Vec<(u32, u32)> {
-        let home =
-            |id: &u32| self.edges.of(*id).iter().map(|edge| split(*edge).0).find(|target| homes.contains(target));
-        self.objects_of(type_address).into_iter().filter_map(|id| home(&id).map(|found| (id, found))).collect()
+    /// Return the functions of a type that refer to one of `homes`, as `(function, home)`. If a function refers to
+    /// several of `homes`, the target of the first of these references is returned. Closures are left out: functions
+    /// with a tuple of objects whose type is one of `cells`.
+    pub fn homes(&self, type_address: u64, homes: &HashSet<u32>, cells: &HashSet<u64>) -> Vec<(u32, u32)> {
+        let targets = |id: u32| self.edges.of(id).iter().map(|edge| split(*edge).0);
+        let is_cell = |id: u32| is_object(self.kinds[id as usize]) && cells.contains(&self.type_of(id));
+        let is_closure = |id: u32| targets(id).any(|target| targets(target).next().is_some_and(is_cell));
+        let home = |id: u32| targets(id).find(|target| homes.contains(target)).filter(|_| !is_closure(id));
+        self.objects_of(type_address).into_iter().filter_map(|id| home(id).map(|found| (id, found))).collect()
     }
 
     /// Return the objects that no other object dominates, such as the items of two lists, summed up by type. Objects

@@ -1,4 +1,4 @@
-//! Find the other holders of the blocks that a holder holds: how much memory would remain if the holder were removed,
+//! Find the other holders of the blocks that a holder reaches: how much memory would remain if the holder were removed,
 //! and from which other nodes it is reached.
 
 use super::csr::split;
@@ -115,8 +115,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Return whether an edge keeps its target alive. A buffer belongs only to its object: another word of C code that
-    /// points to the buffer may be stale, or data that the program wrote, as in the buffer of a file.
+    /// Return whether an edge keeps its target alive. A buffer is kept alive only by its object. Another word of C code
+    /// that points to the buffer may be stale, or may be data that the program wrote.
     fn counts(&self, source: u32, target: u32, strength: u32) -> bool {
         let kind = |id: u32| self.graph.kinds.get(id as usize).copied().unwrap_or(0);
         let is_owned = kind(target) & BUFFER != 0 && is_object(kind(self.tree.before[target as usize]));

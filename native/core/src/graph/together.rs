@@ -1,9 +1,9 @@
-//! Compute the memory that several nodes, the members, retain together: everything that would be unreachable if all of
+//! Compute the memory that several nodes, the members, retain as a set: everything that would be unreachable if all of
 //! them were removed.
 //!
 //! All of this memory lies below the members in the tree of shortest chains, so only a small part of a large graph is
-//! examined. Nodes that a member dominates would be freed. Any other node below the members stays if a node that stays
-//! refers to it.
+//! examined. Nodes that a member dominates would be freed. Any other node below the members would stay if a node that
+//! stays refers to it.
 
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
@@ -220,8 +220,8 @@ impl<'a> Together<'a> {
         })
     }
 
-    /// Return whether the node is a member, or whether a member dominates it. The states of all nodes on the way up are
-    /// recorded.
+    /// Return whether the node is a member, or whether a member dominates it. The states of all nodes on the path up
+    /// are recorded.
     fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let mut at = node;
         let state = loop {

@@ -36,7 +36,7 @@ const OFTEN: usize = 1 << 20;
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
-/// The rules which say what unproven edges keep their targets alive.
+/// The rules that decide which unproven edges keep their targets alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Rules {
     /// A word that may be stale counts only if no better word points to its target.

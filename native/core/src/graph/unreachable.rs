@@ -26,8 +26,8 @@ pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
 /// The reference count from which an object is immortal, or its counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
-/// The largest number of kinds of cycles; all further kinds are combined. MAX_LENGTH: the largest number of nodes that
-/// are kept of one cycle.
+/// The largest number of kinds of cycles (MAX_CAUSES), and of stored nodes of one cycle (MAX_LENGTH). All further kinds
+/// of cycles are combined.
 const MAX_CAUSES: usize = 500;
 const MAX_LENGTH: usize = 16;
 /// The values of `gc_refs` of an object that the collector does not track: -2 in Python 2; -4 up to 3.7, where the
@@ -38,10 +38,10 @@ const FREE_THREADED_BITS: usize = 11;
 const TRACKED: u8 = 1;
 const FROZEN: u8 = 1 << 3;
 
-/// Facts which decide what cycles the collector frees, and which object of a cycle gives the cycle its name.
+/// Facts that decide which cycles the collector frees, and after which object a cycle is named.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
-    /// The types of frames and of other objects that run code; and (`code`) the type of code objects, or 0 if there is
+    /// The types of frames and of other objects that run code, and the type of code objects (`code`), or 0 if there is
     /// none.
     pub frames: Vec<u64>,
     pub code: u64,
@@ -392,7 +392,7 @@ impl<'a> Sorter<'a> {
     }
 
     /// Find the causes of unreached nodes that have none yet. The heads are the nodes to which no other component of
-    /// such nodes points. Everything reachable from the heads has the same cause as they do.
+    /// such nodes points. Everything reachable from the heads has the cause of the heads.
     fn sort_blocks(&mut self, facts: &CollectorFacts) {
         let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
         let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);

@@ -45,8 +45,7 @@ pub struct BlockBatches {
 }
 
 impl BlockBatches {
-    /// Begin at the first block. Fails if the columns do not fit each other, or do not have the data that `form` asks
-    /// for.
+    /// Begin at the first block. Fails if the columns contradict each other, or lack the data that `form` requests.
     pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
         let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
         let is_short =

@@ -353,9 +353,14 @@ pub(super) mod tests {
                 address = match random.below(50) {
                     0 => random.below(1 << 47),
                     1 => address + (random.below(1 << 40) & !7),
+                    2 => address + 1 + random.below(100),
                     _ => address + 16 * (1 + random.below(40)),
                 };
-                let size = if random.below(60) == 0 { random.below(1 << 40) } else { 16 * random.below(40) };
+                let size = match random.below(60) {
+                    0 => random.below(1 << 40),
+                    1 => u64::from(u32::MAX) - 1 + random.below(3),
+                    _ => 16 * random.below(40),
+                };
                 Row { address, size, kind: random.below(6) as u16, holder: 0 }
             })
             .collect()

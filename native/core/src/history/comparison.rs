@@ -213,9 +213,16 @@ mod tests {
             let mut new: Vec<Row> = old.iter().copied().filter(|_| random.below(4) != 0).collect();
             new.iter_mut().filter(|_| random.below(9) == 0).for_each(|row| row.size += 16);
             new.extend((0..50).map(|place| Row { address: (1 << 48) + place * 64, size: 48, kind: 2, holder: 0 }));
-            let (before, after, names) = (columns(&old, 30), columns(&new, 7), [1, 2, 3, 4, 5]);
+            // Two stores whose addresses interleave, each of them in order.
+            let (mut one, other): (Vec<Row>, Vec<Row>) = new.iter().partition(|row| row.address / 64 % 2 == 0);
+            one.extend(other);
+            let mut new = one;
+            new.iter_mut().for_each(|row| row.holder = random.below(5) as u16);
+            let (before, mut after, names) = (columns(&old, 30), columns(&new, 7), [1, 2, 3, 4, 5]);
+            after.holders = new.iter().map(|row| row.holder as u8).chain(new.iter().map(|_| 0)).collect();
             let found = compare_blocks(&Unwatched, (&before, &names), (&after, &names), 3).unwrap();
             let set = |rows: &[Row]| rows.iter().map(|row| (row.address, row.size, row.kind)).collect::<BTreeSet<_>>();
+            let holders: BTreeMap<u64, u16> = new.iter().map(|row| (row.address, row.holder)).collect();
             let (old, new) = (set(&old), set(&new));
             let mut expected: BTreeMap<(u32, u64), (u64, u64, u64)> = BTreeMap::new();
             old.intersection(&new).for_each(|row| expected.entry((row.2.into(), row.1)).or_default().0 += 1);
@@ -225,6 +232,17 @@ mod tests {
             assert_eq!(sums.collect::<BTreeMap<_, _>>(), expected, "seed {seed}");
             for (row, sample) in found.rows.iter().zip(&found.samples) {
                 assert_eq!(sample.len() as u64, row.new.min(3));
+                assert!(sample.windows(2).all(|pair| pair[0] < pair[1]));
+            }
+            let bytes: Vec<u64> = found.rows.iter().map(|row| row.new * row.size).collect();
+            assert!(bytes.windows(2).all(|pair| pair[0] >= pair[1]), "seed {seed}");
+            for (row, held) in found.rows.iter().zip(&found.holders) {
+                let came = new.difference(&old).filter(|block| (u32::from(block.2), block.1) == (row.kind, row.size));
+                let mut sums: BTreeMap<u16, u64> = BTreeMap::new();
+                came.for_each(|block| *sums.entry(holders[&block.0]).or_default() += 1);
+                let mut sums: Vec<(u16, u64)> = sums.into_iter().collect();
+                sums.sort_by_key(|(holder, count)| (u64::MAX - count, *holder));
+                assert_eq!(held, &sums, "seed {seed}");
             }
         }
     }

@@ -19,7 +19,7 @@ pub struct PlaceShare {
     pub bytes: u64,
 }
 
-/// The sums by label and kind. The index of the last sum is kept, because neighbouring blocks mostly have the same
+/// The sums by label and kind. The index of the last sum is cached, because neighbouring blocks mostly have the same
 /// label and kind.
 #[derive(Default)]
 struct Sums {
@@ -44,7 +44,7 @@ impl Sums {
 }
 
 impl BlockColumns {
-    /// Sum up the blocks in `ranges` by label and kind. Fails if the ranges do not ascend, if the columns do not fit
+    /// Sum up the blocks in `ranges` by label and kind. Fails if the ranges do not ascend, if the columns contradict
     /// each other, or if the blocks overlap so much that counting would not end.
     pub fn shares(&self, watcher: &dyn Watcher, ranges: &[LabelledRange]) -> Result<Vec<PlaceShare>> {
         let in_order = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);

@@ -22,8 +22,8 @@ const MAX_KEYS: usize = 1 << 16;
 const MAX_WINDOWS: u64 = 1 << 12;
 const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
-/// The number of places at which a candidate is compared with its buffer, and (MIN_PLACES) the number of places that
-/// must be equal and distinctive.
+/// The number of places at which a candidate is compared with its buffer, and the number of places that must be equal
+/// and distinctive (MIN_PLACES).
 const PLACES: u64 = 64;
 const MIN_PLACES: usize = 4;
 
@@ -166,7 +166,7 @@ type Candidate = (usize, usize, u64);
 pub struct Copied {
     /// The index of the buffer of which this is a copy.
     pub buffer: usize,
-    /// The address at which the buffer began when it lay in this place.
+    /// The address at which the buffer began when it lay here.
     pub base: u64,
     pub start: u64,
     pub end: u64,

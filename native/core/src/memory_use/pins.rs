@@ -1,9 +1,9 @@
 //! Find the few blocks that pin pages: pages that `malloc_trim()` could release only if these blocks were freed.
 //!
 //! A page of malloc's heaps is free if it contains no byte of a block in use, and no header and links of a free block.
-//! Therefore a block is assumed to occupy the 48 bytes after it too. Pins are searched in pages of which at most half
-//! is in use: blocks that share such a page form a group. Removing the group also frees fuller pages that no other
-//! block touches. Other allocators free memory only in whole units, when the last block in a unit is freed.
+//! So a block is assumed to occupy the 48 bytes after it as well. Pins are searched in pages of which at most half is
+//! in use: blocks that share such a page form a group. Removing the group also frees fuller pages that no other block
+//! touches. Other allocators free memory only in whole units, when the last block in a unit is freed.
 
 use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;

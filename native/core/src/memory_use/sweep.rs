@@ -4,7 +4,7 @@
 //! to one owner. If several owners touch a page, the one with the highest rank gets it (a used block keeps the whole
 //! page). So the pages of free memory are the pages without another owner.
 
-use crate::allocators::part::{Part, Parts, PARTS};
+use crate::allocators::part::{Part, PARTS};
 use crate::allocators::store::Store;
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::machine::PageSize;
@@ -46,25 +46,24 @@ pub struct Sweep {
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
-    /// The current cell: its number, and (`base`, `limit`) the index of its first sum, and the address at which it
-    /// ends.
+    /// The current cell: its number, the index of its first sum (`base`), and the address at which it ends (`limit`).
     cell: usize,
     base: usize,
     limit: u64,
-    /// The position for counting bytes, and (`whole`) the position for counting whole pages, which is somewhat behind.
+    /// The position for counting bytes, and the position for counting whole pages, which is somewhat behind (`whole`).
     bytes: Cursor,
     whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
-    /// The owners whose parts of huge pages are kept; and (`ranges`) the parts that were kept.
+    /// The owners whose parts of huge pages are kept, and the parts that were kept (`ranges`).
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
     lost: Lost,
 }
 
-/// Address ranges whose bytes should exist but are missing, ascending. They count for `owner`, whatever owner is passed
-/// for them. `at`: the position in `ranges`.
+/// Address ranges whose bytes should exist but are missing, ascending. They count for `owner`, even if another owner is
+/// passed for them. `at`: the position in `ranges`.
 #[derive(Default)]
 struct Lost {
     ranges: Vec<(u64, u64)>,
@@ -312,7 +311,7 @@ impl Sweep {
         })
     }
 
-    /// Count the ranges `ranges`, ascending and disjoint, for `owner` from now on, whatever owner is passed for them.
+    /// Count `ranges` (ascending and disjoint) for `owner` from now on, even if another owner is passed for them.
     pub fn set_lost(&mut self, ranges: Vec<(u64, u64)>, owner: u32) -> Result<()> {
         let ascend = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !ascend || ranges.iter().any(|range| range.0 >= range.1) {
@@ -339,13 +338,6 @@ impl Sweep {
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
-        ended(end, nobody)
-    }
-
-    /// Add all parts of the memory that begins at `start`, as `add_blocks` does, for an allocator that is not a store.
-    pub fn add_parts(&mut self, parts: &impl Parts, start: u64, owners: Owners) -> Result<u64> {
-        let (by_part, mut nobody) = (self.by_part(owners)?, None);
-        let end = self.with(start, |sweeper| parts.show_parts(start, adding(sweeper, by_part, &mut nobody)))?;
         ended(end, nobody)
     }
 

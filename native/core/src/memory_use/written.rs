@@ -202,7 +202,7 @@ impl Compared {
     }
 }
 
-/// A finder of the index in a list that the page with an address has. It keeps the last answer.
+/// Finds the index in a list of the page that contains an address. It caches the last result.
 #[derive(Default)]
 struct Lookup {
     page: Option<u64>,
@@ -335,8 +335,8 @@ pub fn compare(
     Ok(compared)
 }
 
-/// The things to which differing words may belong: the blocks of a process, and the layout of its objects if it has
-/// objects. `statics`: the addresses of objects outside blocks, each with the address of its type.
+/// The things to which differing words may belong: the blocks of a process, and its objects if their layout is given.
+/// `statics`: the addresses of objects outside blocks, each with the address of its type.
 pub struct Explained<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,

@@ -62,8 +62,8 @@ struct Worker<'a> {
     found: Vec<Option<Block>>,
     /// Links to further blocks of an object: fields of the object, and words of its buffers.
     links: Vec<Link>,
-    /// The addresses of blocks that contain syntax trees; and (`idle_slabs`) blocks for many numbers, none of which is
-    /// alive.
+    /// The addresses of blocks that contain syntax trees, and the blocks for many numbers of which none is alive
+    /// (`idle_slabs`).
     syntax: Vec<u64>,
     idle_slabs: Tally,
     settling: Duration,
@@ -254,8 +254,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Settle the recorded claims in two short loops over many claims, instead of one long chain of steps for each
-    /// claim: every claim waits for memory twice, so the waits of many claims overlap.
+    /// Settle the recorded claims in two short loops over many claims, so that their waits for memory overlap.
     #[inline(never)]
     fn settle_claims(&mut self) {
         let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
@@ -305,7 +304,7 @@ pub struct Owned {
 /// The row of one type: its objects and their buffers.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The address of the type, and (`flags`) its `tp_flags`.
+    /// The address of the type, and its `tp_flags` (`flags`).
     pub kind: u64,
     pub flags: u64,
     pub live: Tally,
@@ -339,8 +338,8 @@ pub struct Census {
     pub contested: Vec<u64>,
     /// Blocks for many objects, none of which is alive.
     pub idle_slabs: Tally,
-    /// `settling`: the time that it took to find the owners of buffers during the walk (the mean of all workers).
-    /// `following`: the time that it took to follow the pointers to the other buffers.
+    /// The time that it took to find the owners of buffers during the walk (`settling`, the mean of all workers), and
+    /// the time that it took to follow the pointers to the other buffers (`following`).
     pub settling: Duration,
     pub following: Duration,
 }
@@ -474,7 +473,7 @@ struct SharedKind {
     flags: u64,
 }
 
-/// The sums of what all workers found.
+/// The sums over the results of all workers.
 struct Sums {
     types: Vec<SharedKind>,
     rows: Vec<Counted>,
@@ -600,7 +599,7 @@ impl Sums {
     }
 
     /// Assign to the interpreter the blocks that contain syntax trees and the blocks for numbers that are all free,
-    /// whatever points to these blocks.
+    /// even if objects point to these blocks.
     fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
         for address in std::mem::take(&mut self.syntax) {
             let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);

@@ -62,3 +62,67 @@ pub(crate) fn is_immortal(word: u64) -> bool {
     let (overflow, flags) = (word >> 32 & 0xFFFF, word >> 48);
     word as u32 >= IMMORTAL && overflow == 0 && (1..MAX_FLAGS).contains(&flags)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Return the head of an object of a free-threaded build: its thread, bits of the collector, and the two counts.
+    fn head(thread: u64, bits: u8, local: u32, shared: i64) -> Vec<u8> {
+        let mut head = thread.to_le_bytes().to_vec();
+        head.extend([0, 0, 0, bits]);
+        head.extend(local.to_le_bytes());
+        head.extend(shared.to_le_bytes());
+        head
+    }
+
+    #[test]
+    fn counts_of_two_threads_add_up() {
+        for (local, others) in [(1u32, 0i64), (0, 3), (5, -2), (1, -1), (7, 1 << 20)] {
+            let sum = u64::try_from(i64::from(local) + others).expect("not below 0");
+            for flags in 0..4 {
+                let words = |bits| head(1, bits, local, (others << 2) | flags);
+                assert_eq!(shared_references(&words(0)), Some(sum));
+                assert_eq!(
+                    shared_references(&words(GC_DEFERRED)),
+                    Some(sum.saturating_sub(1)),
+                    "deferred counting adds one"
+                );
+                let alive = sum > 0 || flags == QUEUED;
+                assert_eq!(shared_count(&words(0), u64::MAX), Some(alive), "{local} {others} {flags}");
+            }
+        }
+        assert_eq!(shared_references(&head(1, 0, u32::MAX, 0)), Some(u64::MAX), "immortal");
+        assert_eq!(shared_references(&head(1, 0, 1, 0)[..20]), None, "cut off");
+    }
+
+    #[test]
+    fn words_that_are_no_counts() {
+        let end = 1 << 47;
+        assert_eq!(shared_count(&head(end, 0, 1, 0), end), None, "no thread");
+        assert_eq!(shared_count(&head(end - 1, 0, 1, 0), end), Some(true));
+        for others in [LARGEST_COUNT as i64, -(LARGEST_COUNT as i64)] {
+            assert_eq!(shared_count(&head(1, 0, 1, others << 2), end), None, "more than memory can have");
+        }
+        assert_eq!(shared_count(&head(1, 0, 0, (LARGEST_COUNT as i64 - 1) << 2), end), Some(true));
+        assert_eq!(shared_count(&head(1, 0, 0, (i64::MAX / 8 + 5) << 2), end), Some(true), "deferred since 3.14");
+        let mut locked = head(1, 0, 1, 0);
+        locked[10] = MAX_MUTEX + 1;
+        assert_eq!(shared_count(&locked, end), None, "no mutex");
+    }
+
+    #[test]
+    fn immortal_words() {
+        let word = |count: u64, overflow: u64, flags: u64| count | overflow << 32 | flags << 48;
+        for (count, overflow, flags, expected) in [
+            (1 << 31, 0, 1, true),
+            (3 << 30, 0, MAX_FLAGS - 1, true),
+            ((1 << 31) - 1, 0, 1, false),
+            (1 << 31, 1, 1, false),
+            (1 << 31, 0, 0, false),
+            (1 << 31, 0, MAX_FLAGS, false),
+        ] {
+            assert_eq!(is_immortal(word(count, overflow, flags)), expected, "{count:#x} {overflow} {flags}");
+        }
+    }
+}

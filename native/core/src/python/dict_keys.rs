@@ -6,8 +6,8 @@ pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 /// The number of slots of the smallest table (dictobject.c: PyDict_MINSIZE).
 pub(crate) const MIN_SLOTS: u64 = 8;
 
-/// Offsets in the head of a table: of the number of its slots (or -1), or of the number's logarithm; of the indices of
-/// entries; and (or -1) of the kind of the table, which is 0 if entries contain a hash.
+/// Offsets of fields in the head of a table: of the number of slots (or -1) or of its logarithm; of the indices of
+/// entries; and of the kind of the table (or -1), which is 0 if entries contain a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead {
     pub slots_at: i64,
@@ -34,7 +34,7 @@ impl TableHead {
         Some(first + usable(slots) * step)
     }
 
-    /// Return how many entries fit into the table that begins with the bytes `own`.
+    /// Return the number of entries that fit into the table that begins with the bytes `own`.
     pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
         self.slots(own).filter(is_possible).map(usable)
     }

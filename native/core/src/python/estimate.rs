@@ -15,7 +15,7 @@ pub struct Estimate {
     pub kind: u64,
     pub live: u64,
     pub bytes: u64,
-    /// The number of objects on free lists, and (`idle_bytes`) their bytes.
+    /// The number of objects on free lists (`idle`), and their bytes (`idle_bytes`).
     pub idle: u64,
     pub idle_bytes: u64,
 }

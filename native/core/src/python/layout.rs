@@ -7,7 +7,7 @@ use gdbheap_access::memory::space::Space;
 /// The least size in bytes of a block with a syntax tree (CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE).
 const MIN_SYNTAX: u64 = 8192;
 
-/// The rule for computing the size of a buffer: `rule`, and the parameters of the rule.
+/// A rule for computing the size of a buffer: `rule`, and the parameters of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub rule: u8,
@@ -28,15 +28,15 @@ pub struct Claim {
     pub high: u32,
     /// The role of the block for its owner: an index into the caller's list of names.
     pub role: u8,
-    /// The words in the block that point to further blocks: NOTHING, ALL its words, or the word at this offset, which
-    /// is a link to the next block.
+    /// Which words in the block point to further blocks: NOTHING for none, ALL for all words, or else the offset of the
+    /// word that is a link to the next block.
     pub follow: i32,
     /// The offset in the owner of a pointer to the last block of such a chain; 0 if there is none, and then the last
     /// link is 0.
     pub last: i64,
-    /// The kind of references in the block (graph/shapes.rs); and (`count_at`) the offset in the owner of the number of
-    /// references, or -1 if there is none.
+    /// The kind of references in the block (graph/shapes.rs).
     pub contents: u32,
+    /// The offset, in the owner, of the number of references; -1 if the owner does not have the number.
     pub count_at: i64,
     /// The rule for computing the size of the block.
     pub extent: Extent,
@@ -83,8 +83,8 @@ pub struct TypeLayout {
     pub flags_plain: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least size in bytes).
     pub shortened: Vec<(String, u64)>,
-    /// The way from a module to the size of its state: offsets to follow from the module. The last one is the offset of
-    /// the size.
+    /// The chain of offsets from a module to the size of its state: each offset leads to a pointer, and the last one is
+    /// the offset of the size.
     pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
@@ -99,8 +99,8 @@ pub struct TypeLayout {
     pub names: Vec<(u64, String)>,
     /// The ranges [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
-    /// Ranges that are not walked, ascending, in which objects may lie. They are set only while objects in such ranges
-    /// are searched.
+    /// Ranges that are not walked, ascending, in which objects may lie. The list has entries only while objects in such
+    /// ranges are searched.
     pub unwalked: Vec<(u64, u64)>,
 }
 
@@ -111,7 +111,7 @@ pub struct Slab {
     pub block: u64,
     pub header: u64,
     pub item: u64,
-    /// The types of these objects, by tp_name.
+    /// The names (tp_name) of the types of these objects.
     pub names: Vec<String>,
 }
 

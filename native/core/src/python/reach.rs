@@ -13,7 +13,7 @@ use gdbheap_access::work::{Steps, Watcher};
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) at: u64,
-    /// The number of the type of the object that owns the block; and (`holder`) the address of this object.
+    /// The number of the type of the object that owns the block (`owner`), and the address of this object (`holder`).
     pub(crate) owner: u32,
     pub(crate) holder: u64,
     /// The offset, in each block of the chain, of the link to the next block. If it is negative, the chain ends with
@@ -74,7 +74,7 @@ mod tests {
     use gdbheap_access::testing::{Cancelling, Unwatched};
     use gdbheap_access::work::Watcher;
 
-    /// Return how many blocks `owners` owners reach together, if all of them link to the first block.
+    /// Return the number of blocks that `owners` owners reach together, if all of them link to the first block.
     fn reached(watcher: &dyn Watcher, blocks: u64, owners: u32) -> Result<usize, Cancelled> {
         let (space, stores) = linked(64, 0, blocks, 1);
         let heaps = Heaps { space: &space, stores: &stores };

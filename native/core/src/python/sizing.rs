@@ -42,8 +42,8 @@ impl Measure {
     }
 }
 
-/// Return the number of bytes that were requested for the block of an object; None if the fields of the object do not
-/// tell, or if the field of the size is cut off. `head`: the first bytes of the object.
+/// Return the number of bytes that were requested for the block of an object; None if the object has no field with the
+/// size, or if the field is cut off. `head`: the first bytes of the object.
 pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| word_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {

@@ -27,7 +27,7 @@ const MAX_PLACES: u64 = 64;
 const UNIT: u64 = 16;
 
 impl Types<'_> {
-    /// Return whether a chunk of this size may be a slab.
+    /// Return whether a chunk of this size (in bytes) may be a slab.
     pub(crate) fn is_slab_size(&self, chunk_size: u64) -> bool {
         let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
         self.layout.slab.as_ref().is_some_and(|slab| {

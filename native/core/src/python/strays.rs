@@ -10,7 +10,7 @@ use crate::allocators::heaps::Heaps;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// The limit of numbers with 32 bits: all of them are smaller.
+/// The limit of 32-bit numbers: all of them are smaller.
 pub(crate) const LOW: u64 = 1 << 32;
 /// The divisor of round numbers: sizes, limits and short floats are multiples of it. Addresses of blocks seldom are.
 pub(crate) const ROUND: u64 = 4 << 10;
@@ -37,7 +37,7 @@ const MAX_PRE: u64 = 64;
 /// digits.
 const PLAIN_WORDS: u64 = 3;
 
-/// The meaning that is assumed for a word outside the heaps.
+/// The decision about a word outside the heaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     Reference,
@@ -48,7 +48,7 @@ pub(crate) enum Sign {
     Nothing,
 }
 
-/// The sort of words next to a word.
+/// The kind of the words next to a word.
 #[derive(PartialEq, Eq)]
 enum Beside {
     /// The neighbours include at least MANY_POINTERS pointers, and no number.

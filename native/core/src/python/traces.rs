@@ -14,9 +14,9 @@ const MAX_TRACEBACKS: usize = 1 << 22;
 const HEAD: usize = 16;
 const TRACE: usize = 16;
 
-/// A hash table: the address of its buckets, the number of buckets, and the number of entries that the table states.
-/// `key`: the size in bytes of a key, if an entry has the trace itself after the key (up to 3.8); 0 if an entry has a
-/// key of one word and a pointer to the trace.
+/// A hash table of tracemalloc: the address of its buckets, the number of buckets, and the number of entries that the
+/// table states. `key`: the size in bytes of a key, if an entry has the trace itself after the key (up to 3.8); 0 if an
+/// entry has a key of one word and a pointer to the trace.
 #[derive(Clone, Debug)]
 pub struct TraceTable {
     pub buckets: u64,

@@ -43,8 +43,8 @@ pub(crate) struct Types<'a> {
     named: ByAddress<(u64, Vec<usize>)>,
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
-    /// The MiB of memory in which types may lie, as bits. The index of a bit is the low bits of the MiB's number. This
-    /// quickly rejects nearly all other pointers.
+    /// A bit for each MiB of memory in which types may lie. The index of the bit is given by the low bits of the MiB's
+    /// number. This quickly rejects nearly all other pointers.
     type_pages: Vec<u64>,
     /// The number of bases that may still be read in chains of up to MAX_BASES. When it is 0, chains end after
     /// FEW_BASES.
@@ -53,8 +53,8 @@ pub(crate) struct Types<'a> {
     pub(crate) distances: Vec<usize>,
 }
 
-/// The cached result for an address: the number of the type there, or NO_TYPE; and, for the objects of the type, their
-/// distance from the start of their block and the least size of this block.
+/// The cached result for an address: the number of the type at the address, or NO_TYPE. For the objects of the type:
+/// their distance from the start of their block, and the least size of this block.
 #[derive(Clone, Copy)]
 struct Memo {
     address: u64,

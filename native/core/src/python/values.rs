@@ -85,7 +85,7 @@ impl Equal {
     }
 }
 
-/// The two halves of a hash. A single 128-bit number would leave alignment gaps next to it.
+/// The two halves of a hash of 128 bits. A single 128-bit number would leave alignment gaps next to it.
 type Key = [u64; 2];
 
 /// The data that is kept for each distinct value, besides its hash, while values are counted.
@@ -508,9 +508,9 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// The objects to examine: their types; and (`without`) the user addresses of blocks that only look like objects.
-/// `apart`: ranges of memory (start, end, number), ascending. An object in such a range can be equal only to objects in
-/// ranges with the same number. All other memory has the number 0.
+/// The objects to examine. `without`: the user addresses of blocks that only look like objects. `apart`: ranges of
+/// memory (start, end, number), ascending. An object in such a range can be equal only to objects in ranges with the
+/// same number. All other memory has the number 0.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,

@@ -1,5 +1,5 @@
-//! Take samples of used blocks before it is known what precedes an object: which distances from a block's start to an
-//! object occur, and which types occur.
+//! Take samples of used blocks before the number of bytes before an object is known: which distances from a block's
+//! start to an object occur, and which types occur.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;

@@ -1,4 +1,4 @@
-//! Measure the unused room of containers. A container tells how many bytes of its block contain items.
+//! Measure the unused room of containers: the part of their blocks that contains no items.
 
 use crate::allocators::block::Block;
 use gdbheap_access::machine::PageSize;
@@ -43,9 +43,9 @@ pub(crate) struct Rooms {
     roomy: Vec<Roomy>,
 }
 
-/// The containers of one kind and their unused room, in bytes. `small`: the unused room of the containers that each
-/// have less than a page of it; `pages`: the resident unused room of all other containers; `most`, `address`: the
-/// largest resident unused room of one container, and the address of its block.
+/// The containers of one kind and their unused room, in bytes. `small`: the unused room of the containers that have
+/// less than a page each; `pages`: the resident unused room of all other containers; `most`, `address`: the largest
+/// resident unused room of one container, and the address of its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub kind: u32,

@@ -16,8 +16,8 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// The largest number of words of a container that are read, and (BEFORE) how many of them may precede the container's
-/// pointer to a block.
+/// The largest number of words of a container that are read (HOLDER), and how many of them may precede the container's
+/// pointer to a block (BEFORE).
 const HOLDER: usize = 10;
 const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
@@ -70,8 +70,8 @@ const TAKEN_ALWAYS: u64 = 16 << 20;
 /// The possible containers that one worker has found. Each is the address of its holder or of its block.
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// The number of bytes of memory that were searched, and (`taken`) the number of bytes that the candidates found
-    /// there take.
+    /// The number of bytes of memory that were searched (`looked`), and the number of bytes that the candidates found
+    /// there take (`taken`).
     looked: u64,
     taken: u64,
     pub(crate) held: Vec<Held>,

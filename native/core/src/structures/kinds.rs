@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// The number of the unknown kind.
 pub(crate) const UNKNOWN: u32 = 0;
 
-/// The family of a block's kind: the objects and containers that are known.
+/// The family of a block's kind, such as a known container or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// An object that has a vtable, or an object that is known by the pointers to it.

@@ -146,7 +146,7 @@ impl<'a> Look<'a> {
     }
 
     /// Record the capacity of a container's block, and how many bytes of it are used. The kind of the block must be set
-    /// already.
+    /// before.
     pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.add(self.kind(id), block, (capacity, used), order, self.heaps.space.machine.page);

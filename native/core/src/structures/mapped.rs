@@ -8,8 +8,7 @@ use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// The number of words before the address of the mapping, and (BEHIND) the number of words after it, that may be the
-/// size.
+/// The number of words that may be the size, before the address of the mapping (BEFORE) and after it (BEHIND).
 const BEFORE: usize = 4;
 const BEHIND: usize = 8;
 const MOST: usize = 1 << 16;

@@ -23,8 +23,8 @@ const DEQUE_BYTES: u64 = 512;
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
-/// The number of nodes from which it shows whether their last word is a field. If it is a field of pointers, at most
-/// one node in MOST_ODD may have a number there that is no address.
+/// The least number of nodes that show whether their last word is a field. If it is a field of pointers, at most one
+/// node in MOST_ODD may have a number there that is no address.
 const FEW_NODES: usize = 4;
 const MOST_ODD: usize = 20;
 
@@ -36,8 +36,8 @@ pub(crate) struct Prover<'a> {
     seen: Bits,
     /// The addresses of the arrays of buckets that were read.
     scanned: Addresses,
-    /// The number of links that may still be followed. The limit makes the time of all proofs proportional to the
-    /// target's size, whatever the target contains.
+    /// The number of links that may still be followed. The limit makes the time of all proofs proportional to the size
+    /// of the target.
     left: u64,
 }
 

@@ -12,7 +12,7 @@ use std::mem::discriminant;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
-/// The largest number of rounds. Memory that one round finds to be stale may let the next round classify another
+/// The largest number of rounds. If one round finds stale memory, the next round may be able to classify another
 /// buffer, and so on. Strings in the old memory of a vector that grew make the longest chains of this kind.
 const ROUNDS: usize = 64;
 /// The offset, in a std::string of libstdc++, of the second half of a short text. Before it lie a pointer, a size and a
@@ -147,8 +147,8 @@ impl Settler<'_, '_> {
         counted < MANY && nobody_else && all_held
     }
 
-    /// Add the parts `found`, which have no content, to `dead`. The words in these parts no longer count as pointers to
-    /// blocks.
+    /// Add the parts `found`, which have no content, to `dead`. From then on, the words in these parts do not count as
+    /// pointers to blocks.
     fn bury(&mut self, found: Vec<(u64, u64)>) {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {

@@ -117,7 +117,7 @@ fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Search all blocks, static data and stacks for candidates. Each worker has its own finder.
+/// Search all blocks, static data and stacks for candidates. Each worker thread has its own finder.
 fn pass<const SHAPES: bool>(
     watcher: &dyn Watcher,
     look: &Look<'_>,

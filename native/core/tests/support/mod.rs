@@ -96,10 +96,34 @@ impl Heap {
             chunks.push((at, units * 16, !after_free && chance.one_in(4)));
             at += units * 16;
         }
+        Heap::laid(chance, chunks)
+    }
+
+    /// Make a heap of a few small chunks in use, then a free one of up to three pages, then a few in use, and so on.
+    pub fn draw_islands(chance: &mut Chance, start: u64, size: u64, page: u64) -> Heap {
+        let mut chunks: Vec<(u64, u64, bool)> = Vec::new();
+        let mut at = start;
+        while at < start + size {
+            for _ in 0..chance.between(1, 6) {
+                let size = 16 * chance.between(2, page / 64);
+                chunks.push((at, size, false));
+                at += size;
+            }
+            let size = 16 * chance.between(2, 3 * page / 16);
+            chunks.push((at, size, true));
+            at += size;
+        }
+        Heap::laid(chance, chunks)
+    }
+
+    /// Write adjacent chunks, ascending, and a top chunk after them.
+    fn laid(chance: &mut Chance, mut chunks: Vec<(u64, u64, bool)>) -> Heap {
         // The chunk before the top is in use: if it were free, it would be a part of the top.
         if let Some(last) = chunks.last_mut() {
             last.2 = false;
         }
+        let start = chunks.first().map_or(0, |chunk| chunk.0);
+        let at = chunks.last().map_or(0, |chunk| chunk.0 + chunk.1);
         let (top, end) = (at, (at + 4096).next_multiple_of(4096));
         let mut memory = Memory::of(start, vec![0; (end - start) as usize]);
         let mut before = None;

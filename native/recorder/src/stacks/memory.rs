@@ -16,8 +16,8 @@ pub(super) struct Windows {
     round: u64,
     /// The number of windows that the last stack needed.
     ahead: usize,
-    /// For each window: the number of the round in which it was read (each stack is a round), and the number of the
-    /// window.
+    /// For each window: the round in which it was read (each stack is a round), and which part of the memory it has:
+    /// its address divided by `WINDOW`.
     keys: [(u64, u64); WINDOWS],
     bytes: [[u8; WINDOW]; WINDOWS],
 }

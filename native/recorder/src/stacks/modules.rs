@@ -146,8 +146,8 @@ impl Modules {
         self.strange_count < MAX_STRANGE && !strange.iter().any(|(start, end)| (*start..*end).contains(&address))
     }
 
-    /// Read the list of objects again. `wanted`: an address that was in no object. `added`: is called for each object
-    /// that was not in the list before.
+    /// Read the list of loaded objects (the program and its libraries) again. `wanted`: an address that was in none of
+    /// them. `added`: a function that is called for each object that was not in the list before.
     #[inline(never)]
     pub(super) fn read(
         &mut self,

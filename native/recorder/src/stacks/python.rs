@@ -14,7 +14,7 @@ const CODES: usize = 8 << 10;
 const RUNTIME_HEAD: u64 = 8 << 10;
 /// The size of PyThreadState in bytes, with a margin. Since 3.14 it contains a frame that belongs to no evaluator.
 const STATE_BYTES: u64 = 16 << 10;
-/// After this many searches for interpreters that found nothing, the searches become less frequent.
+/// The number of vain searches for interpreters after which the searches become less frequent.
 const PATIENCE: u64 = 256;
 const LOWEST: u64 = 64 << 10;
 /// A value of `enum _frameowner`. If the owner of a frame is at least this, the frame stands for C code.
@@ -47,7 +47,7 @@ pub(super) struct PythonFrame {
     pub(super) ends: bool,
 }
 
-/// What is known about the interpreter. A value whose bytes are all 0 is valid: nothing is known.
+/// The known facts about the interpreter. If all bytes of the value are 0, nothing is known.
 pub(super) struct Python {
     /// The age of the list of loaded objects in which the interpreter was last searched.
     age: u64,

@@ -1,8 +1,8 @@
 //! Finds room for stubs: unused bytes after the end of an object's code, in its last page.
 //!
 //! A stub is never removed, only the jump to it, because a thread may stay in the stub for any time. So each stub has a
-//! header that identifies it to a later run, which overwrites a stub for the same place and of the same shape. That
-//! changes only the numbers that the stub compares.
+//! header by which a later run recognizes it. That run overwrites a stub for the same place that has the same
+//! instructions, and changes only the numbers that the stub compares.
 #![forbid(unsafe_code)]
 
 use crate::arch::stub::{plan, replacement, REACH};
@@ -23,9 +23,9 @@ pub struct Cave {
     pub stays: bool,
 }
 
-/// A place in code, `address`, at which threads should be seen. `function`: the bytes of the function that contains the
-/// place; the function begins at `start`. `conditions`: the conditions that must hold for a thread to stop there. If
-/// the instructions at `address` cannot be replaced, the instructions from `before` on are replaced.
+/// The address in code (`address`) at which threads should be caught. `function`: the bytes of the function that
+/// contains the place; the function begins at `start`. `conditions`: the conditions that must hold for a thread to stop
+/// there. If the instructions at `address` cannot be replaced, the instructions from `before` on are replaced.
 #[derive(Clone, Debug)]
 pub struct CodePlace {
     pub address: u64,

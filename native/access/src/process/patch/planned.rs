@@ -1,4 +1,4 @@
-//! The types for what is found in code and written into it: system calls, patches, and the conditions of patches.
+//! The types for results of the search in code, and for new code: system calls, patches, and the conditions of patches.
 #![forbid(unsafe_code)]
 
 /// The value that a condition compares with a number.
@@ -9,8 +9,8 @@ pub enum Operand {
     Second,
     /// The product of the first two arguments, as for calloc.
     Product,
-    /// The size word of the chunk that the first argument points into, without the flags in that word. The condition
-    /// does not hold for a null argument.
+    /// The size of the chunk that the first argument points into, from the chunk's header without its flags. The
+    /// condition does not hold for a null argument.
     ChunkSize,
 }
 
@@ -52,10 +52,10 @@ pub(crate) struct Function<'a> {
 
 /// The requirements for a patch.
 pub(crate) struct Wish<'a> {
-    /// The address at which threads should be seen.
+    /// The address at which threads should be caught.
     pub(crate) address: u64,
-    /// Where the replaced instructions begin: at `address`, or before it. Instructions before `address` are executed
-    /// first.
+    /// The address of the first replaced instruction: `address`, or before it. Instructions before `address` are
+    /// executed first.
     pub(crate) from: u64,
     pub(crate) stub_at: u64,
     pub(crate) signal: u32,

@@ -21,8 +21,10 @@ pub struct Text {
     pub end: u64,
 }
 
-/// A place in code that makes the system call `number`. `address`: the instruction after the system call. `before`: the
-/// instruction that loads the number. `start`, `end`: the function around them.
+/// A place in code that makes the system call `number`.
+///
+/// `address`: the instruction after the system call. `before`: the instruction that loads the number. `start`, `end`:
+/// the function that contains both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     pub address: u64,

@@ -1,4 +1,4 @@
-//! Writes into the machine code of a program, word by word, and only while none of the program's threads runs.
+//! Writes into the machine code of a program, word by word, and only while all threads of the program are stopped.
 #![forbid(unsafe_code)]
 
 use crate::process::patch::planned::Patch;
@@ -29,8 +29,8 @@ pub(crate) fn take_out(memory: &ProgramMemory, patches: &[Patch]) {
     }
 }
 
-/// Return whether a patch must not be inserted now because of a thread at `counter`: it would execute the second half
-/// of an instruction that was split, or might be told to restart a system call that is among the replaced instructions.
+/// Return whether a thread at `counter` prevents a patch from being inserted now. The thread would execute the second
+/// half of an instruction, or it might be told to restart a system call among the replaced instructions.
 pub(crate) fn is_inside(patches: &[Patch], counter: u64) -> bool {
     patches.iter().any(|patch| {
         let end = patch.address + patch.original.len() as u64;

@@ -2,10 +2,9 @@
 //! processor.
 //!
 //! Threads that start later inherit the events of the threads that start them; that requires one ring for each
-//! processor (perf_event_open(2)). A thread may be listed and also inherit events: then two events report it. A thread
-//! that is being started while its parent's events are opened inherits only some of them, or none, and may not be
-//! listed yet. Such a thread is the first that its parent starts after the parent's events are open; a record reports
-//! its start.
+//! processor (perf_event_open(2)). Two events report a thread that is listed and also inherits events. A thread that
+//! starts while its parent's events are being opened inherits only some of them, or none, and may not be listed yet.
+//! Such a thread is the first that its parent starts after the parent's events are open; a record reports its start.
 
 use super::record::{Reader, Record, What};
 use crate::arch::registers::PERF_MASK;
@@ -27,7 +26,7 @@ const ALL_RINGS: usize = 128 << 20;
 const LEAST_RING: usize = 64 << 10;
 /// The longest time that a thread may need to start another one.
 const START: Duration = Duration::from_secs(1);
-/// How many files this process may have open for other purposes.
+/// The number of files that this process may have open for other purposes.
 const OTHER_FILES: u64 = 256;
 
 /// Features that only newer kernels have.
@@ -35,7 +34,7 @@ const OTHER_FILES: u64 = 256;
 struct Features {
     /// Whether threads inherit events, but processes do not (Linux 5.13).
     threads: bool,
-    /// Whether events count lost records (6.0), including those that no record reports because none came after them.
+    /// Whether events count lost records (6.0), including those after which no record came that could report them.
     lost: bool,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Events {
     /// The threads that have not been seen to start another thread since their own events were opened. The value is the
     /// time when the events were opened.
     fresh: HashMap<i32, Instant>,
-    /// For each event, the thread and the processor that it was opened for.
+    /// For each event, the thread and the processor for which it was opened.
     origins: HashMap<u64, (i32, usize)>,
     told_lost: u64,
     refused: u64,
@@ -148,8 +147,8 @@ impl Events {
         Ok(())
     }
 
-    /// Note that `parent` has started a thread. If that began before the parent's events were open, open the events of
-    /// threads that may lack some. If that fails, the calls of such a thread count as one lost call.
+    /// Record that `parent` has started a thread. If the parent's events were opened shortly before, the thread may
+    /// lack some of them: open events for all threads that have none of their own. If that fails, count one lost call.
     pub(super) fn see_start(&mut self, parent: i32) {
         let opened = self.fresh.remove(&parent);
         if opened.is_some_and(|opened| opened.elapsed() < START) && self.open_threads().is_err() {
@@ -199,7 +198,7 @@ impl Events {
         Ok(counter)
     }
 
-    /// Open an event with a ring that is as large as this user may have it.
+    /// Open an event with the largest ring that this user may have.
     fn ring(&mut self) -> Result<Sampler, Error> {
         loop {
             self.ring_size = 1 << self.ring_size.ilog2();
@@ -216,7 +215,8 @@ impl Events {
         }
     }
 
-    /// Return the thread that an event was opened for, from which others may have inherited it, and the processor.
+    /// Return the thread and the processor for which an event was opened. Threads that inherited the event do not
+    /// change the result.
     pub(super) fn origin(&self, event: u64) -> Option<(i32, usize)> {
         self.origins.get(&event).copied()
     }
@@ -237,7 +237,7 @@ impl Events {
         }
     }
 
-    /// Return how many records were lost because a ring was full. Some losses may not be known yet.
+    /// Return the number of records that were lost because a ring was full. Some losses may not be known yet.
     pub(super) fn lost(&mut self) -> u64 {
         if !self.counts_lost {
             return self.told_lost + self.refused;
@@ -277,7 +277,7 @@ fn builder(traced: &Traced, features: Features) -> Builder<'static> {
     builder
 }
 
-/// Return the numbers of the processors that are online: five numbers for `0-3,8`.
+/// Return the numbers of the processors that are online. The kernel's text `0-3,8` stands for five numbers.
 fn processors() -> Vec<usize> {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let ranges = listed.trim().split(',').filter_map(|part| {

@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 10;
 const NAP: Duration = Duration::from_millis(1);
 /// The longest time between the moment when a call has done its work and the moment when it reaches the tracepoint.
 const SETTLED: Duration = Duration::from_millis(1);
-/// If more hits than this wait to be fetched, further ones stay in the rings, whose size is limited.
+/// The most hits that may wait to be fetched. If there are more, further hits stay in the rings, whose size is limited.
 const MAX_WAITING: usize = 5000;
 
 /// The state of the thread that reads the rings.
@@ -196,9 +196,10 @@ impl View {
         false
     }
 
-    /// Report a call once, even if two events report its thread on a processor. Both events see everything that the
-    /// thread does there from then on, so the event that came first is enough. A thread that starts while its parent's
-    /// events are being opened inherits these events on some processors only.
+    /// Report a call once, even if two events report its thread on a processor.
+    ///
+    /// Both events report all later calls of the thread on that processor, so the event that reported first is used. A
+    /// thread that starts while its parent's events are being opened inherits these events on some processors only.
     fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
         let (pid, tid) = (record.pid, record.tid);
         let doubtful = self.first.contains(&record.time) || record.time >= last;

@@ -1,4 +1,4 @@
-//! The parts that are used here of the records that the kernel writes into a ring.
+//! The parts of the kernel's ring records that gdbheap uses.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -26,7 +26,7 @@ impl Record {
 }
 
 pub(super) enum What {
-    /// The thread reached the tracepoint, as `event` reports.
+    /// The thread reached the tracepoint; `event` reports this.
     Call { event: u64, number: u64, registers: Vec<u64>, stack: Option<Vec<u8>> },
     /// The thread is new; the thread `parent` started it.
     Started { parent: i32 },
@@ -42,7 +42,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Parse a record; None if it contains nothing of use.
+    /// Parse a record; None if it contains no useful data.
     pub(super) fn read(&self, record: &perf_event::Record, config: ParseConfig<Native>) -> Option<Record> {
         let size = u16::try_from(record.len() + size_of::<perf_event_header>()).ok()?;
         let header = perf_event_header { type_: record.ty(), misc: record.misc(), size };

@@ -1,4 +1,4 @@
-//! Reads what the kernel's file system for tracing (tracefs) says about a tracepoint.
+//! Reads a description of a tracepoint from the kernel's file system for tracing (tracefs).
 
 use std::fs::{read_to_string, File};
 use std::io::{Error, Read};
@@ -37,8 +37,8 @@ pub fn tracepoint() -> Result<Tracepoint, Error> {
     }
 }
 
-/// Read the format through a mount that is not attached to any file tree: nobody else sees it, and it disappears with
-/// its descriptor.
+/// Read the format through a mount that is not attached to any file tree: no other process sees the mount, and it
+/// disappears with its descriptor.
 fn of_own_mount() -> Result<String, Error> {
     // SAFETY: the texts end with a null byte and are only read; FSCONFIG_CMD_CREATE wants null pointers.
     let mount = unsafe {

@@ -120,7 +120,7 @@ impl Region {
         }
     }
 
-    /// Return the number, within the stretch, of the block at `address`, which must lie in the stretch.
+    /// Return the number of the block at `address` within the stretch. The address must lie in the stretch.
     #[inline]
     pub(crate) fn index(&self, address: u64) -> u64 {
         (address - self.stretch.start) / GRAIN
@@ -251,8 +251,8 @@ impl Region {
         self.plain_words(|starts, low, high| starts & low & !high)
     }
 
-    /// Return the bits that `choose(starts, low, high)` selects for each 64 possible blocks. Bits of blocks that are
-    /// not ordinary chunks are cleared.
+    /// Return the bits that `choose(starts, low, high)` selects, for 64 possible blocks at a time. Bits of blocks that
+    /// are not ordinary chunks are cleared.
     fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
@@ -281,9 +281,11 @@ impl Region {
         })
     }
 
-    /// Return where the top chunk starts once malloc_consolidate() has merged it with the free chunks below it; 0 if
-    /// there is no top. malloc_consolidate() reaches such chunks only if one of them is in a fast bin: free() merges
-    /// all others at once.
+    /// Return the address at which the top chunk starts once malloc_consolidate() has merged it with the free chunks
+    /// below it.
+    ///
+    /// 0 if there is no top. malloc_consolidate() reaches such chunks only if one of them is in a fast bin: free()
+    /// merges all others at once.
     pub(crate) fn top_after_consolidation(&self) -> u64 {
         let (mut at, mut fast) = (self.stretch.top, false);
         while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
@@ -376,8 +378,8 @@ pub(crate) struct Link {
     pub(crate) word: u64,
 }
 
-/// The number of bytes at the start of a chunk that are kept. They suffice for whatever precedes a Python object and
-/// for the object's fields that own buffers.
+/// The number of bytes at the start of a chunk that are kept. They include all bytes that may precede a Python object,
+/// and the object's fields that own buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]

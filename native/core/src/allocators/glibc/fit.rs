@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A free chunk, or several adjacent free chunks that malloc would merge, as `(address of the header, size)`.
 pub type Piece = (u64, u64);
-/// The pieces of one arena that could serve a request, and the largest ones that are too small for it.
+/// The pieces of one arena that could serve a request, and the largest pieces that are too small for it.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,

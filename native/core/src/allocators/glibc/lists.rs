@@ -68,7 +68,8 @@ struct Cursor {
 }
 
 impl Chunks {
-    /// Follow all fast bins at once, one step of each in turn: every step waits for memory, so the waits overlap.
+    /// Follow all fast bins at once, one step of each in turn. Each step waits for memory, and in this way the waits
+    /// overlap.
     pub(crate) fn follow_fast_bins(&mut self, safe_linking: bool) {
         let mut cursors: Vec<Cursor> = Vec::new();
         let mut begun = HashSet::new();

@@ -1,4 +1,4 @@
-//! Find malloc's memory that none of its lists names: mmapped chunks, and stretches of a main arena without `sbrk`.
+//! Find memory of malloc that no list of malloc names: mmapped chunks, and stretches of a main arena without `sbrk`.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::error::{Cancelled, Result};

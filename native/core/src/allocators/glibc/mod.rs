@@ -1,4 +1,4 @@
-//! glibc's malloc: its chunks, its free lists, and what malloc_trim() would return.
+//! glibc's malloc: its chunks, its free lists, and the memory that malloc_trim() would return.
 
 pub(crate) mod bins;
 pub(crate) mod chunks;

@@ -1,8 +1,8 @@
 //! Read an arena of a running process. A result counts only if two readings agree.
 //!
-//! malloc's "in use" is everything of an arena except its top, its bins and its fast bins. Blocks in thread caches
-//! count as in use (malloc/malloc.c, `int_mallinfo`). So it suffices to read the free lists, and no block in use is
-//! read. If a thread changes a list during the reading, at least one of three things happens: the list cannot be
+//! By malloc's own count, all bytes of an arena except its top, its bins and its fast bins are in use. Blocks in thread
+//! caches count as in use (malloc/malloc.c, `int_mallinfo`). So it suffices to read the free lists, and no block in use
+//! is read. If a thread changes a list during the reading, at least one of three things happens: the list cannot be
 //! followed, the second reading differs, or `malloc_state` has changed.
 
 use super::bins::BINS;
@@ -175,7 +175,8 @@ mod tests {
     const ARENA: u64 = 0x10000;
     const HEAP: u64 = 0x20000;
 
-    /// The words of a fake memory. After `after` reads, one word changes.
+    /// A fake memory for tests. `change`: (n, address, value): at read n, counted from 0, the word at `address` becomes
+    /// `value`.
     #[derive(Default)]
     struct Memory {
         words: Mutex<HashMap<u64, u64>>,
@@ -284,7 +285,7 @@ mod tests {
                 let is_new = found.listed.is_some_and(|listed| listed.bytes == 0xe0);
                 let is_old = found.listed.is_some_and(|listed| listed.bytes == 0xc0);
                 assert!(found.listed.is_none() || is_new || is_old, "{when} {at:x}");
-                // A change after the last read of the arena does not matter to this reading.
+                // A change after the last read of the arena has no effect on this reading.
                 let is_late = at != ARENA || when + 1 == reads;
                 assert!(is_late || found.listed.is_none() && found.locked, "{when}");
             }

@@ -1,4 +1,4 @@
-//! Compute page by page what malloc_trim() returns.
+//! Compute page by page the memory that malloc_trim() returns.
 //!
 //! glibc's `mtrim` first merges fast-bin chunks with their free neighbours (`malloc_consolidate`). Then, with
 //! MADV_DONTNEED, it returns the whole pages inside each chunk in bins, except the header at the chunk's start. Chunks
@@ -29,13 +29,13 @@ impl Released {
 /// The size of `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
 pub(crate) const CHUNK_HEAD: u64 = 48;
 
-/// Return the whole pages of a free chunk [start, end) that contain nothing malloc needs, as `mtrim` computes them.
+/// Return the whole pages of a free chunk [start, end) that contain no data of malloc, as `mtrim` computes them.
 pub(super) fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, u64)> {
     page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 
-/// Return what malloc_trim() would return to the kernel of a free chunk [start, end), header included: its whole pages,
-/// and how many bytes of these are resident or swapped.
+/// Return the memory of a free chunk [start, end), header included, that malloc_trim() would return to the kernel: its
+/// whole pages, and how many bytes of these are resident or swapped.
 pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
     let Some((first, last)) = whole_pages(pages.page, start, end) else { return Released::default() };
     let (resident, swapped) = pages.count(first, last);

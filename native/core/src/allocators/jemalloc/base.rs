@@ -33,7 +33,7 @@ fn block_at(space: &Space, address: u64) -> Option<Block> {
     is_block.then_some(Block { end, next })
 }
 
-/// Return everything in `ranges` (ascending) that looks like a base block, by its address.
+/// Return the possible base blocks in `ranges` (ascending), by address.
 pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, Block> {
     let mut found = BTreeMap::new();
     for (start, end) in ranges.iter().copied() {

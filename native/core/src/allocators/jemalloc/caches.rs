@@ -1,5 +1,5 @@
-//! The blocks in threads' caches. An arena has the head of a ring of all caches that belong to it, and each cache knows
-//! where its bins are; so no thread-local storage has to be found.
+//! The blocks in threads' caches. An arena has the head of a ring of all caches that belong to it, and each cache
+//! points to its bins. So thread-local storage does not have to be found.
 //!
 //! A link of the ring is `{next, prev, bins}`, up to 5.2 `{next, prev, bins_small, bins_large}`. A bin has 24 bytes:
 //! `void **stack_head; u64 nrequests; u16 low_water, full, empty` (the low halves of addresses), up to 5.2 `i32
@@ -23,9 +23,9 @@ const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
-/// Limits to how many words of bins and lists are read, against hostile memory. The limit for one ring is the number of
-/// words in the target's memory plus MORE_WORDS. The limit for all rings together is TIMES_READ times as many words,
-/// because several rings may name the same caches.
+/// The limits for reading words of bins and lists in hostile memory. For one ring it is the number of words in the
+/// target's memory plus MORE_WORDS. For all rings in total it is TIMES_READ times as many words, because several rings
+/// may name the same caches.
 const MORE_WORDS: u64 = 1 << 16;
 const TIMES_READ: u64 = 8;
 
@@ -125,8 +125,8 @@ impl Finder<'_> {
     }
 
     /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. The bins of a cache
-    /// are consecutive, and their lists lie in the same order in one block. A cache counts if nine in ten of its blocks
-    /// are right.
+    /// are consecutive, and their lists lie in the same order in one block. A cache is accepted if nine in ten of its
+    /// blocks are right.
     pub(crate) fn find_in(
         &self,
         storage: &[(u64, u64)],

@@ -36,7 +36,7 @@ pub(crate) struct HugeSlab {
 /// The state of a page without an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unused {
-    /// An extent is being made of the page, or taken away from it, at this moment.
+    /// An extent is being made from the page, or removed from it, at this moment.
     Moving,
     Dirty,
     GivenBack,

@@ -16,8 +16,8 @@ const BITMAP: usize = 64;
 /// The largest number of regions of a slab.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
-/// The offset of the first word of an extent that may point to another extent on the same list. The last two of these
-/// words lie at 64 and 72: extents that are not slabs have their list links there.
+/// The offset of the first word of an extent that may point to another extent on the same list. Extents that are not
+/// slabs have their list links at the last two of these words, at 64 and 72.
 const LINKS: usize = 24;
 pub(crate) const LINK_WORDS: usize = 7;
 /// The number of words of an extent, from offset 64 on, one of which may point to the stack of a sampled block.

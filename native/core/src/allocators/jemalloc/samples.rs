@@ -2,9 +2,9 @@
 //!
 //! A sampled block has an extent of its own, however small the block is. After the extent's links there is a pointer to
 //! a `prof_tctx_t`, the counts of one stack in one thread. The `prof_tctx_t` points to a `prof_gctx_t`, which ends with
-//! the stack: `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. The word of
-//! an extent that has the pointer, and the offset of the counts in a `prof_tctx_t`, differ by release (5.1, 5.2, 5.3).
-//! All possible places are tried: at the right ones the counts equal the number and the bytes of the blocks that point
+//! the stack: `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. The place of
+//! the pointer in an extent, and the offset of the counts in a `prof_tctx_t`, differ by release (5.1, 5.2, 5.3). All
+//! possible places are tried. At the right ones, the counts equal the number and the bytes of the blocks that point
 //! there.
 
 use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
@@ -28,8 +28,8 @@ const SHIFT: u32 = 3;
 const MAX_STACK_AT: usize = 40;
 /// The largest number of frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option for it).
 const MAX_FRAMES: u64 = 4 << 10;
-/// The number of stacks in ten whose counts must match the blocks. Not all have to match, because threads may be
-/// changing some of the counts.
+/// The least number of stacks in ten whose counts must match the blocks. The others may not match, because threads may
+/// be changing their counts.
 const ENOUGH: usize = 9;
 
 /// A stack of the jemalloc with the number `root`. `frames`: its return addresses, innermost first. `blocks`, `bytes`:
@@ -75,7 +75,7 @@ impl Jemalloc {
     }
 
     fn is_used(&self, large: &Large) -> bool {
-        self.runs.block_at(large.address).is_some_and(|cell| cell.address == large.address)
+        self.extents.runs.block_at(large.address).is_some_and(|cell| cell.address == large.address)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The root of the tree is an array in static data. For addresses of 48 bits the root points to leaves with one word
 //! for each page. For 57 bits it points to nodes, and these point to leaves with two words for each page. The machine
-//! on which jemalloc was configured decides which of the two it is.
+//! on which jemalloc was configured decides between the two.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
 use crate::allocators::roots::Place;
@@ -41,7 +41,7 @@ pub struct Shape {
     element: u64,
 }
 
-/// The shape for addresses of 48 bits, and the one for addresses of 57 bits.
+/// The shapes of trees for addresses of 48 bits and of 57 bits.
 pub const SHAPES: [Shape; 2] = [
     Shape { bits: 48, levels: (18, None, 18), element: 8 },
     Shape { bits: 57, levels: (15, Some(15), 15), element: 16 },
@@ -165,7 +165,8 @@ impl Search<'_> {
         })
     }
 
-    /// Return whether a word may be an element of a leaf: an extent, or the remains of an extent that was removed.
+    /// Return whether a word may be an element of a leaf. It then names an extent, or what is left of an extent that
+    /// was removed.
     fn is_element(&self, word: u64) -> bool {
         let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
         let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
@@ -223,7 +224,7 @@ fn first_words(
 type Tables = Vec<(u64, u64)>;
 
 /// Return the tables of a tree: its nodes, if it has some, and its leaves, each with the lowest address that it covers.
-/// Tables that overlap others are dropped, so that hostile data is not read again and again.
+/// Tables that overlap others are dropped, so that hostile data is not read many times.
 fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));

@@ -1,7 +1,7 @@
 //! Read all memory of one or more jemallocs: extents, base blocks, and the blocks that are in use, cached and free.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
+use crate::allocators::extents::{Areas, Extents, Owner, Piece, Use, Words};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
 use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PAGES};
@@ -28,7 +28,8 @@ const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
 /// The largest number of extents that are checked against a layout of the structures (`JemallocForm`).
 const EXTENTS_ASKED: usize = 2048;
 
-/// The number of active extents that were checked against a `JemallocForm`, and (`fit`) how many of them fit it.
+/// The number of active extents that were checked against a `JemallocForm` (`extents`), and the number of
+/// those that fit it (`fit`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JemallocFit {
     pub extents: u64,
@@ -96,10 +97,10 @@ pub struct ClassUse {
 }
 
 /// The changes that threads inside jemalloc had not finished. `extents`: the number of extents that a thread was
-/// changing. `lists`: the same number, but extents that link to each other count once, since a thread that purges has
-/// all its extents on a list. `both`: blocks that are in a cache and also in another cache or free in a slab. `astray`:
-/// entries of caches that are not blocks of their class. `bins`: the smallest number of bins of caches that explains
-/// `both` and `astray`.
+/// changing. `lists`: the same number, except that extents that link to each other count once, because a thread that
+/// purges has all its extents on a list. `both`: blocks that are in a cache and also in another cache or free in a
+/// slab. `astray`: entries of caches that are not blocks of their class. `bins`: the smallest number of bins of caches
+/// that explains `both` and `astray`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
@@ -111,14 +112,7 @@ pub struct InMotion {
 
 /// All memory of one or more jemallocs, by address.
 pub struct Jemalloc {
-    pub runs: Arc<Runs>,
-    /// For each run: the index of its jemalloc, the number of its arena, and whether the run is a slab.
-    pub(super) owners: Vec<(u32, u32, bool)>,
-    /// A bit for each block in a thread's cache, by the block's number.
-    pub(super) cached: bits::Bits,
-    /// A bit for each block in which a thread's cache keeps its lists, by the block's number.
-    pub(super) own: bits::Bits,
-    pub(super) areas: Areas,
+    pub extents: Arc<Extents>,
     /// The blocks that have an extent of their own, by address.
     pub(super) larges: Vec<Large>,
     /// For each jemalloc, the number of threads' caches that were found.
@@ -126,7 +120,6 @@ pub struct Jemalloc {
     /// For each jemalloc, the bytes of those extents of the huge page allocator that are in no known slab.
     pub astray: Vec<u64>,
     pub moving: InMotion,
-    pub damage: Vec<Damage>,
     /// Active extents whose size or bitmap does not fit their size class.
     pub unfit: Vec<Damage>,
     /// Slabs whose bitmap and whose count of free regions differ.
@@ -140,8 +133,8 @@ pub struct Jemalloc {
 #[derive(Default)]
 struct Gathered {
     runs: Vec<(Run, Vec<u64>)>,
-    /// For each run, by its start: the index of its jemalloc, the number of its arena, and whether the run is a slab.
-    owners: BTreeMap<u64, (u32, u32, bool)>,
+    /// The owner of each run, by the run's start.
+    owners: BTreeMap<u64, Owner>,
     pieces: Vec<Piece>,
     larges: Vec<Large>,
     /// For each bin of a cache: its blocks, and whether the bin also has an entry that is not a block.
@@ -189,7 +182,7 @@ pub fn read_jemalloc(
                     &blocks.iter().map(|(start, block)| (*start, block.end)).collect::<Vec<_>>(),
                 );
                 own = blocks_of(space, &blocks, own.iter().map(|(start, _)| *start).chain(known));
-                let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Span::Metadata, number);
+                let metadata = |(start, end): &(u64, u64)| Piece::new(*start, *end, Use::Metadata, number);
                 found.pieces.extend(own.iter().map(metadata));
                 found.add_caches(&|| control.advance(0), space, root, (&own, from))?;
                 found.add_huge(&|| control.advance(0), space, &root.data, number, &own)?;
@@ -234,12 +227,12 @@ impl Gathered {
     fn add_extent(&mut self, extent: &Extent, sizes: (&[u64], u64), root: u32) {
         let span = match extent.state {
             State::Active => self.add_active(extent, sizes, root),
-            State::Dirty => Span::Dirty,
-            State::Muzzy => Span::Muzzy,
-            State::Retained => Span::Retained,
-            State::Moving => Span::Moving,
+            State::Dirty => Use::Free,
+            State::Muzzy => Use::Muzzy,
+            State::Retained => Use::Returned,
+            State::Moving => Use::Moving,
         };
-        if span == Span::Moving {
+        if span == Use::Moving {
             self.moving.extents += 1;
             self.changing.push((extent.at, extent.links));
             self.leave_unfinished(extent.at, "state of an extent", "one that lasts", || "one in between");
@@ -252,16 +245,16 @@ impl Gathered {
 
     /// Add an active extent and return the use of its pages. An extent without a size class has no block: a thread is
     /// splitting, merging or purging the extent, or the huge page allocator keeps it for the next request of its size.
-    fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
+    fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Use {
         let Some(size) = sizes.get(extent.class).copied() else {
-            return if extent.is_huge { Span::Dirty } else { Span::Moving };
+            return if extent.is_huge { Use::Free } else { Use::Moving };
         };
         let (run, used) = if extent.is_slab {
             let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
             else {
                 let expected = format!("regions of {size} bytes");
                 self.unfit.push(Damage::new(extent.at, "bitmap of a slab", expected, "bits that do not fit"));
-                return Span::Unexplained;
+                return Use::Unexplained;
             };
             if ones(free) != extent.free_count {
                 let found = Damage::new(
@@ -280,15 +273,15 @@ impl Gathered {
             if usable == 0 || extent.address.checked_add(usable).is_none_or(|end| end > extent.end) {
                 let expected = format!("at most {}", extent.size());
                 self.unfit.push(Damage::new(extent.at, "size of a large block", expected, usable.to_string()));
-                return Span::Unexplained;
+                return Use::Unexplained;
             }
             let words = std::array::from_fn::<u64, SAMPLE_WORDS, _>(|place| extent.free[place]);
             self.larges.push(Large { root, address: extent.address, size: usable, words });
             (Run { start: extent.address, stride: usable, count: 1 }, vec![1])
         };
-        self.owners.insert(run.start, (root, extent.arena, extent.is_slab));
+        self.owners.insert(run.start, Owner { root, arena: extent.arena, is_slab: extent.is_slab });
         self.runs.push((run, used));
-        Span::Run(run.start)
+        Use::Run(run.start)
     }
 
     /// Add the threads' caches of the jemalloc whose runs have the indices from `from` on. `own`: the base blocks of
@@ -365,11 +358,11 @@ impl Gathered {
             let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
             slab.show_unused(space.page(), &taken, |start, end, what| {
                 let span = match what {
-                    Unused::Moving => Span::Moving,
-                    Unused::Dirty => Span::Dirty,
-                    Unused::GivenBack => Span::Retained,
+                    Unused::Moving => Use::Moving,
+                    Unused::Dirty => Use::Free,
+                    Unused::GivenBack => Use::Returned,
                 };
-                if span == Span::Moving {
+                if span == Use::Moving {
                     self.moving.extents += 1;
                     self.leave_unfinished(start, "active pages of the huge page allocator", "an extent", || "none");
                 }
@@ -379,7 +372,7 @@ impl Gathered {
         }
         self.astray.push(astray);
         let edens = find_edens(space, data, &slabs);
-        self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Span::Retained, number)));
+        self.pieces.extend(edens.iter().map(|(start, end)| Piece::new(*start, *end, Use::Returned, number)));
         Ok(())
     }
 
@@ -404,17 +397,18 @@ impl Gathered {
 
     fn finish(mut self) -> Result<Jemalloc> {
         self.runs.sort_unstable_by_key(|(run, _)| run.start);
-        let (areas, overlaps) = Areas::of(std::mem::take(&mut self.pieces));
+        let (pieces, overlaps) = disjoint(std::mem::take(&mut self.pieces));
+        let areas = Areas::of(pieces);
         // If a run's extent was dropped because of an overlap, the run is in no area.
-        let kept = |start: u64| areas.is_run(start);
-        self.runs.retain(|(run, _)| kept(run.start));
+        areas.retain_runs(&mut self.runs, |(run, _)| run.start);
         self.moving.extents += overlaps.len() as u64;
         self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
         overlaps.iter().for_each(|start| self.leave_unfinished(*start, "pages of an extent", "of one", || "of two"));
-        let mut owners: Vec<(u32, u32, bool)> = Vec::with_capacity(self.runs.len());
+        let mut owners: Vec<Owner> = Vec::with_capacity(self.runs.len());
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
-        let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
+        let none = || bits::Bits::new(runs.block_numbers());
+        let (mut cached, transfer, mut own) = (none(), none(), none());
         // A map from the address of each block to the number of bins that contain it.
         let mut listed: HashMap<u64, u32> = HashMap::new();
         let bins = std::mem::take(&mut self.cached);
@@ -444,30 +438,42 @@ impl Gathered {
         self.unfinished.dedup();
         self.unfinished.truncate(MAX_DAMAGE);
         for list in &self.lists {
-            let large = runs.run_at(*list).filter(|place| !owners[*place].2);
+            let large = runs.run_at(*list).filter(|place| !owners[*place].is_slab);
             if let Some(number) = large.map(|place| runs.first_block(place)) {
                 own.set(number);
                 runs.clear(number);
             }
         }
-        let (runs, Gathered { larges, caches, astray, moving, damage, unfit, miscounted, unfinished, .. }) =
-            (Arc::new(runs), self);
-        Ok(Jemalloc {
-            runs,
-            owners,
-            cached,
-            own,
-            areas,
-            larges,
-            caches,
-            astray,
-            moving,
-            damage,
-            unfit,
-            miscounted,
-            unfinished,
-        })
+        let words = Words { free: "dirty pages", returned: "retained address space", list: "slab", has_arenas: true };
+        let Gathered { larges, caches, astray, moving, damage, unfit, miscounted, unfinished, .. } = self;
+        let extents = Arc::new(Extents { words, runs, owners, cached, transfer, own, areas, damage });
+        Ok(Jemalloc { extents, larges, caches, astray, moving, unfit, miscounted, unfinished })
     }
+}
+
+/// Return the pieces, ascending and disjoint. Also return the starts of pieces that overlap others; these are cut or
+/// dropped. Two pieces may claim the same pages while an extent is split or merged. The pages then go to the piece with
+/// blocks.
+fn disjoint(mut all: Vec<Piece>) -> (Vec<Piece>, Vec<u64>) {
+    all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
+    let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), Vec::new());
+    for mut piece in all {
+        if let Some(last) = pieces.last_mut().filter(|last| last.end > piece.start) {
+            overlaps.push(piece.start);
+            if piece.is_run() && !last.is_run() {
+                last.end = piece.start;
+                if last.start == last.end {
+                    pieces.pop();
+                }
+            } else if piece.is_run() || piece.end <= last.end {
+                continue;
+            } else {
+                piece.start = last.end;
+            }
+        }
+        pieces.push(piece);
+    }
+    (pieces, overlaps)
 }
 
 /// Return the number of extents. Extents that link to each other count as one.
@@ -495,8 +501,8 @@ fn first_of(list: &mut [usize], mut place: usize) -> usize {
 }
 
 /// Return the smallest number of bins that explains all misplaced blocks. `off`: for each bin, its misplaced blocks,
-/// and whether another entry already proves that a thread was changing the bin. A bin that is being emptied shares many
-/// blocks with other bins.
+/// and whether another entry already proves that a thread was changing the bin. A bin that a thread is emptying shares
+/// many blocks with other bins.
 fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
     let mut bins_of: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, (blocks, _)) in off.iter().enumerate() {
@@ -521,33 +527,18 @@ fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
 }
 
 impl Jemalloc {
-    pub(super) fn cached_of(&self, place: usize) -> &[u64] {
-        let first = (self.runs.first_block(place) / 64) as usize;
-        &self.cached.words()[first..first + self.runs.runs[place].count.div_ceil(64) as usize]
-    }
-
-    /// Return whether a run is a block in which a thread's cache keeps its lists.
-    pub(super) fn is_own(&self, place: usize) -> bool {
-        self.own.get(self.runs.first_block(place))
-    }
-
-    /// Return the number of runs: slabs and large blocks.
-    pub fn run_count(&self) -> usize {
-        self.runs.runs.len()
-    }
-
     /// Return the slabs. Blocks in threads' caches count as not free. `arenas`: pretend that there are only this many
     /// arenas; None for the real number.
     pub fn slabs(&self, arenas: Option<NonZeroU32>) -> impl Iterator<Item = BlockSlab> + '_ {
-        let all = self.runs.runs.iter().zip(&self.owners).enumerate();
-        all.filter(|(_, (_, owner))| owner.2).map(move |(place, (run, (root, arena, _)))| BlockSlab {
+        let all = self.extents.owned_runs().filter(|(_, _, owner)| owner.is_slab);
+        all.map(move |(place, run, Owner { root, arena, .. })| BlockSlab {
             root: *root,
             keeper: u64::from(arenas.map_or(*arena, |most| *arena % most)),
             size: run.stride,
             start: run.start,
             end: run.end(),
             room: run.count,
-            live: self.runs.count_of(place) + ones(self.cached_of(place)),
+            live: self.extents.runs.count_of(place) + ones(self.extents.cached_of(place)),
             // The count is zero, because a thread can flush its cache.
             waiting: 0,
         })
@@ -556,10 +547,10 @@ impl Jemalloc {
     /// Return the blocks of each size class in each arena.
     pub fn class_use(&self) -> Vec<ClassUse> {
         let mut rows: BTreeMap<(u32, u32, u64, bool), ClassUse> = BTreeMap::new();
-        for (place, (run, (root, arena, is_slab))) in self.runs.runs.iter().zip(&self.owners).enumerate() {
+        for (place, run, Owner { root, arena, is_slab }) in self.extents.owned_runs() {
             let row = rows.entry((*root, *arena, run.stride, *is_slab)).or_default();
-            let (used, cached) = (self.runs.count_of(place), ones(self.cached_of(place)));
-            let own = u64::from(self.is_own(place));
+            let (used, cached) = (self.extents.runs.count_of(place), ones(self.extents.cached_of(place)));
+            let own = u64::from(self.extents.is_own(place));
             *row = ClassUse {
                 root: *root,
                 arena: *arena,
@@ -577,14 +568,14 @@ impl Jemalloc {
     /// Return the memory of each arena.
     pub fn arena_use(&self) -> Vec<ArenaUse> {
         let mut rows: BTreeMap<(u32, u32), ArenaUse> = BTreeMap::new();
-        for piece in self.areas.pieces.iter().filter(|piece| piece.span != Span::Metadata) {
+        for piece in self.extents.areas.pieces.iter().filter(|piece| piece.of != Use::Metadata) {
             let row = rows.entry((piece.root, piece.arena)).or_default();
             (row.root, row.arena) = (piece.root, piece.arena);
             let size = piece.end - piece.start;
-            match piece.span {
-                Span::Dirty | Span::Moving => row.dirty += size,
-                Span::Muzzy => row.muzzy += size,
-                Span::Retained => row.retained += size,
+            match piece.of {
+                Use::Free | Use::Moving => row.dirty += size,
+                Use::Muzzy => row.muzzy += size,
+                Use::Returned => row.retained += size,
                 _ => row.active += size,
             }
         }
@@ -595,18 +586,6 @@ impl Jemalloc {
             sum.own += row.own * row.size;
         }
         rows.into_values().collect()
-    }
-
-    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of the jemalloc with the
-    /// index `root`, or of all jemallocs. Cached blocks count as free.
-    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
-        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        let own = self.runs.runs.iter().zip(&self.owners).enumerate();
-        for (place, (run, _)) in own.filter(|(_, (_, (of, ..)))| root.is_none_or(|root| root == *of)) {
-            let (row, used) = (rows.entry(run.stride).or_default(), self.runs.count_of(place));
-            *row = (row.0 + 1, row.1 + used, row.2 + run.count - used - u64::from(self.is_own(place)));
-        }
-        rows.into_iter().map(|(size, (runs, used, free))| (size, runs, used, free)).collect()
     }
 }
 

@@ -8,7 +8,6 @@ use crate::bits::{self, Bits};
 use gdbheap_access::bytes::append;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const OBJECT_AT: u64 = 80;
@@ -79,15 +78,16 @@ impl Group {
     }
 }
 
-/// An inconsistency in mallocng's data. `transient`: whether a thread inside mallocng may have caused it, for a moment.
+/// An inconsistency in mallocng's data. `transient`: whether it may only be an unfinished change by a thread inside
+/// mallocng.
 #[derive(Clone, Debug)]
 pub struct Misfit {
     pub damage: Damage,
     pub transient: bool,
 }
 
-/// The number of slots of one size class, used or free: `walked` as counted in the groups that were walked, `said` as
-/// `usage_by_class` states it.
+/// The number of slots of one size class, used or free: `walked` is the number counted in the groups, `said` the number
+/// that `usage_by_class` states.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub size: u64,
@@ -337,32 +337,6 @@ impl Mallocng {
         let blocks = self.groups[place..next].iter().flat_map(|group| self.used_of(group));
         let mut rows: Vec<(u64, u64)> = blocks.map(|cell| (cell.address, cell.size)).collect();
         rows.sort_unstable();
-        rows
-    }
-
-    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
-    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
-        let mut rows = Vec::new();
-        for (place, next) in self.outermost() {
-            let meant = self.groups[place..next].iter().filter(|group| (least..=largest).contains(&group.stride));
-            let from = rows.len();
-            rows.extend(meant.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size)));
-            rows[from..].sort_unstable();
-            if rows.len() >= most {
-                break;
-            }
-        }
-        rows.truncate(most);
-        rows
-    }
-
-    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
-    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
-        let large = self.groups.iter().filter(|group| group.stride >= least);
-        let blocks = large.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size));
-        let mut rows: Vec<(u64, u64)> = blocks.collect();
-        rows.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
-        rows.truncate(most);
         rows
     }
 }

@@ -9,5 +9,4 @@ pub(crate) mod slots;
 
 pub use groups::{Group, Mallocng, Misfit, Usage};
 pub use locate::{find_contexts, FoundContext};
-pub use parts::SlotHole;
 pub use read::read_mallocng;

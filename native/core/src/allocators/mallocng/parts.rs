@@ -1,21 +1,13 @@
 //! The parts of a mapping of mallocng, and the unused bytes in it.
 
 use crate::allocators::block_list::{Asked, BlockList};
+use crate::allocators::damage::Damage;
+use crate::allocators::holes::{Hole, HoleFinder};
+use crate::allocators::listing::Listing;
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
-
-type Neighbour = Option<(u64, u64, &'static str)>;
-
-/// A run of unused bytes of a mapping. `before` and `after` are the parts next to the run, as `(address, size, what)`.
-#[derive(Clone, Copy, Debug)]
-pub struct SlotHole {
-    pub start: u64,
-    pub end: u64,
-    pub before: Neighbour,
-    pub after: Neighbour,
-}
 
 impl Mallocng {
     /// Show the parts of the regions from `start` up to the first gap, in order. Return the start of that gap, or None
@@ -58,50 +50,6 @@ impl Mallocng {
         show_some(show, group.slot(index), group.end, Part::Header);
     }
 
-    /// List the blocks that pass the filter. A free block is a whole slot, including the header. No block counts as
-    /// cached.
-    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
-        let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
-        if asked.used {
-            return asked
-                .without_arenas(meant.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size)));
-        }
-        asked.without_arenas(meant.filter(|_| !asked.cached).flat_map(|group| {
-            let is_free = |index: &u64| group.free() >> index & 1 == 1;
-            (0..u64::from(group.count)).filter(is_free).map(|index| (group.slot(index), group.stride))
-        }))
-    }
-
-    /// Return maximal runs of at least `minimum` unused bytes.
-    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<SlotHole>> {
-        let mut holes = Vec::new();
-        for (place, _) in self.outermost() {
-            watcher.check()?;
-            self.holes_of(place, minimum.max(1), &mut holes);
-        }
-        Ok(holes)
-    }
-
-    /// Append the holes of the region that begins with the group at index `place`.
-    fn holes_of(&self, place: usize, minimum: u64, holes: &mut Vec<SlotHole>) {
-        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
-        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
-            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
-                holes.push(SlotHole { start, end, before, after });
-            }
-        };
-        self.parts_of(&mut { place }, &mut |start, end, part: Part| {
-            if part.is_free() {
-                open = Some((open.map_or(start, |run| run.0), end));
-                return;
-            }
-            let neighbour = Some((start, end - start, word(part)));
-            close(open.take(), before, neighbour);
-            before = neighbour;
-        });
-        close(open, before, None);
-    }
-
     /// Return the block that contains `address`: its start, the size of its slot, its state (used or free), its end,
     /// and for a free block the mask in which its slot is marked. None if no block contains `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64, Option<&'static str>)> {
@@ -128,6 +76,49 @@ impl Mallocng {
             None => return self.group_at(address).map(|_| "header"),
         };
         Some(if group.used() >> index & 1 == 1 || group.nested >> index & 1 == 1 { "slack" } else { "free" })
+    }
+}
+
+impl Listing for Mallocng {
+    fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<Hole>> {
+        let mut found = HoleFinder::new(minimum);
+        for (place, _) in self.outermost() {
+            watcher.check()?;
+            self.parts_of(&mut { place }, &mut |start, end, part| {
+                found.add(start, end, part, |_| (start, end - start, word(part)));
+            });
+            found.end_region(|_, _| None);
+        }
+        Ok(found.holes)
+    }
+
+    /// List the blocks that pass the filter. A free block is a whole slot, including the header. No block counts as
+    /// cached.
+    fn list_blocks(&self, asked: &Asked) -> BlockList {
+        let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
+        if asked.used {
+            return asked
+                .without_arenas(meant.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size)));
+        }
+        asked.without_arenas(meant.filter(|_| !asked.cached).flat_map(|group| {
+            let is_free = |index: &u64| group.free() >> index & 1 == 1;
+            (0..u64::from(group.count)).filter(is_free).map(|index| (group.slot(index), group.stride))
+        }))
+    }
+
+    fn used_of_sizes(&self, least: u64, largest: u64) -> Box<dyn Iterator<Item = (u64, u64)> + '_> {
+        // Groups lie in each other, so the blocks of a region are not in order.
+        Box::new(self.outermost().flat_map(move |(place, next)| {
+            let meant = self.groups[place..next].iter().filter(|group| (least..=largest).contains(&group.stride));
+            let mut rows: Vec<(u64, u64)> =
+                meant.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size)).collect();
+            rows.sort_unstable();
+            rows
+        }))
     }
 }
 

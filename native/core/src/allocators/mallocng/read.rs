@@ -49,7 +49,7 @@ struct Walker<'a> {
 }
 
 /// Read all memory of a mallocng. `context`: the address of its `__malloc_context`, which `find_contexts` found. Fails
-/// if the context cannot be read, or if memory does not suffice for the number of slots.
+/// if the context cannot be read, or if there is too little memory for the number of slots.
 pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Result<Mallocng> {
     let mut head = [0; CONTEXT];
     space.exact(context, &mut head)?;
@@ -100,7 +100,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
     Ok(all)
 }
 
-/// Make a group from its `struct meta`, or return what is wrong with the `struct meta`.
+/// Make a group from its `struct meta`, or return the damage in the `struct meta`.
 fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
     let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
@@ -184,8 +184,8 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
 }
 
 /// Return whether realloc has moved a mapping with a single block, so that the group's structure still has the old
-/// address or size (realloc does not hold the lock meanwhile). At the old address lies nothing, or another group, whose
-/// own structure may not name that group yet or may no longer name it.
+/// address or size (realloc does not hold the lock meanwhile). The old address then has no group, or another group,
+/// whose own structure may not point to it yet or any more.
 fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);

@@ -4,19 +4,18 @@ use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::memory::window::Window;
 
-/// The value of the third byte before a slot which says that the block does not begin at the slot's start.
+/// The value of the third byte before a slot that means: the block does not begin at the slot's start.
 const CYCLED: u8 = 7 << 5;
 /// The value that `free` writes to the third byte before a block.
 const FREED: u8 = 255;
 const NESTED: u8 = 6;
-/// The value of `reserved` which says that the slot's last four bytes contain the number of bytes after the requested
-/// ones.
+/// The value of `reserved` that means: the slot's last four bytes contain the number of bytes after the requested ones.
 const COUNTED_BEHIND: u8 = 5;
 const HEADER: u64 = 8;
 /// The number of values of `offset`, which has 16 bits. If a block begins this many units or more into its slot, as
 /// with a large alignment, the upper bits of its offset are lost.
 const OFFSETS: u64 = 1 << 16;
-/// The largest number of values that are tried for these upper bits: enough for an alignment of 4 GiB.
+/// The largest number of values that are tried for the lost upper bits of an offset: enough for an alignment of 4 GiB.
 const MOST_LOST: usize = 4 << 10;
 const SMALL: u64 = 4 << 10;
 

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// The number of pages that one worker reads at a time.
 const PAGES_IN_JOB: usize = 64;
-/// The number of rows of a map that are checked against a form. It is large because most pages may be full, and full
-/// pages show nothing.
+/// The number of rows of a map that are checked against a form. It is large because many pages may be full, and a full
+/// page proves nothing about a form.
 const ROWS_ASKED: usize = 1024;
 /// The number of submaps that are read to check a form. A submap covers 512 MiB of addresses.
 const SUBMAPS_ASKED: usize = 16;
@@ -101,7 +101,8 @@ pub(super) fn some_pages(
     let entries = rows.iter().filter(is_there).count();
     let pages = placed_pages(space, form, rows).0.into_iter();
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
-    // Leftover entries point to whatever was written after their pages were freed. They do not count against a form.
+    // Leftover entries point to whatever was written after their pages were freed. They do not count as evidence
+    // against a form.
     let entries = if head.leftovers { pages.len() } else { entries };
     Ok((pages, entries as u64))
 }
@@ -180,7 +181,7 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
 }
 
 /// Return the used blocks of each page, in the order of `pages`. No blocks are returned for a page whose own fields are
-/// wrong, and for a page whose bool (wanted) is false.
+/// wrong, or whose bool in `pages` is false.
 fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
     let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
     type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);

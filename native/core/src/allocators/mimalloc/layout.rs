@@ -2,14 +2,14 @@
 //!
 //! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
 //! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
-//! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with
-//! `u32 slice_count@0, u32 slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut
-//! from arenas (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
+//! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with `u32 slice_count@0, u32
+//! slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut from arenas
+//! (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
 //!
 //! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2,
-//! with and without `MI_SECURE=4`. Those of 3.0 are from its headers, and were checked on Debian's 3.0.1. CPython's own
-//! copy has the form 3.13t, and in late 3.14 and 3.15 the form 2.2. In 3.4 `page_start` is a number of words, which was
-//! checked on a build.
+//! with and without `MI_SECURE=4`. The offsets of 3.0 are from its headers, and were checked on Debian's 3.0.1.
+//! CPython's own copy has the form 3.13t, and in late 3.14 and 3.15 the form 2.2. In 3.4 `page_start` is a number of
+//! words, which was checked on a build.
 
 use crate::allocators::mimalloc::page::Page;
 use gdbheap_access::bytes::{half_at, word_at};
@@ -23,7 +23,7 @@ pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 
-/// Offsets of the fields of `mi_segment_t`.
+/// The offsets of the fields of `mi_segment_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) used: usize,
@@ -202,7 +202,7 @@ const fn plain(name: &'static str, form: MimallocForm) -> MimallocForm {
 const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
 /// All known forms. Forms that fit the same segments are distinguished by the lists of the pages. If several forms fit
-/// everything, the first of these is taken.
+/// everything, the first of them is used.
 pub const FORMS: [MimallocForm; 23] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),

@@ -34,7 +34,7 @@ pub struct FoundMap {
     pub count: u64,
 }
 
-/// Find the words in `ranges` that point to something that looks like a map of pages.
+/// Find the words in `ranges` that point to a possible map of pages.
 pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundMap>> {
     let mut found: Vec<FoundMap> = Vec::new();
     let mut scratch = vec![0; PIECE];

@@ -13,6 +13,5 @@ pub use layout::{form_named, MimallocForm, FORMS};
 pub use locate::{find_segments, FoundSegment};
 pub use maps::{find_page_maps, map_tables, FoundMap};
 pub use page::Miscounted;
-pub use parts::MimallocHole;
 pub use segments::{fit_of, owners_of, read_mimalloc, Fit, HeapUse, Mimalloc, MimallocRoot};
 pub use spans::Segment;

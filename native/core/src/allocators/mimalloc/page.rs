@@ -52,8 +52,8 @@ pub struct Miscounted {
     pub by_one: bool,
     /// Whether a thread inside mimalloc may leave a page in this state for a moment. There are three such states. The
     /// count may differ, for example because the thread has taken a list, or has put it back but not counted its blocks
-    /// yet. A list may run into the first block of another list, because the two are being joined
-    /// (`_mi_page_free_collect`). A list may run into blocks that were never handed out, just before the capacity
+    /// yet. A list may continue with the first block of another list, because the two are being joined
+    /// (`_mi_page_free_collect`). A list may contain blocks that were never handed out, just before the capacity
     /// includes them (`mi_page_extend_free`).
     pub passing: bool,
 }

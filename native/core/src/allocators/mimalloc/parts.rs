@@ -1,6 +1,9 @@
 //! The parts of a segment of mimalloc, and the unused bytes in it.
 
 use crate::allocators::block_list::{Asked, BlockList, BlockRow};
+use crate::allocators::damage::Damage;
+use crate::allocators::holes::{Hole, HoleFinder};
+use crate::allocators::listing::Listing;
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::mimalloc::spans::{Segment, Span};
@@ -12,18 +15,6 @@ use gdbheap_access::work::Watcher;
 
 /// The part that contains an address: `(start, size, state, list)`.
 type Found = (u64, u64, &'static str, Option<&'static str>);
-type Neighbour = Option<(u64, u64, &'static str)>;
-
-/// A run of unused bytes of a segment. `before` and `after` are the parts next to the run, as `(address, size, what)`.
-#[derive(Clone, Copy, Debug)]
-pub struct MimallocHole {
-    pub start: u64,
-    pub end: u64,
-    /// The number of the heap that owns all pages of the run; None if no single heap owns all of them.
-    pub arena: Option<u32>,
-    pub before: Neighbour,
-    pub after: Neighbour,
-}
 
 impl Mimalloc {
     /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. A block that
@@ -73,25 +64,6 @@ impl Mimalloc {
         show(page.block(page.reserved), page.end, Part::Padding);
     }
 
-    fn holes_of(&self, segment: &Segment, minimum: u64, holes: &mut Vec<MimallocHole>) {
-        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
-        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
-            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
-                holes.push(MimallocHole { start, end, arena: self.arena_of(start, end), before, after });
-            }
-        };
-        self.parts_of(segment, |start, end, part| {
-            if part.is_free() {
-                open = Some((open.map_or(start, |run| run.0), end));
-                return;
-            }
-            let neighbour = Some((start, end - start, word(part)));
-            close(open.take(), before, neighbour);
-            before = neighbour;
-        });
-        close(open, before, None);
-    }
-
     /// Return the number of the heap that owns all pages in [start, end); None if there are no pages, or if several
     /// heaps own them.
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
@@ -125,9 +97,32 @@ impl Mimalloc {
         found
     }
 
+    /// Return the number of the heap that owns the page at `address`.
+    pub fn arena_at(&self, address: u64) -> Option<u32> {
+        self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
+    }
+}
+
+impl Listing for Mimalloc {
+    fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<Hole>> {
+        let mut found = HoleFinder::new(minimum);
+        for segment in &self.segments {
+            watcher.check()?;
+            self.parts_of(segment, |start, end, part| {
+                found.add(start, end, part, |_| (start, end - start, word(part)));
+            });
+            found.end_region(|start, end| self.arena_of(start, end));
+        }
+        Ok(found.holes)
+    }
+
     /// List the blocks that pass the filter. Free blocks include those that were never handed out. No block counts as
     /// cached.
-    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &Asked) -> BlockList {
         let is_meant = |page: &&Page| asked.takes(page.size) && (asked.used || !asked.cached);
         let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
         asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
@@ -140,19 +135,9 @@ impl Mimalloc {
         }))
     }
 
-    /// Return the number of the heap that owns the page at `address`.
-    pub fn arena_at(&self, address: u64) -> Option<u32> {
-        self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
-    }
-
-    /// Return maximal runs of at least `minimum` unused bytes.
-    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<MimallocHole>> {
-        let mut holes = Vec::new();
-        for segment in &self.segments {
-            watcher.check()?;
-            self.holes_of(segment, minimum.max(1), &mut holes);
-        }
-        Ok(holes)
+    fn used_of_sizes(&self, least: u64, largest: u64) -> Box<dyn Iterator<Item = (u64, u64)> + '_> {
+        let meant = self.pages.iter().filter(move |page| (least..=largest).contains(&page.size));
+        Box::new(meant.flat_map(|page| self.used_of(page).map(|number| (page.block(number), page.size))))
     }
 }
 

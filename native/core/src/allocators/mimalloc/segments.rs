@@ -196,10 +196,11 @@ fn read_segment(
     read
 }
 
-/// The numbers which tell how well a form fits. `pages`: how many pages were checked; `fit`: how many of them agree
-/// with the form, including their lists and counts. `padded`: how many used blocks of the checked pages record their
-/// requested size; 0 unless most of them do. `entries`: how many entries of a map were read; `placed`: for how many of
-/// these entries the form finds a page.
+/// The fit of a form, in numbers.
+///
+/// `pages`: how many pages were checked; `fit`: how many of them agree with the form, including their lists and counts.
+/// `padded`: how many used blocks of the checked pages record their requested size; 0 unless most of them do.
+/// `entries`: how many entries of a map were read; `placed`: for how many of these entries the form finds a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
     pub entries: u64,
@@ -342,8 +343,8 @@ fn heap_link(
 
 impl Mimalloc {
     /// Mark as free the blocks that other threads freed in full pages and put on the owning heap's list
-    /// (`thread_delayed_free`). If a link leads to an address that is no block of the heap's pages, but lies in a
-    /// segment, the link that is stored there is still followed: a page may be damaged.
+    /// (`thread_delayed_free`). A page may be damaged, so a link to an address in a segment is followed even if no
+    /// block of the heap's pages is there.
     fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
         let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
@@ -375,7 +376,7 @@ impl Mimalloc {
     }
 
     /// Return the numbers of the blocks on a heap's list, and the error in the list, if there is one. Each block is on
-    /// at most one list. Over all lists, at most MAX_ASTRAY links that lead to no such block are followed.
+    /// at most one list. Over all lists, at most MAX_ASTRAY links to addresses without such a block are followed.
     fn waiting(
         &self,
         steps: &mut Steps,
@@ -655,22 +656,5 @@ impl Mimalloc {
     pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
         self.used_of(page).map(|number| (page.block(number), page.size)).collect()
-    }
-
-    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
-    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
-        let meant = self.pages.iter().filter(|page| (least..=largest).contains(&page.size));
-        let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
-        meant.flat_map(of_page).take(most).collect()
-    }
-
-    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
-    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
-        let large = self.pages.iter().filter(|page| page.size >= least);
-        let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
-        let mut found: Vec<(u64, u64)> = large.flat_map(of_page).collect();
-        found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
-        found.truncate(most);
-        found
     }
 }

@@ -1,8 +1,7 @@
 //! Check the bins of musl's malloc before 1.2.1: every free chunk must be in a bin, and every chunk in a bin must be
-//! free. The links come from the pass over all chunks. If each link is the same from both of its ends, the bins are
-//! right, except for a ring without a bin, which no single wrong word can make. Otherwise the lists are followed,
-//! several in turns: they jump anywhere in memory, and the memory that one list waits for is loaded while other lists
-//! are followed.
+//! free. The links come from the pass over all chunks. If all links agree at both ends, the bins are right. (Only a
+//! ring without a bin would be missed, which a single wrong word cannot cause.) Otherwise the lists are followed,
+//! several in turns, so that waiting for memory overlaps.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;

@@ -3,27 +3,17 @@
 use crate::allocators::block::Cell;
 use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::damage::Damage;
+use crate::allocators::holes::{Hole, HoleFinder};
+use crate::allocators::listing::Listing;
 use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const OBJECT_AT: u64 = 80;
-
-type Neighbour = Option<(u64, u64, &'static str)>;
-
-/// A run of unused bytes of a heap. `before` and `after` are the parts next to the run, as `(address, size, what)`.
-#[derive(Clone, Copy, Debug)]
-pub struct OldHole {
-    pub start: u64,
-    pub end: u64,
-    pub before: Neighbour,
-    pub after: Neighbour,
-}
 
 /// An address range [start, end) of consecutive chunks. If it is a mapping with only one chunk, `base` is the start of
 /// the mapping, and the chunk begins at `start`.
@@ -181,46 +171,35 @@ impl Oldmalloc {
         let cell = self.chunk_at(address)?;
         Some((cell.address, cell.size, if self.used.get(cell.number) { "used" } else { "free" }, cell.end))
     }
+}
 
-    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes, ascending.
-    pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
-        let used = self.all().filter(|(cell, used)| *used && (least..=largest).contains(&cell.size));
-        used.map(|(cell, _)| (cell.address, cell.size)).take(most).collect()
+impl Listing for Oldmalloc {
+    fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 
-    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
-    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
-        let mut rows = self.first_used(least, u64::MAX, usize::MAX);
-        rows.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
-        rows.truncate(most);
-        rows
+    fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<Hole>> {
+        let mut found = HoleFinder::new(minimum);
+        for stretch in &self.stretches {
+            watcher.check()?;
+            for (cell, used) in self.chunks_of(stretch) {
+                let part = if used { Part::Used } else { Part::Free };
+                found.add(cell.address - HEADER, cell.end, part, |_| (cell.address, cell.size, part.name()));
+            }
+            found.end_region(|_, _| None);
+        }
+        Ok(found.holes)
     }
 
     /// List the chunks that pass the filter; no chunk counts as cached.
-    pub fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &Asked) -> BlockList {
         let is_meant = |used: bool| asked.takes_part(if used { Part::Used } else { Part::Free });
         let meant = self.all().filter(|(cell, used)| is_meant(*used) && asked.takes(cell.size));
         asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))
     }
 
-    /// Return the free chunks of at least `minimum` bytes as holes. Each hole is one chunk, because a free chunk has no
-    /// free neighbour.
-    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<OldHole>> {
-        let mut holes = Vec::new();
-        for stretch in &self.stretches {
-            watcher.check()?;
-            let mut before: Neighbour = None;
-            let mut open: Option<OldHole> = None;
-            for (cell, used) in self.chunks_of(stretch) {
-                let this = Some((cell.address, cell.size, if used { "used" } else { "free" }));
-                holes.extend(open.take().map(|hole| OldHole { after: this, ..hole }));
-                if !used && cell.size >= minimum {
-                    open = Some(OldHole { start: cell.address - HEADER, end: cell.end, before, after: None });
-                }
-                before = this;
-            }
-            holes.extend(open);
-        }
-        Ok(holes)
+    fn used_of_sizes(&self, least: u64, largest: u64) -> Box<dyn Iterator<Item = (u64, u64)> + '_> {
+        let used = self.all().filter(move |(cell, used)| *used && (least..=largest).contains(&cell.size));
+        Box::new(used.map(|(cell, _)| (cell.address, cell.size)))
     }
 }

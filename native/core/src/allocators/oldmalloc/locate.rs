@@ -22,8 +22,8 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
 }
 
 /// Return `address` if the bins of a `mal` that has been used are there. For each bin, either the bin was never used,
-/// or its list begins and ends with the bin; and `binmap` says correctly whether the bin is empty. A thread inside
-/// malloc may leave one bin that is wrong. The thread then holds the lock of this bin, unless it is the only thread.
+/// or its list begins and ends with the bin; and `binmap` says correctly whether the bin is empty. One bin may be wrong
+/// because a thread is inside malloc. The thread then holds the lock of this bin, unless it is the only thread.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {

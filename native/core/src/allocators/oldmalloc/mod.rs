@@ -7,6 +7,6 @@ pub(crate) mod locate;
 pub(crate) mod parts;
 pub(crate) mod read;
 
-pub use chunks::{OldHole, Oldmalloc};
+pub use chunks::Oldmalloc;
 pub use locate::find_bins;
 pub use read::{read_oldmalloc, Given};

@@ -1,6 +1,6 @@
 //! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin, so a part begins
-//! at the first address that looks like a chunk. The walk through the whole heap takes over the chunks that a part
-//! found, from the first chunk that both walks have met: two walks from the same chunk find the same chunks.
+//! at the first address that looks like a chunk. The walk through the whole heap takes over a part's chunks from the
+//! first chunk that both walks found, because two walks from the same chunk find the same chunks.
 
 use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
@@ -52,8 +52,8 @@ impl Row {
 #[derive(Default)]
 pub(super) struct Parts {
     rows: VecDeque<(u64, Row)>,
-    /// The next chunk of the first row. `at`: its address; `chunk`: its index among the row's chunks; `link`: the index
-    /// of the link of the next free chunk.
+    /// The position of the next chunk in the first row: its address (`at`), its index among the row's chunks (`chunk`),
+    /// and the index of the link of the next free chunk (`link`).
     at: u64,
     chunk: usize,
     link: usize,

@@ -209,8 +209,8 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    /// Reserve numbers for as many heaps and mappings as memory suffices for. The reserved pages become resident only
-    /// when a chunk is recorded.
+    /// Reserve numbers for as many heaps and mappings as memory allows. The reserved pages become resident only when a
+    /// chunk is recorded.
     fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
         let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
         let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {

@@ -52,8 +52,8 @@ pub fn find_list_ends(
 const HEADERS_AT_ONCE: usize = 4 << 10;
 
 /// Return the address of `usedpools` that the pool at `address` suggests; None unless the pool is in use and the last
-/// one of its list: its `nextpool` does not point to a pool. (A head that lies where a pool could be is skipped; there
-/// are many other heads.)
+/// one of its list: its `nextpool` does not point to a pool. Heads at addresses where a pool could be are skipped,
+/// because there are many other heads.
 fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
     let (used, next) = (u32_at(header, 0), u64_at(header, 16));
     let (class, carved, furthest) = (u64::from(u32_at(header, 36)), u32_at(header, 40), u32_at(header, 44));

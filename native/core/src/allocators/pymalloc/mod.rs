@@ -7,5 +7,4 @@ pub(crate) mod pools;
 
 pub use locate::{find_arena_tables, find_list_ends};
 pub use occupancy::{occupancy, used_blocks, Fill, Occupied, Share, Spread};
-pub use parts::PoolHole;
 pub use pools::{read_pools, ArenaRow, Pools};

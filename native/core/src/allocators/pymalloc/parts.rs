@@ -1,24 +1,12 @@
 //! The parts of an arena of pymalloc, and the unused bytes in it.
 
 use crate::allocators::block::{GroupBits, MAX_IN_GROUP};
+use crate::allocators::holes::{Edge, Hole, HoleFinder};
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pool, Pools, HEADER};
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
-
-type Neighbour = Option<(u64, u64, &'static str)>;
-
-/// A run of unused bytes of an arena. `before` and `after` are the blocks next to the run, as `(address, size, what)`.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolHole {
-    pub start: u64,
-    pub end: u64,
-    /// The number of the arena that contains the run.
-    pub arena: u32,
-    pub before: Neighbour,
-    pub after: Neighbour,
-}
 
 impl Pools {
     /// Return the part that contains `address`, as `(address, size, state)`; None outside every arena. The state is
@@ -39,15 +27,18 @@ impl Pools {
 
     /// Return maximal runs of at least `minimum` unused bytes. Adjacent free pools are joined, and so are adjacent free
     /// blocks of one pool.
-    pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<PoolHole>> {
-        let mut holes = Vec::new();
+    pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<Hole>> {
+        let mut found = HoleFinder::new(minimum);
         for (place, arena) in self.arenas.iter().enumerate() {
             if place % 64 == 0 {
                 watcher.check()?;
             }
-            self.holes_of_arena(space, arena, minimum, &mut holes);
+            self.parts_of_arena(space, arena, |start, end, part| {
+                found.add(start, end, part, |address| self.edge(start, end, part, address));
+            });
+            found.end_region(|_, _| Some(arena.number));
         }
-        Ok(holes)
+        Ok(found.holes)
     }
 
     fn find_in(&self, space: &Space, pool: &Pool, address: u64) -> Option<(u64, u64, &'static str)> {
@@ -125,30 +116,9 @@ impl Pools {
         }
     }
 
-    fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
-        // `open` is the current run of free bytes, `before` the part in front of this run.
-        let mut open: Option<(u64, u64)> = None;
-        let mut before: Neighbour = None;
-        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
-            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
-                holes.push(PoolHole { start, end, arena: arena.number, before, after });
-            }
-        };
-        self.parts_of_arena(space, arena, |start, end, part| {
-            if part.is_free() {
-                let joins = open.filter(|(_, last)| *last == start);
-                open = Some((joins.map_or(start, |run| run.0), end));
-                return;
-            }
-            close(open.take(), before, Some(self.edge(start, end, part, start)));
-            before = Some(self.edge(start, end, part, end - 1));
-        });
-        close(open, before, None);
-    }
-
-    /// Return the one block that touches a hole at `address`, if the neighbour of the hole is a run of used blocks;
-    /// else the whole neighbour.
-    fn edge(&self, start: u64, end: u64, part: Part, address: u64) -> (u64, u64, &'static str) {
+    /// Return the neighbour of a hole at `address`. If the neighbour is a run of used blocks, return only the block
+    /// that touches the hole.
+    fn edge(&self, start: u64, end: u64, part: Part, address: u64) -> Edge {
         match (part, self.block_at(address)) {
             (Part::Used, Some(block)) => (block.address, block.size, word(part)),
             _ => (start, end - start, word(part)),

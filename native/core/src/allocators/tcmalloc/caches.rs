@@ -5,7 +5,7 @@
 //! u64 num_spans, counter, {void *head, *tail} tc_slots[64]@128, i32 used_slots@1152`. The central lists are
 //! consecutive, ordered by class. A thread's cache (`ThreadCache`, thread_cache.h) begins with a list for each class,
 //! `{void *list@0, u32 length@8, lowater, max_length, length_overages, i32 size@24}`. After these lists come the
-//! cache's links `next, prev` to the caches of other threads. So no thread-local storage has to be found.
+//! cache's links `next, prev` to the caches of other threads. So thread-local storage does not have to be found.
 
 use crate::allocators::tcmalloc::chains::{Chain, Listed};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};

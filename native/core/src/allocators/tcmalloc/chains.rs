@@ -7,7 +7,7 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Control;
 
 const LINK: usize = 8;
-/// The description of a damaged block: one that was freed twice.
+/// The text of damage for a block in lists of free blocks, such as a block that was freed twice.
 pub(crate) const FREED: &str = "block in lists of free blocks";
 
 /// The kind of list that contains a free block.
@@ -49,8 +49,8 @@ struct Followed {
 }
 
 /// Follow all chains at once, one step of each in turn, because each step waits for a read. `show` is called with each
-/// block, and returns what the link to this block points to. Return the damage of each broken chain, at the place where
-/// the chain breaks.
+/// block, and returns the kind of this link. Return the damage of each broken chain, at the place where the chain
+/// breaks.
 pub(crate) fn follow(
     space: &Space,
     control: &Control<'_>,

@@ -1,5 +1,5 @@
 //! Find tcmalloc's own memory: chunks of 8 MiB with spans, leaves of the map and threads' caches (`MetaDataAlloc`,
-//! common.cc). Nothing points to a chunk. The addresses of the metadata in it show where it lies.
+//! common.cc). Nothing points to a chunk itself. It is found through the addresses of the metadata in it.
 
 use gdbheap_access::bytes::{append, outside};
 use gdbheap_access::machine::PageSize;

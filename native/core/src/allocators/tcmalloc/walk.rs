@@ -2,10 +2,10 @@
 //! free in caches.
 
 use crate::allocators::damage::{hex, Damage};
+use crate::allocators::extents::{Areas, Extents, Owner, Piece, Use, Words};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
-use crate::allocators::tcmalloc::areas::{Areas, Piece, Use};
 use crate::allocators::tcmalloc::caches::{waiting, Waiting};
 use crate::allocators::tcmalloc::chains::{follow, Chain, Link, Listed, FREED};
 use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
@@ -31,7 +31,7 @@ const SPANS_IN_JOB: usize = 1024;
 /// The largest number of bytes that are read of a module's static data.
 const MAX_DATA: u64 = 64 << 20;
 
-/// The numbers which tell how well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in
+/// The numbers that show how well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in
 /// how many of them the number of free blocks and the count of other blocks add up to the number of all blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcmallocFit {
@@ -95,20 +95,13 @@ pub struct InMotion {
 
 /// All memory of one or more tcmallocs, by address.
 pub struct Tcmalloc {
-    pub runs: Arc<Runs>,
-    /// For each run, the number of its tcmalloc.
-    pub(super) owners: Vec<u32>,
-    /// A bit for each block in a thread's cache or in a transfer cache, by the block's number.
-    pub(super) cached: Bits,
-    pub(super) transfer: Bits,
-    pub(super) areas: Areas,
+    pub extents: Arc<Extents>,
     /// For each tcmalloc, the number of threads' caches that were found; None if the tcmalloc's central lists were not
     /// found.
     pub caches: Vec<Option<usize>>,
     /// The number and bytes of the blocks in each thread's cache.
     pub holding: Vec<CacheUse>,
     pub moving: InMotion,
-    pub damage: Vec<Damage>,
     /// Spans in which the number of free blocks and the count of other blocks do not add up to the number of all
     /// blocks.
     pub miscounted: Vec<Damage>,
@@ -248,12 +241,7 @@ pub fn read_tcmalloc(
         known.dedup();
         let taken: Vec<(u64, u64)> = spans.iter().map(|span| (span.start, span.end)).collect();
         let own = chunks(space.page(), anonymous, &taken, &known);
-        found.pieces.extend(own.iter().map(|(start, end)| Piece {
-            start: *start,
-            end: *end,
-            of: Use::Metadata,
-            root: number,
-        }));
+        found.pieces.extend(own.iter().map(|(start, end)| Piece::new(*start, *end, Use::Metadata, number)));
         found.waiting.push((sizes, waits));
     }
     found.finish(watcher, space)
@@ -279,7 +267,7 @@ impl Walked {
             }
             Location::InUse => self.add_used(span, sizes, window),
         };
-        self.pieces.push(Piece { start: span.start, end: span.end, of, root });
+        self.pieces.push(Piece::new(span.start, span.end, of, root));
     }
 
     fn odd(&mut self, span: &Span, what: &'static str, expected: &str) -> Use {
@@ -290,7 +278,7 @@ impl Walked {
     fn add_used(&mut self, span: &Span, sizes: &[u64], window: &mut Window<'_>) -> Use {
         if span.class == 0 {
             self.runs.push((Run { start: span.start, stride: span.size(), count: 1 }, vec![1]));
-            return Use::Blocks;
+            return Use::Run(span.start);
         }
         let Some((size, count)) = span.blocks(sizes) else {
             let (most, found) = (sizes.len(), format!("{}, {} blocks", span.class, span.handed_out));
@@ -312,7 +300,7 @@ impl Walked {
             self.miscounted.push(counted.broken.unwrap_or_else(miscounted));
         }
         self.runs.push((Run { start: span.start, stride: size, count }, counted.used));
-        Use::Blocks
+        Use::Run(span.start)
     }
 }
 
@@ -340,16 +328,20 @@ impl Gathered {
     }
 
     fn finish(mut self, watcher: &dyn Watcher, space: &Space) -> Result<Tcmalloc> {
+        // If two pieces claim the same bytes, the second piece is dropped.
+        self.pieces.sort_by_key(|piece| piece.start);
+        let mut end = 0;
+        self.pieces.retain(|piece| {
+            let is_kept = piece.start >= end;
+            end = if is_kept { piece.end } else { end };
+            is_kept
+        });
         let areas = Areas::of(std::mem::take(&mut self.pieces));
         self.runs.sort_by_key(|(_, run, _)| run.start);
         // If a run's span was dropped because of an overlap, the run is in no area.
-        let mut there = areas.with_blocks().peekable();
-        self.runs.retain(|(_, run, _)| {
-            while there.next_if(|start| *start < run.start).is_some() {}
-            there.peek() == Some(&run.start)
-        });
-        drop(there);
-        let owners = self.runs.iter().map(|(root, ..)| *root).collect();
+        areas.retain_runs(&mut self.runs, |(_, run, _)| run.start);
+        let owner = |root: u32, run: &Run| Owner { root, arena: 0, is_slab: run.count > 1 };
+        let owners = self.runs.iter().map(|(root, run, _)| owner(*root, run)).collect();
         let runs = std::mem::take(&mut self.runs).into_iter().map(|(_, run, used)| (run, used)).collect();
         let mut runs = Runs::new(runs)?;
         let follow_all = |control: &Control<'_>| {
@@ -370,8 +362,10 @@ impl Gathered {
         self.miscounted.truncate(MAX_DAMAGE);
         broken.sort_by_key(|damage| damage.address);
         broken.truncate(MAX_DAMAGE);
-        let (runs, Gathered { damage, miscounted, .. }) = (Arc::new(runs), self);
-        Ok(Tcmalloc { runs, owners, cached, transfer, areas, caches, holding, moving, damage, miscounted, broken })
+        let (own, Gathered { damage, miscounted, .. }) = (Bits::new(runs.block_numbers()), self);
+        let words = Words { free: "free pages", returned: "returned pages", list: "span", has_arenas: false };
+        let extents = Arc::new(Extents { words, runs, owners, cached, transfer, own, areas, damage });
+        Ok(Tcmalloc { extents, caches, holding, moving, miscounted, broken })
     }
 }
 
@@ -445,38 +439,20 @@ impl<'a> Lists<'a> {
 }
 
 impl Tcmalloc {
-    fn words_of<'a>(&self, list: &'a Bits, place: usize) -> &'a [u64] {
-        let first = (self.runs.first_block(place) / 64) as usize;
-        &list.words()[first..first + self.runs.runs[place].count.div_ceil(64) as usize]
-    }
-
-    pub(super) fn cached_of(&self, place: usize) -> &[u64] {
-        self.words_of(&self.cached, place)
-    }
-
-    pub(super) fn transfer_of(&self, place: usize) -> &[u64] {
-        self.words_of(&self.transfer, place)
-    }
-
-    /// Return the number of spans with blocks.
-    pub fn run_count(&self) -> usize {
-        self.runs.runs.len()
-    }
-
     /// Return the spans that have several blocks, including the unused ends of these spans. Blocks in caches count as
     /// not free. Any thread may own any block of a span.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
-        let all = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(_, (run, _))| run.count > 1);
-        all.map(|(place, (run, root))| {
-            let waiting = ones(self.cached_of(place)) + ones(self.transfer_of(place));
+        let extents = &self.extents;
+        extents.owned_runs().filter(|(_, _, owner)| owner.is_slab).map(|(place, run, owner)| {
+            let waiting = ones(extents.cached_of(place)) + ones(extents.transfer_of(place));
             BlockSlab {
-                root: *root,
+                root: owner.root,
                 keeper: 0,
                 size: run.stride,
                 start: run.start,
-                end: self.areas.piece_at(run.start).map_or(run.end(), |piece| piece.end),
+                end: extents.areas.piece_at(run.start).map_or(run.end(), |piece| piece.end),
                 room: run.count,
-                live: self.runs.count_of(place) + waiting,
+                live: extents.runs.count_of(place) + waiting,
                 waiting,
             }
         })
@@ -485,10 +461,11 @@ impl Tcmalloc {
     /// Return the blocks of each size, ascending.
     pub fn sizes(&self) -> Vec<SizeUse> {
         let mut rows: BTreeMap<(u32, u64), SizeUse> = BTreeMap::new();
-        for (place, (run, root)) in self.runs.runs.iter().zip(&self.owners).enumerate() {
+        let extents = &self.extents;
+        for (place, run, Owner { root, .. }) in extents.owned_runs() {
             let row = rows.entry((*root, run.stride)).or_default();
-            let (used, cached, transfer) =
-                (self.runs.count_of(place), ones(self.cached_of(place)), ones(self.transfer_of(place)));
+            let used = extents.runs.count_of(place);
+            let (cached, transfer) = (ones(extents.cached_of(place)), ones(extents.transfer_of(place)));
             *row = SizeUse {
                 root: *root,
                 size: run.stride,
@@ -505,14 +482,14 @@ impl Tcmalloc {
     /// Return the memory of each tcmalloc.
     pub fn sums(&self) -> Vec<TcmallocUse> {
         let mut rows = vec![TcmallocUse::default(); self.caches.len()];
-        for piece in &self.areas.pieces {
+        for piece in &self.extents.areas.pieces {
             let (row, size) = (&mut rows[piece.root as usize], piece.end - piece.start);
             match piece.of {
-                Use::Blocks => row.waste += size,
+                Use::Run(_) => row.waste += size,
                 Use::Free => row.free += size,
                 Use::Returned => row.returned += size,
                 Use::Metadata => row.metadata += size,
-                Use::Unexplained => (),
+                _ => (),
             }
         }
         for size in self.sizes() {
@@ -524,18 +501,6 @@ impl Tcmalloc {
             row.waste -= (size.used + size.listed + size.transfer + size.cached) * size.size;
         }
         rows
-    }
-
-    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of the tcmalloc with the
-    /// index `root`, or of all tcmallocs. Blocks in transfer caches and in threads' caches count as free.
-    pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
-        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        for size in self.sizes().into_iter().filter(|size| root.is_none_or(|root| root == size.root)) {
-            let row = rows.entry(size.size).or_default();
-            let free = size.listed + size.transfer + size.cached;
-            *row = (row.0 + size.spans, row.1 + size.used, row.2 + free);
-        }
-        rows.into_iter().map(|(size, (runs, used, free))| (size, runs, used, free)).collect()
     }
 }
 

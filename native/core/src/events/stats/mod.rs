@@ -115,7 +115,7 @@ pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
 struct Block {
     size: u64,
     usable: u64,
-    /// The number of the call that allocated the block, and (`nanoseconds`) the time of that call.
+    /// The number of the call that allocated the block, and the time of that call (`nanoseconds`).
     call: u64,
     nanoseconds: u64,
 }
@@ -130,11 +130,11 @@ struct Counter<'a> {
     fresh: u64,
     current: u64,
     threads: AddressTable<'a, u64>,
-    /// The first time in the log, and (`now`) the present time, as the time since the first one.
+    /// The first time in the log, and the present time as the time since the first one (`now`).
     began: Option<u64>,
     now: u64,
-    /// The largest number of bytes in use since the last point of the curves, and (`told`) the number of calls at that
-    /// point.
+    /// The largest number of bytes in use since the last point of the curves, and the number of calls at that point
+    /// (`told`).
     most_bytes: u64,
     told: u64,
     next_told: u64,
@@ -281,8 +281,8 @@ impl<'a> Counter<'a> {
         self.next_told = (calls / self.by_call.width() + 1) * self.by_call.width();
     }
 
-    /// Set the usable size of the block that was allocated last. The log states the usable size only if it is not the
-    /// usual one for the requested size.
+    /// Set the usable size of the block that was allocated last. The log states the usable size only if it differs from
+    /// the usual one for the requested size.
     fn correct(&mut self, usable: u64) {
         let (address, call) = self.given;
         let Some(block) = self.blocks.get_mut(address) else { return };

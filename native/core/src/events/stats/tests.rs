@@ -65,6 +65,26 @@ fn what_is_missing_is_counted() {
     assert_eq!(found.lives_in_calls.longest, Some(2));
 }
 
+/// Check that a usable size that the log states corrects the sums, and the moments that the block's call is.
+#[test]
+fn a_stated_usable_size_corrects_both_moments() {
+    let usable = |size| Event::Usable { size };
+    let found = counted(&[Event::Malloc { size: 100, result: A }, usable(1000), Event::Malloc { size: 8, result: B }]);
+    assert_eq!((found.usable, found.live.usable), (1024, 1024));
+    assert_eq!((found.peak.in_use.usable, found.most.in_use.usable), (1024, 1024));
+    // The most bytes and the most blocks are in use at different moments.
+    let found = counted(&[
+        Event::Malloc { size: 5000, result: A },
+        usable(6000),
+        Event::Free { address: A },
+        Event::Malloc { size: 8, result: A },
+        Event::Malloc { size: 8, result: B },
+        usable(40),
+    ]);
+    assert_eq!((found.peak.call, found.peak.in_use.usable), (1, 6000));
+    assert_eq!((found.most.call, found.most.in_use.usable), (4, 24 + 40));
+}
+
 /// Check that a curve has a bounded number of points however many calls there are, that its last point is at the end,
 /// and that it includes the peak.
 #[test]

@@ -63,7 +63,7 @@ impl Fill {
 enum Measured {
     Empty,
     Shared,
-    /// The number of items that the container has, and the number of items that fit, which is not 0.
+    /// The number of items of the container, and the number of items that fit, which is not 0.
     Of(u64, u64),
 }
 

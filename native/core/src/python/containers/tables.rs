@@ -8,8 +8,8 @@ use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 
-/// The rule for containers with a table. Offsets in the object: of the number of entries, of the pointer to the table,
-/// and (or -1) of the number of slots minus one; of a word that is 0 unless the table is shared (or -1).
+/// The rule for containers with a table. It has offsets in the object: of the number of entries; of the pointer to the
+/// table; of the number of slots minus one (-1: none); of a word that is 0 unless the table is shared (-1: none).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,

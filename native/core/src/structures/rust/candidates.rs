@@ -27,7 +27,7 @@ const HIGHEST_TREE: u64 = 16;
 pub(crate) struct Words<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) offset: usize,
-    /// The address of the pointer, and (`word`) its value.
+    /// The address of the pointer (`at`), and its value (`word`).
     pub(crate) at: u64,
     pub(crate) word: u64,
 }
@@ -192,7 +192,7 @@ impl Candidates {
     }
 }
 
-/// Return the order of a Vec's words in this program; None while it is not beyond doubt.
+/// Return the order of a Vec's words in this program; None until it is certain.
 fn elected(look: &Look<'_>) -> Option<Order> {
     let [new, old] =
         [Order::CapFirst, Order::PointerFirst].map(|order| look.votes[order as usize].load(Ordering::Relaxed));

@@ -91,8 +91,8 @@ fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
     [(0, 8)].into_iter().chain(behind.into_iter().filter(is_behind).map(|at| (at, 0)))
 }
 
-/// Follow the links from the first block to the last one. Return all blocks if there are `between` links and if the
-/// blocks have the same size and unknown kinds; else None.
+/// Follow the links from the first block to the last one. Return all blocks if there are `between` links, and if the
+/// blocks have the same size and their kinds are unknown; else None.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,

@@ -7,7 +7,8 @@ use crate::structures::look::{Look, MANY};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The least number of pointers that prove two counts. It is not smaller because many blocks begin with small numbers.
+/// The least number of pointers that prove two counts. A smaller number would prove nothing, because many blocks begin
+/// with small numbers.
 const LEAST: u64 = 4;
 
 /// Classify the blocks that begin with two counts, if these counts agree with the number of pointers to the block.

@@ -8,8 +8,8 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// The evidence, in bits, that several texts need together; and (LEAST) the least number of triples that prove
-/// anything.
+/// The evidence, in bits, that several texts need together (SURE_OF_MANY), and the least number of triples that prove
+/// anything (LEAST).
 const SURE_OF_MANY: f32 = 30.0;
 const LEAST: usize = 3;
 /// The number of different block sizes that the same item size must fit: SIZES in a row, SIZES_OF_FIELDS in fields,
@@ -85,8 +85,8 @@ impl Known<'_> {
         self.agree(triples, SIZES_OF_FIELDS)
     }
 
-    /// Return whether each block to which words of the items point has only one pointer to it. A block with two
-    /// pointers may belong to a copy elsewhere: words that were moved stay behind unchanged.
+    /// Return whether the items are the only owners of the blocks to which they point: no block has a second pointer.
+    /// A second pointer means that the item was moved or copied, and that an old copy of its words may be here.
     pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
         let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
         items.iter().all(|item| {

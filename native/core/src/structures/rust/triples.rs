@@ -43,15 +43,15 @@ pub(crate) struct Triple {
     /// The field in which the pointer lies, as `candidates::field` encodes it.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// The smallest number of bytes that may have been requested for the block; and (`usable`) the largest, which is
-    /// all that the block can contain.
+    /// The smallest number of bytes that may have been requested for the block (`low`), and the largest number
+    /// (`usable`), which is all that the block can contain.
     pub(crate) low: u64,
     pub(crate) usable: u64,
     pub(crate) is_text: bool,
     /// The evidence, in bits, that is needed to prove a text.
     pub(crate) wanted: f32,
-    /// The evidence, in bits, that the words are a Vec and not chance numbers; and (`text_bits`) the evidence that the
-    /// bytes are a text and not random bytes.
+    /// The evidence, in bits, that the words are a Vec and not chance numbers (`bits`), and that the bytes are a text
+    /// and not random bytes (`text_bits`).
     pub(crate) bits: f32,
     pub(crate) text_bits: f32,
     /// The content of the buffer, if other triples at the same place in other items or structs prove it.
@@ -96,12 +96,12 @@ impl Triple {
         })
     }
 
-    /// Return the smallest size that an item can have.
+    /// Return the smallest size in bytes that an item can have.
     pub(crate) fn least(&self) -> u64 {
         least(self.low, self.cap)
     }
 
-    /// Return the largest size that an item can have.
+    /// Return the largest size in bytes that an item can have.
     pub(crate) fn most(&self) -> u64 {
         self.usable / self.cap
     }
@@ -192,7 +192,7 @@ fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     }
 }
 
-/// Return whether one of the sizes from `least` to `most` may be the size of a type. Nearly all types have 1 or 2
+/// Return whether one of the sizes from `least` to `most` bytes may be the size of a type. Nearly all types have 1 or 2
 /// bytes, or a multiple of 4 bytes.
 pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)

@@ -18,7 +18,7 @@ use gdbheap_access::memory::reader::Reader;
 use gdbheap_access::work::Control;
 
 /// The number of words that all proofs together may read: WORDS_FOR_EACH for each block of the target, and FIRST_WORDS
-/// more. The limit makes the time proportional to the target's size, whatever the target contains.
+/// more. The limit makes the time proportional to the size of the target.
 const WORDS_FOR_EACH: u64 = 256;
 const FIRST_WORDS: u64 = 1 << 20;
 /// The number of words between two checks for cancellation.

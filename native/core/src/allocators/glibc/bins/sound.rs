@@ -6,8 +6,8 @@
 //! chunk whose number is a multiple of `step`. Many stretches are followed at a time, so that their waits overlap.
 //! Finally the stretches of each ring are put together.
 //!
-//! Each link points to a chunk that points back, so no two chunks point to the same one. A stretch therefore never
-//! meets another stretch, and cannot go in a circle without reaching a cut.
+//! Each link points to a chunk that points back, so no two chunks point to the same one. So a stretch never meets
+//! another stretch, and each circle contains a cut.
 
 use super::bin::{bin_of, BINS, NO_BIN, UNSORTED};
 use super::free::{FreeOfRegion, Share};
@@ -119,8 +119,8 @@ impl Rings<'_> {
         (self.free.links(next).bk == address).then_some(next as u32)
     }
 
-    /// Return, for each stretch, where it ends: the number of the chunk with which the next stretch begins, or HEAD
-    /// with the number of a bin.
+    /// Return the end of each stretch: the number of the chunk with which the next stretch begins, or HEAD with the
+    /// number of a bin.
     fn follow_stretches(&self, watcher: &dyn Watcher, numbers: &Numbers) -> Result<Vec<u32>> {
         let count = numbers.starts.len();
         let jobs: Vec<_> =
@@ -179,8 +179,8 @@ impl Numbers {
         }
     }
 
-    /// Return the bin of each stretch; None if a ring does not come back to its head, or if it comes back from a chunk
-    /// that the head does not name as the last one.
+    /// Return the bin of each stretch; None if a ring does not lead back to its head, or if the chunk that leads back
+    /// is not the last chunk according to the head.
     fn put_together(&self, filled: &[Filled], ends: &[u32]) -> Option<Vec<u8>> {
         let mut bins = vec![NO_BIN; ends.len()];
         let mut others = self.next.len().div_ceil(self.step as usize);

@@ -12,10 +12,10 @@
 //!
 //! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores. A
 //! stretch is divided into parts. The walk of a part begins at the first address in the part that looks like a chunk,
-//! and records plain chunks only. Then a final walk goes through the whole stretch. When it meets a chunk that the walk
-//! of a part met too, it takes over the chunks that the part's walk found from there on, because two walks from the
-//! same chunk find the same chunks. The chunks that the part's walk found before are dropped: that walk may have begun
-//! in the middle of a block's data.
+//! and records plain chunks only. Then a final walk goes through the whole stretch. When it reaches a chunk that the
+//! walk of a part also found, it takes over the part's later chunks, because two walks from the same chunk find the
+//! same chunks. The part's earlier chunks are dropped, because the part's walk may have begun in the middle of a
+//! block's data.
 
 mod parts;
 mod walker;
@@ -123,7 +123,7 @@ impl WholeJob<'_> {
 /// A list of free chunks in a thread's cache. If `size` is 0, the list's chunks may have any size.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheList {
-    /// The address of the list's first entry.
+    /// The address of the first entry of the list.
     pub first: u64,
     pub entries: u64,
     /// The size of the list's chunks.

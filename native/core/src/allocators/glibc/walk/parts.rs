@@ -8,7 +8,7 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control};
 use std::sync::Mutex;
 
-/// The size of one part in bytes, a multiple of what one word of bits covers.
+/// The size of one part in bytes, a multiple of the bytes that one word of bits covers.
 pub(super) const PART: u64 = 16 << 20;
 /// The number of bytes that are walked between two checks for cancellation.
 pub(super) const STRIDE: u64 = 1 << 20;
@@ -16,7 +16,7 @@ pub(super) const STRIDE: u64 = 1 << 20;
 /// lies in the middle of a large chunk.
 const MAX_SEARCHED: u64 = 256 << 10;
 
-/// The result of the walk of one part. The bits that the walk has set are not in here but in the bits of the stretch.
+/// The result of the walk of one part. The bits that the walk has set are in the bits of the stretch.
 pub(super) struct Part {
     pub(super) index: usize,
     pub(super) from: u64,

@@ -282,9 +282,9 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Return whether a walk from `start` takes sound chunks, passes `at` without stopping there, and meets before `at`
-    /// a free chunk whose neighbours in the list link back to it. Stale chunks have no such neighbours. `failed` has
-    /// the start addresses of walks that are known to fail, so that no address is walked from twice.
+    /// Return whether the walk from `start` has only sound chunks, passes over `at`, and contains before `at` a free
+    /// chunk to which its neighbours in the list link back. Stale chunks have no such neighbours. `failed` has the
+    /// start addresses of walks that are known to fail, so that no address is walked from twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {

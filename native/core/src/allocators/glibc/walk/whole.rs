@@ -11,7 +11,8 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;
-/// The number of last chunks whose sizes are checked if a walk cannot go on: one of these sizes may be wrong.
+/// The number of chunks before the address at which a walk fails whose sizes are checked, because one of them may be
+/// wrong.
 const MAX_ASTRAY: u32 = 8;
 /// The largest number of bytes of a stretch that are searched for chunks that a wrong size skipped. Without this limit,
 /// a hostile stretch with many wrong sizes could be searched forever.
@@ -192,8 +193,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Return whether a header is a fencepost. Its size is 0x10, or 0 at the end of a thread's heap. The one of size 0
-    /// may be the only fencepost there.
+    /// Return whether a header is a fencepost. Its size is 0x10, or 0 at the end of a thread's heap. A fencepost of
+    /// size 0 may be the only one there.
     fn is_fence(&self, header: &Header) -> bool {
         let at_end = header.address + GRAIN == self.walker.info.stretch.end;
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
@@ -225,8 +226,8 @@ impl Walk<'_> {
         Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
-    /// If one of the last few sizes before `at` is wrong, so that no chunk begins at `at`, return the address of the
-    /// chunk that this size skipped. That chunk lies shortly before `at`, and a walk from it passes over `at`.
+    /// If no chunk begins at `at` because one of the last few sizes before `at` is wrong, return the address of the
+    /// chunk that the wrong size skipped. That chunk lies shortly before `at`, and a walk from it passes over `at`.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;

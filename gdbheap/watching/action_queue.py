@@ -1,0 +1,144 @@
+"""Do actions in child processes, so that the watch never waits for a command, a core or a read that hangs.
+
+The actions on one process are done one after another, those on several processes at the same time. An action first
+writes its files, then runs its command. Only a few actions write at the same time, because each needs memory and a
+processor. Commands are waited for separately, so that a command that hangs does not keep another process from being
+saved.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import field
+from typing import Any
+
+from gdbheap.dataclass import dataclass
+from gdbheap.errors import exhausted
+from gdbheap.watching.actions import Actions, Done, Request, run, save
+from gdbheap.watching.child import LOOK_SECONDS, PARTING_SECONDS, Child, Leaving, wait_for_end
+
+__all__ = ["ActionQueue"]
+
+SAVE, RUN = "save", "run"
+# How many actions do each step at the same time.
+AT_ONCE = {SAVE: 4, RUN: 16}
+HANGS = {SAVE: "saving the process did not end", RUN: "the command of --run did not end"}
+LOST = "the gdbheap process that acted was killed, or failed"
+# The steps end themselves when their time is over. A child that has not ended this many seconds later hangs.
+GRACE_SECONDS = 3 * PARTING_SECONDS
+
+
+@dataclass
+class _Action:
+    """An action. ``steps``: the remaining steps, beginning with the present one; ``child``: the process that does the
+    present step, None if the step waits for its turn; ``deadline``: when the child must have finished
+    (``time.monotonic``).
+    """
+
+    request: Request
+    steps: list[str]
+    done: Done = field(default_factory=Done)
+    child: Child | None = None
+    deadline: float = math.inf
+
+
+class ActionQueue:
+    """The actions that are requested or in progress. ``actions``: the remaining steps of each action; ``leaving``:
+    child processes that are ending, which may still hold a watched process.
+    """
+
+    def __init__(self, actions: Actions, leaving: Leaving) -> None:
+        self._limits, self._leaving = actions, leaving
+        self._actions: list[_Action] = []
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any action is not finished."""
+        return bool(self._actions)
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether the files of any action are not written yet."""
+        return any(action.steps[0] == SAVE for action in self._actions)
+
+    @property
+    def due(self) -> float:
+        """The time at which ``turn`` must be called next (``time.monotonic``)."""
+        return min((action.deadline for action in self._actions), default=math.inf)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors that are readable once a step has a result."""
+        return [action.child.descriptor for action in self._actions if action.child is not None]
+
+    def add(self, request: Request) -> None:
+        """Add an action. It starts at the next ``turn``, or when there is room for it."""
+        saves = self._limits.snapshot or self._limits.heap or self._limits.core
+        self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
+
+    def has(self, pid: int, kind: str | None = None) -> bool:
+        """Return whether an action on this process is not finished. ``kind``: the kind of its cause, None for any."""
+        return any(one.request.pid == pid and kind in (None, one.request.cause.kind) for one in self._actions)
+
+    def turn(self, ready: Collection[int]) -> Iterator[tuple[Request, Done]]:
+        """Start the actions that can start, and yield each action that is finished. ``ready``: the readable
+        descriptors.
+        """
+        for action in self._actions:
+            if action.child is not None:
+                self._hear(action, action.child, ready)
+        for action in self._actions:
+            if action.steps and action.child is None and self._has_room(action):
+                self._start(action)
+        finished = [action for action in self._actions if not action.steps]
+        self._actions = [action for action in self._actions if action.steps]
+        yield from ((action.request, action.done) for action in finished)
+
+    def end(self) -> None:
+        """Abandon all actions, and wait until their children have ended."""
+        for action in self._actions:
+            if action.child is not None:
+                self._leaving.add(action.child)
+        self._actions.clear()
+        self._leaving.end()
+
+    def _has_room(self, action: _Action) -> bool:
+        others = [one for one in self._actions if one.child is not None]
+        same = sum(one.steps[0] == action.steps[0] for one in others)
+        return same < AT_ONCE[action.steps[0]] and all(one.request.pid != action.request.pid for one in others)
+
+    def _start(self, action: _Action) -> None:
+        limits, request, saved, leaving = self._limits, action.request, action.done, self._leaving.pids
+
+        def write() -> dict[str, Any]:
+            wait_for_end(leaving, PARTING_SECONDS)
+            return vars(save(limits, request))
+
+        def start() -> dict[str, Any]:
+            return vars(run(limits, request, saved))
+
+        is_save = action.steps[0] == SAVE
+        seconds = request.seconds + (limits.max_stop or LOOK_SECONDS) if is_save else limits.run_limit or math.inf
+        try:
+            action.child = Child(write if is_save else start)
+        except OSError as error:
+            self._finish(action, Done(errors=[f"gdbheap could not act: {exhausted(error)}"]))
+            return
+        action.deadline = time.monotonic() + seconds + GRACE_SECONDS
+
+    def _hear(self, action: _Action, child: Child, ready: Collection[int]) -> None:
+        if child.descriptor in ready and child.hear():
+            found = child.result()
+            self._finish(action, Done(errors=[LOST]) if found is None else Done(**found))
+        elif time.monotonic() >= action.deadline:
+            self._finish(action, Done(errors=[f"gdbheap gave up: {HANGS[action.steps[0]]}"]))
+
+    def _finish(self, action: _Action, done: Done) -> None:
+        """Take the result of the present step."""
+        if action.child is not None:
+            self._leaving.add(action.child)
+        action.done.add(done)
+        action.child, action.deadline = None, math.inf
+        action.steps.pop(0)

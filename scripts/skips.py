@@ -1,0 +1,178 @@
+"""Write docs/skips.md: why a test may be skipped, and what lifts that. With --write it is written, otherwise printed.
+
+The reasons are read from the calls of pytest.skip, skipif and importorskip in tests/. Each must match a line of RULES,
+so that a test with a new reason says here what lifts it, or why nothing does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "skips.md"
+# Programs that are targets, not tests.
+APART = {"programs", "reports"}
+INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE = (
+    "Debian packages that `make test` installs",
+    "Packages of other registries, and builds",
+    "Debian packages that `make test` does not install",
+    "The kernel, the machine or the user's rights",
+    "Cases that do not exist",
+)
+LACKING = "nothing: the release, the build or the moment lacks what the test is about"
+# Each heading, with the pattern of its reasons, and what lifts them.
+RULES = [
+    (CASE, r"in the root folder$|^\((reason|suite)\)$", "nothing: the test has another place, or a reason of its own"),
+    (
+        INSTALLED,
+        r"no gcc|no C compiler|no compiler$|no {compiler}|no {compiler\[0\]}|no static libc|static glibc",
+        "gcc, libc6-dev",
+    ),
+    (INSTALLED, r"no g\+\+|no C\+\+|no LeakSanitizer|AddressSanitizer", "g++"),
+    (INSTALLED, r"no gdb$|there is no gdb|no gcore|no gdbserver", "gdb, gdbserver"),
+    (INSTALLED, r"no strace", "strace"),
+    (INSTALLED, r"no sqlite3", "sqlite3"),
+    (INSTALLED, r"OpenSSL", "libssl-dev"),
+    (INSTALLED, r"no zsh|no {command\[0\]}|no bash", "zsh, fish, bash; for packed cores zstd, lz4 and xz-utils"),
+    (INSTALLED, r"no readelf|no objcopy|there is no strip|no {name}$", "binutils, which gcc brings"),
+    (INSTALLED, r"no rustc|no cargo", "rustc-web, or rustup"),
+    (INSTALLED, r"no musl-gcc", "musl-tools"),
+    (
+        INSTALLED,
+        r"^no lib{|library of (je|mi)malloc here|debug symbols of libc|no {path}|no {PRELOADED}",
+        "libjemalloc2, libtcmalloc-minimal4, libmimalloc2.0",
+    ),
+    (SCRIPT, r"^import |no pyarrow|not installed|no mcp", "gdbheap's extras, which `make build` installs"),
+    (
+        SCRIPT,
+        r"build/packages|Python with numpy|no {module}|{missing\[0\]}",
+        "`scripts/packages.sh few` (make test runs it); `many` for the others",
+    ),
+    (SCRIPT, r"jemalloc that samples", "`scripts/jemallocs.sh`"),
+    (SCRIPT, r"mimalloc", "`scripts/mimallocs.sh`"),
+    (SCRIPT, r"suites\.sh|no huge page allocator", "`scripts/suites.sh`"),
+    (SCRIPT, r"musl|Alpine", "`scripts/musls.sh`"),
+    (
+        SCRIPT,
+        r"CPython|such Python|interpreter here|own library",
+        "more interpreters: [interpreters.md](interpreters.md)",
+    ),
+    (SCRIPT, r"TORCH_PYTHON", "a Python with torch, of some gigabytes"),
+    (SCRIPT, r"build/node", "npm"),
+    (SCRIPT, r"actionlint", "actionlint, of Go"),
+    (NOT_INSTALLED, r"PostgreSQL|pg_recvlogical|user postgres", "postgresql: it installs a service, which starts"),
+    (NOT_INSTALLED, r"redis", "redis-server 7: it installs a service, which starts"),
+    (NOT_INSTALLED, r"no go\b", "golang-go: 330 MB for three tests"),
+    (NOT_INSTALLED, r"java", "default-jdk: 400 MB for one test"),
+    (NOT_INSTALLED, r"no node", "nodejs: 190 MB for three tests"),
+    (NOT_INSTALLED, r"on the path$", "ruby, php, perl and other runtimes: one test each, which reads their processes"),
+    (NOT_INSTALLED, r"promtool", "prometheus: 96 MB and a service; promql-parser checks the same expressions"),
+    (NOT_INSTALLED, r"valgrind", "valgrind: 78 MB for one test"),
+    (NOT_INSTALLED, r"systemd-analyze", "systemd, in containers that have none"),
+    (NOT_INSTALLED, r"Debian: apt install", "the package that the reason names: allocators that few systems have"),
+    (MACHINE, r"root|another user|nobody|users?\b|rights|owner", "root, or another user that root can become"),
+    (MACHINE, r"control group", "a hierarchy of control groups that root can write to"),
+    (
+        MACHINE,
+        r"namespace|mounted|mount |overlay|tmpfs|unshare|device",
+        "a container that permits namespaces and mounts",
+    ),
+    (MACHINE, r"huge", "transparent huge pages"),
+    (MACHINE, r"x86-64|AMX|fixed|32-bit|number of ptrace", "x86-64, or another processor"),
+    (
+        MACHINE,
+        r"kernel|Linux|seccomp|leases|close_range|swap|memory|ptrace|limit|threads|/dev/full|/sys",
+        "a newer kernel, or other settings of it",
+    ),
+    (MACHINE, r"file system|folder for tests|SQLite", "another file system"),
+    (MACHINE, r"terminal|no sleep", "a machine with pseudo-terminals and coreutils"),
+    (MACHINE, r"git", "git, and a checkout of it"),
+    (
+        CASE,
+        r"Sanitizer|3\.6|padding|be linked|damage|no answer|linker|to rest|something else|asyncio|strace|workflow",
+        LACKING,
+    ),
+    (CASE, r"glibc|libc has|release|very same|too little|does not work|BROWSERS", LACKING),
+]
+
+
+def text_of(node: ast.expr) -> str:
+    """Return the text of a reason; what is computed is in braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(text_of, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return "{" + ast.unparse(node.value) + "}"
+    return f"({ast.unparse(node)})"
+
+
+def reasons(text: str) -> Iterator[str]:
+    """Yield the reason of each call that may skip a test."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        named = [word.value for word in node.keywords if word.arg == "reason"]
+        if name == "importorskip":
+            yield f"import {text_of(node.args[0])}"
+        elif name in ("skip", "skipif") and (named or node.args):
+            yield text_of((named or node.args)[0])
+
+
+def rule_of(reason: str) -> tuple[str, str]:
+    """Return the heading for a reason, and what lifts it. Raises SystemExit if no rule is for it."""
+    for heading, pattern, lift in RULES:
+        if re.search(pattern, reason):
+            return heading, lift
+    raise SystemExit(f"scripts/skips.py has no rule for a test that is skipped because: {reason}")
+
+
+def rows() -> dict[tuple[str, str], dict[str, set[str]]]:
+    """Return for each heading with what lifts its reasons: the reasons, each with the files that have it."""
+    found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if not APART & set(path.parts):
+            for reason in reasons(path.read_text(encoding="utf-8")):
+                found[rule_of(reason)][reason].add(path.stem)
+    return found
+
+
+def page() -> str:
+    """Return the page."""
+    found = rows()
+    lines = [
+        "# Skipped tests\n",
+        "A test that needs what is not here is skipped, with a reason that pytest prints at its end. These tables are",
+        "made from the tests by `scripts/skips.py --write`. A word in braces is filled in when the test runs.\n",
+    ]
+    for heading in (INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE):
+        lines += [f"## {heading}", "| what lifts it | reasons | in |", "| --- | --- | --- |"]
+        for lift in dict.fromkeys(lift for own, _pattern, lift in RULES if own == heading):
+            if by_reason := found.get((heading, lift)):
+                files = sorted(set().union(*by_reason.values()))
+                more = f" and {len(files) - 3} more" if files[3:] else ""
+                shown = ", ".join(f"`{name}`" for name in files[:3]) + more
+                told = "; ".join(sorted(reason.replace("|", "\\|") for reason in by_reason))
+                lines.append(f"| {lift} | {told} | {shown} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    if sys.argv[1:] not in ([], ["--write"]):
+        raise SystemExit("usage: skips.py [--write]")
+    if sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Plant the faults of tests/faults.toml one by one in a copy, run the tests that should notice them, and write
+docs/tests.md.
+
+    .venv/bin/python tests/mutate.py FOLDER [--write] [ID ...]
+
+FOLDER keeps the copy and the results: a run that was ended continues there. A result holds until the fault, the
+file that it changes, or one of the named tests is changed. A fault is noticed if a test fails with it that passes
+without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+FAULTS = ROOT / "tests" / "faults.toml"
+PAGE = ROOT / "docs" / "tests.md"
+SITE = Path("lib", f"python{sysconfig.get_python_version()}", "site-packages")
+NATIVE = Path("gdbheap", "_native.abi3.so")
+NOTICED, MISSED, BROKEN = "noticed", "missed", "broken"
+TIMEOUT, AHEAD = 900, 60
+CARGO, CARGO_TESTS = "cargo", "native/core/tests"
+HEAD = """# What the tests notice
+
+`tests/faults.toml` has faults: each is a small change of the product that makes one answer wrong. `tests/mutate.py`
+plants them one by one in a copy of the checkout, and runs the tests that a developer would choose after such a change:
+those that the fault names. A fault counts as noticed if one of them fails. Most of these faults were noticed by nothing
+when they were planted first, and the tests were written then: the share says what is guarded now, not how many new
+faults would be noticed.
+
+"""
+UNNOTICED = "Nothing notices these:\n\n"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: in ``file``, ``old`` becomes ``new``. ``tests``: arguments of pytest, and "cargo" with the arguments of
+    ``cargo test``. ``equivalent``: why it changes no answer, "" if it does."""
+
+    id: str
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+
+    @property
+    def is_rust(self) -> bool:
+        """Return whether the fault is in native code."""
+        return self.file.endswith(".rs")
+
+    @property
+    def room(self) -> str:
+        """Return the package or crate of the file."""
+        return "/".join(Path(self.file).parts[:2]) if not self.file.startswith("commands/") else "commands"
+
+    def planted(self, text: str) -> str:
+        """Return a file's text with the fault. Raises ValueError if ``old`` is not there exactly once."""
+        if text.count(self.old) != 1 or self.old == self.new:
+            raise ValueError(f"{self.id}: {self.file} has the text {text.count(self.old)} times")
+        return text.replace(self.old, self.new)
+
+    def digest(self, root: Path) -> str:
+        """Return a digest of everything on which the result depends, in the checkout ``root``."""
+        files = {self.file, *(test.partition("::")[0] for test in self.tests if not test.startswith(CARGO))}
+        parts = [repr(self), *(path.read_text(encoding="utf-8") for path in map(root.joinpath, sorted(files)))]
+        if any(test.startswith(CARGO) for test in self.tests):
+            parts += [path.read_text(encoding="utf-8") for path in sorted((root / CARGO_TESTS).rglob("*.rs"))]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def faults() -> list[Fault]:
+    """Return all faults of the file."""
+    rows = tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]
+    return [Fault(**{**row, "tests": tuple(row["tests"])}) for row in rows]
+
+
+class Copy:
+    """A copy of the checkout with an environment of its own, in which faults are planted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout, self.venv, self.target = folder / "checkout", folder / "venv", folder / "target"
+        self._passing: dict[str, bool] = {}
+        self._refresh()
+
+    def passes(self, tests: Sequence[str]) -> bool:
+        """Return whether tests pass without a fault; each is run once."""
+        for test in tests:
+            if test not in self._passing:
+                self._passing[test] = self.run([test]) == MISSED
+        return all(self._passing[test] for test in tests)
+
+    @property
+    def python(self) -> Path:
+        """Return the environment's interpreter."""
+        return self.venv / "bin" / "python"
+
+    def _refresh(self) -> None:
+        """Copy the files that git knows, and the installed package; all other packages are this environment's."""
+        command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+        names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        for name in filter(None, names):
+            if (ROOT / name).is_file():
+                _copy(ROOT / name, self.checkout / name)
+        if not self.python.exists():
+            venv.create(self.venv, symlinks=True)
+        own = Path(sysconfig.get_path("purelib"))
+        (self.venv / SITE / "others.pth").write_text(f"{own}\n")
+        for path in (own / "gdbheap").rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                _copy(path, self.venv / SITE / "gdbheap" / path.relative_to(own / "gdbheap"))
+        script = (Path(sys.executable).parent / "gdbheap").read_text().split("\n", 1)[1]
+        (self.venv / "bin" / "gdbheap").write_text(f"#!{self.python}\n{script}")
+        (self.venv / "bin" / "gdbheap").chmod(0o755)
+
+    def installed(self, name: str) -> Path:
+        """Return the installed copy of a Python file of the checkout."""
+        return self.venv / SITE / ("" if name.startswith("gdbheap/") else "gdbheap") / name
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file of the checkout, and its installed copy."""
+        places = [self.checkout / name]
+        if name.endswith(".py"):
+            places.append(self.installed(name))
+        for place in places:
+            place.write_text(text, encoding="utf-8")
+            # cargo builds again what is newer than the last build, however fast two faults follow each other.
+            later = time.time() + AHEAD
+            os.utime(place, (later, later))
+            # A new file of the same size within the same second would look unchanged.
+            shutil.rmtree(place.parent / "__pycache__", ignore_errors=True)
+
+    def build(self) -> None:
+        """Build the native module, and install it. Raises CalledProcessError if it does not compile."""
+        self._cargo("build", "--release", "-p", "gdbheap-native").check_returncode()
+        _copy(self.target / "release" / "lib_native.so", self.venv / SITE / NATIVE)
+
+    def restore(self) -> None:
+        """Install the native module without a fault."""
+        _copy(Path(sysconfig.get_path("purelib")) / NATIVE, self.venv / SITE / NATIVE)
+
+    def run(self, tests: Sequence[str]) -> str:
+        """Run tests until one fails. Return MISSED if all pass, NOTICED if one fails, BROKEN if they cannot run."""
+        of_cargo = [test.split()[1:] for test in tests if test.startswith(CARGO)]
+        for arguments in of_cargo:
+            try:
+                if self._cargo("test", "-q", "-p", "gdbheap-core", *arguments, timeout=TIMEOUT).returncode:
+                    return NOTICED
+            except subprocess.TimeoutExpired:
+                return NOTICED
+        others = [test for test in tests if not test.startswith(CARGO)]
+        if not others:
+            return MISSED
+        command = [str(self.python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *others]
+        try:
+            code = subprocess.run(command, cwd=self.checkout, capture_output=True, timeout=TIMEOUT).returncode
+        except subprocess.TimeoutExpired:
+            return NOTICED
+        return {0: MISSED, 1: NOTICED}.get(code, BROKEN)
+
+    def _cargo(self, *arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[bytes]:
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(self.target)}
+        folder = self.checkout / "native"
+        return subprocess.run(["cargo", *arguments], cwd=folder, env=environment, capture_output=True, timeout=timeout)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not target.exists() or target.read_bytes() != source.read_bytes():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def tried(copy: Copy, fault: Fault) -> str:
+    """Plant a fault, run its tests, and take it out again. Return the result."""
+    if not copy.passes(fault.tests):
+        print(f"{fault.id}: its tests fail without it", file=sys.stderr)
+        return BROKEN
+    text = (copy.checkout / fault.file).read_text(encoding="utf-8")
+    needs_build = fault.is_rust and not all(test.startswith(CARGO) for test in fault.tests)
+    try:
+        copy.put(fault.file, fault.planted(text))
+        of_cargo = [test for test in fault.tests if test.startswith(CARGO)]
+        if copy.run(of_cargo) == NOTICED:
+            return NOTICED
+        if needs_build:
+            copy.build()
+        return copy.run([test for test in fault.tests if test not in of_cargo])
+    except (ValueError, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return BROKEN
+    finally:
+        copy.put(fault.file, text)
+        copy.restore()
+
+
+def page(results: dict[str, str], known: Sequence[Fault]) -> str:
+    """Return the text of docs/tests.md."""
+    counted = [fault for fault in known if not fault.equivalent and results.get(fault.id) in (NOTICED, MISSED)]
+    rooms = sorted({fault.room for fault in counted})
+    rows = ["| room | faults | noticed |", "| --- | ---: | ---: |"]
+    for room in (*rooms, "all"):
+        own = [fault for fault in counted if room in ("all", fault.room)]
+        rows.append(f"| {room} | {len(own)} | {sum(results[fault.id] == NOTICED for fault in own)} |")
+    date = datetime.date.today().isoformat()
+    count = sum(results[fault.id] == NOTICED for fault in counted)
+    share = f"{100 * count / len(counted):.0f} %" if counted else "nothing"
+    equivalent, left = sum(bool(fault.equivalent) for fault in known), len(known) - len(counted)
+    told = f"On {date}, {count} of {len(counted)} faults were noticed ({share})."
+    told += f" {equivalent} more change no answer." if equivalent else ""
+    told += f" {left - equivalent} more were not tried." if left > equivalent else ""
+    missed = [f"- `{fault.file}`: {fault.what}" for fault in counted if results[fault.id] == MISSED]
+    text = HEAD + told + "\n\n" + "\n".join(rows) + "\n"
+    return text + (f"\n{UNNOTICED}" + "\n".join(missed) + "\n" if missed else "")
+
+
+def main() -> int:
+    """Try all faults, or those that are named, and print each result. Return 1 if one could not be tried."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", type=Path, help="keep the copy and the results in FOLDER")
+    parser.add_argument("ids", nargs="*", help="try only these faults")
+    parser.add_argument("--write", action="store_true", help="write docs/tests.md from the results so far, try nothing")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    kept, known = folder / "results.json", faults()
+    results: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
+    if options.write:
+        PAGE.write_text(page({name: result for name, (_digest, result) in results.items()}, known), encoding="utf-8")
+        return 0
+    copy = Copy(folder)
+    for fault in known:
+        if fault.equivalent or (options.ids and fault.id not in options.ids):
+            continue
+        digest = fault.digest(copy.checkout)
+        if results.get(fault.id, [""])[0] != digest or results[fault.id][1] == BROKEN:
+            results[fault.id] = [digest, tried(copy, fault)]
+            kept.write_text(json.dumps(results, indent=1))
+        print(f"{results[fault.id][1]:8} {fault.id}", flush=True)
+    return int(any(result == BROKEN for _digest, result in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

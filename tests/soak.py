@@ -1,0 +1,203 @@
+"""A watch for a long time: ``soak.py [--minutes=60] [--processes=200] [--churn=50] [--idle=0] [--groups=20]``.
+
+So many processes are watched by name while so many others a second, of the same name, begin and end; meanwhile groups
+are filled within two seconds each, and the kernel kills in them. It prints a line a minute with the processor time and
+memory of the watch, and fails if the watch took more than a thousandth of a processor for each process, or for each
+process that came in a second; if its memory grew; if it printed more than a line in a second and a half on average; if
+a process that the kernel killed had neither a snapshot nor a line that says why not; or if the watch did not see a new
+process within five seconds, and in a group within one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.control_groups import limited_group
+from support.programs import GDBHEAP, PATIENCE, SOURCES, c_program, interpreters
+
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+SETTLED, SLACK = 60, 8 << 20
+SHARE = 0.001
+
+
+def cost(pid: int) -> tuple[float, int]:
+    """Return the processor seconds that a process and its ended children took, and its RSS."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS, int(fields[21]) * PAGE
+
+
+@contextmanager
+def crowd(program: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Yield so many processes of a program, which rest."""
+    processes = [subprocess.Popen([str(program)], stdin=subprocess.PIPE) for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+class Reader:
+    """The events of a watch with --json, read in a thread: each with the time when it came."""
+
+    def __init__(self, watch: subprocess.Popen[str]) -> None:
+        """Begin to read."""
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self.came = threading.Condition()
+        self._watch = watch
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._watch.stdout is not None
+        for line in self._watch.stdout:
+            with self.came:
+                self.events.append((time.monotonic(), json.loads(line)))
+                self.came.notify_all()
+
+    def wait(self, kind: str, pid: int) -> tuple[float, dict[str, Any]] | None:
+        """Return the time when an event of a process came, and the event; None if none comes."""
+
+        def found() -> tuple[float, dict[str, Any]] | None:
+            return next((one for one in self.events if (one[1]["event"], one[1]["pid"]) == (kind, pid)), None)
+
+        with self.came:
+            self.came.wait_for(lambda: found() is not None, PATIENCE)
+        return found()
+
+
+@contextmanager
+def watching(*words: str) -> Iterator[tuple[subprocess.Popen[str], Reader]]:
+    """Yield a watch and its events."""
+    command = [str(GDBHEAP), "watch", *words, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        try:
+            yield watch, Reader(watch)
+        finally:
+            watch.send_signal(signal.SIGTERM)
+            watch.wait(PATIENCE)
+
+
+def group_is_killed(rng: random.Random, folder: Path) -> tuple[bool, float]:
+    """Watch a group, start a program in it that fills it in two seconds.
+
+    Return whether the kill left a snapshot or a line with the reason why not, and after how many seconds the watch
+    found the program.
+    """
+    with limited_group(rng.randrange(96, 256) << 20, rng) as group:
+        words = (f"--cgroup={group.folder}", "--at-oom", "--count=all", "--again=0", f"--output={folder}")
+        with watching(*words) as (_watch, reader):
+            with reader.came:
+                reader.came.wait_for(lambda: bool(reader.events), PATIENCE)
+            program = [interpreters()[0].executable, "-I", str(SOURCES / "swelling.py")]
+            line = [*program, str(group.limit / 2), str(4 * group.limit)]
+            with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdin is not None and process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+                group.take_in(process.pid)
+                began = time.monotonic()
+                process.stdin.write("\n")
+                process.stdin.flush()
+                status = process.wait(PATIENCE)
+                seen = reader.wait("began", process.pid)
+                reader.wait("ended", process.pid)
+            acted = [event for _, event in reader.events if event["event"] == "acted" and event["pid"] == process.pid]
+            told = any(event["files"] or event["errors"] for event in acted)
+    return status == -signal.SIGKILL and told, PATIENCE if seen is None else seen[0] - began
+
+
+def new_process_is_seen(program: Path, reader: Reader) -> float:
+    """Start a process; return after how many seconds the watch found it."""
+    began = time.monotonic()
+    with crowd(program, 1) as (process,):
+        seen = reader.wait("began", process.pid)
+    return PATIENCE if seen is None else seen[0] - began
+
+
+def churn(program: Path, rate: int, until: float, done: threading.Event) -> int:
+    """Start and end so many processes a second until ``until``; return their number."""
+    count = 0
+    while time.monotonic() < until and not done.is_set():
+        with crowd(program, rate):
+            count += rate
+            done.wait(1.0)
+    return count
+
+
+def main() -> None:
+    """Run the watch, and print its cost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, usual in (("minutes", 60.0), ("processes", 200), ("churn", 50), ("idle", 0), ("groups", 20)):
+        parser.add_argument(f"--{name}", type=type(usual), default=usual)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    wanted = parser.parse_args()
+    rng, failures = random.Random(wanted.seed), []
+    print(f"seed {wanted.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        watched, idle = folder / "soaked", folder / "idler"
+        for copy in (watched, idle):
+            shutil.copy(c_program("idle")[0], copy)
+        with crowd(idle, wanted.idle), crowd(watched, wanted.processes):
+            failures += soak(wanted, rng, watched, folder)
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    sys.exit(bool(failures))
+
+
+def soak(wanted: argparse.Namespace, rng: random.Random, program: Path, folder: Path) -> list[str]:
+    """Watch for the given time; return the faults."""
+    failures: list[str] = []
+    words = (f"--name=^{program.name}$", "--rss=1T", f"--output={folder}")
+    errors = folder / "text"
+    with errors.open("w") as said, watching(*words) as (watch, reader):
+        text = subprocess.Popen([str(GDBHEAP), "watch", *words], stderr=said)
+        began, done = time.monotonic(), threading.Event()
+        until = began + 60 * wanted.minutes
+        worker = threading.Thread(target=churn, args=(program, wanted.churn, until, done))
+        done.wait(min(SETTLED, 6 * wanted.minutes))
+        worker.start()
+        start, (used, memory) = time.monotonic(), cost(watch.pid)
+        slowest, kills, told, slowest_group = 0.0, 0, 0, 0.0
+        while time.monotonic() < until:
+            slowest = max(slowest, new_process_is_seen(program, reader))
+            if kills < wanted.groups:
+                caught, seconds = group_is_killed(rng, folder)
+                kills, told, slowest_group = kills + 1, told + caught, max(slowest_group, seconds)
+            passed, (now, rss) = time.monotonic() - start, cost(watch.pid)
+            share = (now - used) / passed
+            figures = f"{passed:.0f} s: {100 * share:.2f} % of a processor, {rss >> 20} MiB"
+            seen = f"new processes seen within {slowest:.1f} s, in groups {slowest_group:.1f} s"
+            print(f"{figures}; {seen}; {told} of {kills} kills told", flush=True)
+            done.wait(min(20.0, max(0.0, until - time.monotonic())))
+        worker.join()
+        text.send_signal(signal.SIGTERM)
+        text.wait(PATIENCE)
+        if share > SHARE * (wanted.processes + wanted.churn):
+            failures.append(f"the watch took {100 * share:.2f} % of a processor")
+        if rss > memory + SLACK:
+            failures.append(f"its memory grew from {memory >> 20} to {rss >> 20} MiB")
+        if slowest > 5 or slowest_group > 1 or told < kills:
+            failures.append("processes were seen too late, or killed without a word")
+    lines = errors.read_text().count("\n")
+    print(f"{lines} lines of text, {len(reader.events)} events")
+    if lines > 60 + (until - began) / 1.5:
+        failures.append(f"{lines} lines")
+    return failures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""``gdbheap watch`` for months: it finds each new process, whatever else it does, and reports how processes ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.control_groups import LimitedGroup, limited_group
+from support.programs import PATIENCE, gdbheap
+from support.users import run_as, unprivileged
+from test_watch import MIB, Watching, go, swelling, wait_for, watching
+
+from gdbheap.commands import watch
+from gdbheap.host.exit_status import exit_status
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.report.text.style import style_for
+from gdbheap.report.words.watch import counts_text, event_text
+from gdbheap.targets import running_processes
+from gdbheap.targets.chosen_processes import Programs
+from gdbheap.targets.running_processes import LONGEST, TICKS, ProcessStat, RunningProcesses, running
+from gdbheap.watching import heap_figures
+from gdbheap.watching.memory_readings import group_at
+from gdbheap.watching.messages import Event
+from gdbheap.watching.watcher import LONGEST as SECOND
+from gdbheap.watching.watcher import Watcher, WatchRequest
+
+
+class Host:
+    """Simulated processes and a clock; ``reads`` counts the reads of each process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Replace the functions that read /proc."""
+        self.now, self.names, self.starts = 1e6, dict[int, str](), dict[int, float]()
+        self.reads = dict[int, int]()
+        monkeypatch.setattr(running_processes, "running", self.running)
+        monkeypatch.setattr(running_processes.time, "clock_gettime", lambda _clock: self.now)
+
+    def start(self, pid: int, name: str) -> None:
+        """Let a process run from now on."""
+        self.names[pid], self.starts[pid] = name, self.now
+
+    def running(self, pid: int) -> ProcessStat | None:
+        """Return the contents of the process's ``stat``."""
+        self.reads[pid] = self.reads.get(pid, 0) + 1
+        ticks = int(self.starts.get(pid, 0) * TICKS)
+        return ProcessStat(pid, 1, ticks, self.names[pid], False, 1) if pid in self.names else None
+
+
+def test_old_processes_are_read_seldom(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that a search every second for an hour reads each old process less than once a minute, and that the next
+    search finds a new one."""
+    host, pids = Host(monkeypatch), rng.sample(range(1 << 20, 1 << 21), 200)
+    host.names.update(dict.fromkeys(pids, "idle"))
+    listed, table = dict.fromkeys(pids, 1), RunningProcesses(re.compile("^app$"), users=False)
+    assert table.renew(listed).keys() == set(pids) and table.named() == set()
+    for _ in range(3600):
+        host.now += 1
+        table.renew(listed)
+    assert max(host.reads.values()) <= 1 + 3600 / (LONGEST / 2) and min(host.reads.values()) >= 3600 / LONGEST
+    new = rng.randrange(2, 1 << 20)
+    host.start(new, "app")
+    assert new in table.renew({**listed, new: 2}) and table.named() == {new}
+
+
+def test_a_new_program_in_an_old_process(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that a new program in a process of ``age`` seconds is found before the age has doubled, and another
+    process with the same id at once."""
+    host, pid = Host(monkeypatch), rng.randrange(2, 1 << 20)
+    table, age = RunningProcesses(re.compile("^app$"), users=False), rng.randrange(1, 60)
+    host.start(pid, "sh")
+    for _ in range(age):
+        table.renew({pid: 7})
+        host.now += 1
+    host.names[pid] = "app"
+    waited = 0
+    while not table.renew({pid: 7}) or table.named() != {pid}:
+        host.now, waited = host.now + 1, waited + 1
+    assert waited <= age + 1
+    host.now += 1e5
+    table.renew({pid: 7})
+    host.start(pid, "other")
+    table.renew({pid: 8})
+    assert table.named() == set()
+
+
+def test_without_memory_it_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that an ending process, which is in state R for a while after it gave up its memory, is not watched
+    again."""
+    stat = Path(f"/proc/{os.getpid()}/stat").read_text()
+    name, fields = stat.rpartition(") ")[0], stat.rpartition(") ")[2].split()
+    assert running(os.getpid()) is not None
+    fields[0], fields[20], fields[21] = "R", "0", "0"
+    ending = f"{name}) {' '.join(fields)}".encode()
+    monkeypatch.setattr(running_processes, "read_patiently", lambda _path, _size: ending)
+    assert running(os.getpid()) is None
+
+
+def test_a_group_is_searched_without_the_host(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that for a group only its own list is read, however many processes the host has, and at least once a
+    second."""
+    with limited_group(1 << 30, rng) as group, subprocess.Popen(["sleep", "1000"]) as process:
+        group.take_in(process.pid)
+        monkeypatch.setattr("gdbheap.targets.chosen_processes.all_listed", lambda: pytest.fail("the host is searched"))
+        programs = Programs(cgroup=str(group.folder))
+        assert programs.now() == [process.pid]
+        process.kill()
+
+
+HANG = "sh -c 'if [ $GDBHEAP_PID = {} ]; then cat {}; fi'"
+
+
+def test_a_hook_that_hangs_keeps_nobody(tmp_path: Path) -> None:
+    """Check that while one process's command hangs, an action on another is done and reported; then the first is
+    finished."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with swelling(1 << 30, 1) as first, swelling(1 << 30, 1) as second:
+        hook = f"--run={HANG.format(first.pid, fifo)}"
+        line = [str(first.pid), str(second.pid), "--rss=1M", "--count=2", hook, f"--output={tmp_path}"]
+        with watching(*line) as watch:
+            acted = watch.event("acted")
+            assert (acted["pid"], acted["run"], acted["errors"]) == (second.pid, 0, [])
+            second.kill()
+            ended = watch.event("ended")
+            assert (ended["pid"], ended["exit_status"], ended["oom"]) == (second.pid, -signal.SIGKILL, False)
+            fifo.write_text("go on\n")
+            acted = watch.event("acted")
+            assert (acted["pid"], acted["run"], acted["errors"]) == (first.pid, 0, []) and acted["files"]["snapshot"]
+            assert watch.event("end")["acted"] == 2 and watch.process.wait(PATIENCE) == 0
+
+
+def test_asked_to_end_while_a_hook_hangs(tmp_path: Path) -> None:
+    """Check that the watch ends, and ends the command with all that it started."""
+    mark = tmp_path / "mark"
+    with swelling(1 << 30, 1) as process:
+        hook = f"--run=sh -c 'echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 1000 & wait'"
+        words = (str(process.pid), "--rss=1M", "--no-snapshot", "--run-limit=0", hook, f"--output={tmp_path}")
+        with watching(*words) as watch:
+            wait_for(mark.exists, "the command does not start")
+            assert watch.end()["why_ended"] == "asked"
+            with pytest.raises(ProcessLookupError):
+                wait_for(lambda: os.killpg(int(mark.read_text()), 0), "it goes on")
+
+
+def test_a_hook_without_a_limit_outlives_its_process(tmp_path: Path) -> None:
+    """Check that the watch waits for a command without a time limit after the last process has ended."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with swelling(1 << 30, 1) as process:
+        hook = f"--run=sh -c 'cat {fifo}'"
+        words = (str(process.pid), "--rss=1M", "--no-snapshot", "--run-limit=0", hook, f"--output={tmp_path}")
+        with watching(*words) as watch, open(fifo, "w") as stream:
+            process.kill()
+            assert watch.event("ended")["pid"] == process.pid
+            stream.write("go on\n")
+            stream.close()
+            assert watch.event("acted")["run"] == 0
+            assert watch.event("end")["acted"] == 1 and watch.process.wait(PATIENCE) == 0
+
+
+def filled(group: LimitedGroup, rate: float) -> tuple[int, int]:
+    """Start a process that fills its group; return its id and its status once it was killed."""
+    with swelling(rate, 2 * group.limit) as process:
+        group.take_in(process.pid)
+        go(process)
+        return process.pid, process.wait(PATIENCE)
+
+
+def until_ended(watch: Watching, pid: int) -> list[dict[str, Any]]:
+    """Return the events until the end of a process."""
+    events: list[dict[str, Any]] = []
+    assert watch.process.stdout is not None
+    while not events or (events[-1]["event"], events[-1]["pid"]) != ("ended", pid):
+        events.append(json.loads(watch.process.stdout.readline()))
+    return events
+
+
+def test_a_group_that_a_new_process_fills(tmp_path: Path, rng: random.Random) -> None:
+    """Check a process that starts in a watched group and is killed two seconds later: it was saved before.
+
+    The group is then removed and made again, as for a restarted service, with the same result.
+    """
+    with limited_group(rng.randrange(96, 200) * MIB, rng) as group:
+        line = [f"--cgroup={group.folder}", "--at-oom", "--count=all", "--again=0", f"--output={tmp_path}"]
+        with watching(*line) as watch:
+            watch.event("nobody")
+            for _ in range(2):
+                pid, status = filled(group, group.limit / 2)
+                assert status == -signal.SIGKILL and group.kills > 0
+                events = until_ended(watch, pid)
+                assert events[-1]["exit_status"] == -signal.SIGKILL and events[-1]["oom"]
+                acted = [event for event in events if event["event"] == "acted" and event["pid"] == pid]
+                assert acted and (acted[0]["files"] or acted[0]["errors"]), events
+                wait_for(lambda: not group.members(), "it has members")  # noqa: B023
+                group.folder.rmdir()
+                group.folder.mkdir()
+                group = LimitedGroup(group.folder, group.limit)
+
+
+def test_what_ended_it() -> None:
+    """Check the status of another process's child: while it is a zombie, and after it was waited for, if the kernel
+    keeps it."""
+    for command, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM)):
+        with subprocess.Popen(["sh", "-c", 'read line; exec "$@"', "sh", *command], stdin=subprocess.PIPE) as process:
+            folder = ProcessFolder(process.pid)
+            pidfd = folder.pidfd()
+            assert exit_status(folder, pidfd) is None and process.stdin is not None
+            process.stdin.close()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert exit_status(folder, None) == status
+            process.wait()
+            assert exit_status(folder, None) is None and exit_status(folder, pidfd) in (status, None)
+            os.close(pidfd)
+
+
+@pytest.mark.parametrize(
+    ("status", "oom", "said"),
+    [
+        (None, False, "has ended"),
+        (0, False, "has ended with status 0"),
+        (-11, False, "has ended: SIGSEGV"),
+        (-9, True, "has ended: SIGKILL, while the kernel's OOM killer was at work"),
+    ],
+)
+def test_the_line_says_what_ended_it(status: int | None, oom: bool, said: str) -> None:
+    """Check that a signal is named in the line."""
+    text = event_text(Event("ended", 0.0, 7, "app", exit_status=status, oom=oom), style_for(None, False, None))
+    assert text.endswith(f"process 7 (app) {said}")
+
+
+def test_lines_are_few(rng: random.Random) -> None:
+    """Check that for fifty processes that begin and end in each second for an hour at most one line in a second and a
+    half is printed, besides the first ones. The others are counted, and none is lost. A process that the OOM killer
+    ended has its own line."""
+    lines, printed, counted, now = watch._Lines(), 0, 0, rng.uniform(1, 1e6)
+    for moment in range(3600 * 100):
+        if lines.allow(Event(rng.choice(["began", "ended"]), 0.0, 7), now + moment / 100):
+            # As the watch does it.
+            printed += 2 if lines.began or lines.ended else 1
+            counted += 1 + lines.began + lines.ended
+            lines.began = lines.ended = 0
+    assert printed <= watch.LINES + 3600 / watch.LINE_SECONDS + 1
+    assert counted + lines.began + lines.ended == 3600 * 100
+    assert lines.allow(Event("ended", 0.0, 7, oom=True), now + 3600)
+    assert f"{lines.began:,} more processes began and 1 ended" in counts_text(0.0, lines.began, 1)
+
+
+def test_a_read_that_fails_because_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a process that ended before it was read is no failure."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        looks = heap_figures.Looks(0.1, None)
+        looks.begin(ProcessFolder(process.pid), "x", 1)
+        process.kill()
+    assert list(looks._failed(process.pid, "it has ended")) == [] and looks.seen[process.pid].errors == 0
+    looks.begin(ProcessFolder(os.getpid()), "x", 1)
+    assert list(looks._failed(os.getpid(), "no")) == [(os.getpid(), "no")]
+
+
+def test_a_read_that_failed_is_soon_repeated(rng: random.Random) -> None:
+    """Check that a process that could not be read is not left alone until the next usual read, and that one that can
+    never be read is not read all the time."""
+    every, pid = rng.uniform(3600, 7200), os.getpid()
+    looks = heap_figures.Looks(every, None)
+    looks.begin(ProcessFolder(pid), "x", 1)
+    pauses = []
+    for _ in range(40):
+        now = time.monotonic()
+        list(looks._failed(pid, "no"))
+        pauses.append(looks.due - now)
+    assert 1 <= pauses[0] < 1.5 and pauses[-1] == pytest.approx(every, abs=0.5)
+    assert all(two == pytest.approx(min(every, 2 * one), abs=0.5) for one, two in zip(pauses, pauses[1:]))
+
+
+def test_nobody_and_who_cannot_be_read(rng: random.Random, tmp_path: Path) -> None:
+    """Check that a watch by name reports at once that no process matches, or which matching processes cannot be
+    read, and continues."""
+    name = f"sleeper{rng.randrange(1 << 20)}"
+    (tmp_path / name).symlink_to("/bin/sleep")
+    words = ("watch", f"--name=^{name}$", "--rss=1T", "--duration=1ms")
+    done = gdbheap(*words, f"--output={tmp_path}")
+    assert done.returncode == 0 and "no running process matches" in done.stderr
+    with unprivileged() as command, subprocess.Popen([str(tmp_path / name), "1000"]) as process:
+        done = run_as(command, *words, "--no-snapshot", "--run=true", "--output=/tmp")
+        process.kill()
+    assert done.returncode == 1 and f"process {process.pid} ({name}) is watched" in done.stderr
+    assert f"1 process cannot be read: process {process.pid} ({name}) belongs to uid 0" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("processes", [0, 3])
+def test_a_search_is_due_within_a_second_in_a_group(rng: random.Random, processes: int) -> None:
+    """Check that the next search is due within a second, however long the last one took."""
+    with limited_group(1 << 30, rng) as group:
+        members = [subprocess.Popen(["sleep", "1000"]) for _ in range(processes)]
+        for process in members:
+            group.take_in(process.pid)
+        watcher = Watcher(Programs(cgroup=str(group.folder)), WatchRequest(rss=1 << 60), group_at([group.folder], True))
+        began = time.monotonic()
+        assert len([one for one in watcher._scan() if one.kind == "began"]) == processes
+        assert began <= watcher.scanned <= watcher._next_scan <= watcher.scanned + SECOND
+        for process in members:
+            process.kill()
+            process.wait()
