@@ -22,7 +22,7 @@ from support.attackers import needs_root, place
 from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, SOURCES
 
-from gdbheap._native import Frozen
+from gdbheap._native import Frozen, has_sharer
 from gdbheap.files import open_to_read
 from gdbheap.host.file_systems import FileSystems, find_answering
 from gdbheap.host.mounts import parse_mounts
@@ -502,6 +502,8 @@ def test_nobody_waits_for_an_execve() -> None:
             ):
                 done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
                 assert done.returncode in (0, 1), (words, done.stderr)
+            # In one process, too: an earlier question that hangs says nothing about other processes.
+            assert [has_sharer(own.pid) for _ in range(3)] == [False] * 3
             for words in ([str(pid)], ["doctor", str(pid)]):
                 done = subprocess.run([str(GDBHEAP), *words], capture_output=True, text=True, timeout=PATIENCE)
                 assert done.returncode and "execve()" in done.stderr + done.stdout, done.stdout + done.stderr

@@ -1,15 +1,23 @@
 //! Finds processes that share the memory of another process without being its threads (clone(2) with CLONE_VM).
 
 use crate::patient::ask_hastily;
+use std::collections::HashSet;
 use std::fs::read_dir;
 use std::io::{Error, Result};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 const KCMP_VM: libc::c_int = 1;
 /// The most processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer runs its old
 /// program.
 const MAX_IN_EXEC: usize = 8;
+/// A check whether late answers arrived, and how many checks are made for at most MAX_IN_EXEC late answers, and for more
+/// of them: on a busy machine an ordinary execve(2) can take longer than a question may.
+const CHECK: Duration = Duration::from_millis(10);
+const CHECKS_FOR_FEW: u32 = 10;
+const CHECKS_FOR_MANY: u32 = 200;
 
 /// Return whether two threads have the same memory, by kcmp(2). kcmp waits for a thread that is in execve(2), and
 /// reports threads that have ended as equal.
@@ -22,28 +30,148 @@ pub(super) fn have_same_memory(one: i32, other: i32) -> bool {
 /// `pid` are stopped. False if kcmp(2) is refused or unavailable. ETIMEDOUT if too many processes do not answer.
 pub fn has_sharer(pid: i32) -> Result<bool> {
     let names = read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let others: Vec<i32> =
-        names.filter_map(|name| name.to_str()?.parse().ok()).filter(|other: &i32| *other != pid).collect();
-    let (others, next) = (Arc::new(others), Arc::new(AtomicUsize::new(0)));
-    for _ in 0..=MAX_IN_EXEC {
-        let first = next.load(Ordering::SeqCst);
-        let Some(key) = others.get(first) else { return Ok(false) };
-        let (others, next) = (others.clone(), next.clone());
-        let found = ask_hastily(*key, "kcmp", move || Ok(any_shares(pid, &others, &next)));
-        match found {
-            Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT) => (),
-            found => return found,
+    let others = names.filter_map(|name| name.to_str()?.parse().ok()).filter(|other: &i32| *other != pid).collect();
+    is_true_of_any(others, move |other| have_same_memory(pid, other))
+}
+
+/// Return whether `is_true` holds for one of `pids`. At most MAX_IN_EXEC of them may hang in `is_true`: they count as
+/// false. ETIMEDOUT if more of them hang.
+fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 'static) -> Result<bool> {
+    // Processes in which an earlier question hangs are asked after it: else each call would keep threads for them.
+    let earlier = hanging();
+    let (mut postponed, unasked): (Vec<i32>, Vec<i32>) = pids.into_iter().partition(|pid| earlier.contains(pid));
+    let progress = Progress { process: std::process::id(), unasked, ..Progress::default() };
+    let progress = Arc::new(Mutex::new(progress));
+    held(&HANGING).push(progress.clone());
+    let (is_true, mut threads) = (Arc::new(is_true), 0);
+    for check in 0..CHECKS_FOR_MANY {
+        // Each thread continues as soon as the kernel lets it, so none of its answers is lost.
+        while threads <= MAX_IN_EXEC && !held(&progress).is_asked() {
+            threads += 1;
+            let (progress, is_true) = (progress.clone(), is_true.clone());
+            match ask_hastily(unique(), "kcmp", move || Ok(ask(&progress, &*is_true))) {
+                Err(error) if error.raw_os_error() != Some(libc::ETIMEDOUT) => return Err(error),
+                _ => (),
+            }
         }
+        if !postponed.is_empty() {
+            let earlier = hanging();
+            let (late, free) = postponed.into_iter().partition(|pid| earlier.contains(pid));
+            postponed = late;
+            held(&progress).unasked.extend::<Vec<i32>>(free);
+        }
+        let (found, is_asked, late) = {
+            let progress = held(&progress);
+            (progress.found, progress.is_asked(), progress.asking.len() + postponed.len())
+        };
+        let is_enough = late == 0 || check >= CHECKS_FOR_FEW;
+        if found || is_asked && is_enough && late <= MAX_IN_EXEC {
+            return Ok(found);
+        }
+        sleep(CHECK);
     }
     Err(Error::from_raw_os_error(libc::ETIMEDOUT))
 }
 
-/// Return whether one of `others`, from index `next` on, shares the memory of `pid`. Advances `next`.
-fn any_shares(pid: i32, others: &[i32], next: &AtomicUsize) -> bool {
-    while let Some(other) = others.get(next.fetch_add(1, Ordering::SeqCst)) {
-        if have_same_memory(pid, *other) {
-            return true;
-        }
+/// How far the threads are that ask about many processes. There is one thread more for each process that hangs.
+#[derive(Default)]
+struct Progress {
+    /// The id of our process, because a child that it forks does not have these threads.
+    process: u32,
+    unasked: Vec<i32>,
+    asking: HashSet<i32>,
+    found: bool,
+}
+
+impl Progress {
+    fn is_asked(&self) -> bool {
+        self.found || self.unasked.is_empty()
     }
-    false
+}
+
+/// Ask about the processes that no thread has asked about, until it is true of one.
+fn ask(progress: &Mutex<Progress>, is_true: &impl Fn(i32) -> bool) {
+    loop {
+        let next = {
+            let mut progress = held(progress);
+            if progress.found {
+                return;
+            }
+            let Some(next) = progress.unasked.pop() else { return };
+            progress.asking.insert(next);
+            next
+        };
+        let answer = is_true(next);
+        let mut progress = held(progress);
+        progress.asking.remove(&next);
+        progress.found |= answer;
+    }
+}
+
+/// The calls so far in which an answer may still be late.
+static HANGING: Mutex<Vec<Arc<Mutex<Progress>>>> = Mutex::new(Vec::new());
+
+/// Return the processes in which questions of earlier calls still hang.
+fn hanging() -> HashSet<i32> {
+    let mut earlier = held(&HANGING);
+    earlier.retain(|progress| {
+        let progress = held(progress);
+        progress.process == std::process::id() && !progress.asking.is_empty()
+    });
+    earlier.iter().flat_map(|progress| held(progress).asking.clone()).collect()
+}
+
+/// Return another number at each call. It identifies a thread that asks.
+fn unique() -> i32 {
+    static NEXT: AtomicI32 = AtomicI32::new(0);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ask about 50 processes from `first` on. `hangs`: how long the answer about each takes; `true_of`: about which of
+    /// them it is true.
+    fn answer(
+        first: i32,
+        hangs: impl Fn(i32) -> Duration + Send + Sync + 'static,
+        true_of: Option<i32>,
+    ) -> Result<bool> {
+        is_true_of_any((first..first + 50).collect(), move |pid| {
+            sleep(hangs(pid - first));
+            Some(pid - first) == true_of
+        })
+    }
+
+    const MOMENT: Duration = Duration::from_millis(300);
+    const EVER: Duration = Duration::from_secs(600);
+
+    /// One test, because calls count what hangs in others.
+    #[test]
+    fn answers_are_waited_for() {
+        assert!(!answer(0, |_| Duration::ZERO, None).expect("an answer"));
+        for pid in [0, 25, 49] {
+            assert!(answer(0, |_| Duration::ZERO, Some(pid)).expect("an answer"));
+        }
+        // Slow answers, as on a busy machine: more of them than threads.
+        let slow = |pid| if pid % 4 == 0 { MOMENT } else { Duration::ZERO };
+        assert!(!answer(100, slow, None).expect("an answer"));
+        for (first, pid) in [(200, 1), (300, 47), (400, 49)] {
+            assert!(answer(first, slow, Some(pid)).expect("an answer"), "{pid}");
+        }
+        // A few may hang, also in several calls.
+        let few = i32::try_from(MAX_IN_EXEC).expect("a small number");
+        let hang = move |most| move |pid| if pid < most { EVER } else { Duration::ZERO };
+        for _ in 0..20 {
+            assert!(!answer(500, hang(few), None).expect("an answer"));
+        }
+        assert!(answer(500, hang(few), Some(49)).expect("an answer"));
+        let error = answer(500, hang(few + 1), None).expect_err("too many");
+        assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT));
+    }
 }
