@@ -16,7 +16,7 @@ from support.programs import KINDS, RELEASE, ask, gdbheap, release_program, runn
 
 from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained
-from gdbheap.contents.python.objects.references import BY_INNER, BY_PADDING, BY_REMAINS, BY_STACKS
+from gdbheap.contents.python.objects.references import BY_INNER, BY_PADDING, BY_REMAINS
 from gdbheap.graph.nodes import DOUBTFUL, STRAY
 from gdbheap.heap import Heap
 
@@ -71,13 +71,13 @@ class Plain:
     def counting(self, source: int, edges: list[Edge]) -> Iterator[int]:
         """Yield the targets that an edge keeps alive.
 
-        One that may be stale counts only if no better edge leads there, and only if it is in a block in use and its
-        target is no object's.
+        One that may be stale counts only if no better edge leads there, or if a block in use has it and it points to
+        the beginning of a block that is no object's. Any number may point to the middle of a large block.
         """
         for edge in edges:
             phase = max(self.phases[source], PHASE_OF.get(edge.strength, 0))
             is_raw = self.nodes[edge.target].kind == "unknown" and self.nodes[edge.target].place == "block"
-            may_hold = self.phases[source] < BY_STACKS and is_raw
+            may_hold = self.phases[source] < BY_PADDING and edge.strength != STRAY and is_raw
             if phase < BY_REMAINS or phase <= self.phases[edge.target] or may_hold:
                 yield edge.target
 
