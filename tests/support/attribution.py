@@ -87,7 +87,8 @@ def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
         yield f"{here}: why says {way[:1]}, not {variable.name}"
     owner = heap.python.owners_of([block.block])[block.block]
     said = at(heap, block.block)
-    if variable is not None and owner is not None and owner.type is None and said.variable != variable.name:
+    is_of_library = owner is not None and owner.type is None and not _is_of_syntax_tree(heap, block)
+    if variable is not None and is_of_library and said.variable != variable.name:
         yield f"{here}: at says {said.variable}, not {variable.name}"
 
 
