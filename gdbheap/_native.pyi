@@ -32,6 +32,7 @@ MappedBy = tuple[int, int, int, int]
 Place = tuple[int, int]
 Range = tuple[int, int]
 Sizes = tuple[int, int]
+SourceLine = tuple[bytes | None, bytes, int]
 Spot = tuple[int, int, int]
 StateRun = tuple[int, int, int]
 SymbolRow = tuple[int, int, str]
@@ -2005,6 +2006,10 @@ class SymbolTable:
     def function(self, address: int) -> list[str]: ...
     def gap(self, low: int, high: int) -> tuple[int | None, int | None]: ...
     def thread_local(self) -> list[SymbolRow]: ...
+
+class SourceLines:
+    def __init__(self, sections: dict[str, bytes]) -> None: ...
+    def find(self, address: int) -> list[SourceLine]: ...
 
 class FoundSpanMap:
     address: Final[int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,11 +19,11 @@ from gdbheap.host.procfs import Named
 from gdbheap.layout.facts import Facts
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
-from gdbheap.targets.functions import Functions
+from gdbheap.targets.functions import Functions, readable
 from gdbheap.targets.running import PERIOD, RunningProcess
 from gdbheap.targets.target import AT_SYSINFO_EHDR
 
-__all__ = ["Captured", "AllocatingCall", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
+__all__ = ["Captured", "AllocatingCall", "NativeFrame", "StackFrame", "Stacks", "Weighted", "frames_at", "merge"]
 
 NATIVE, PYTHON = "native", "python"
 # The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
@@ -31,6 +32,7 @@ EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
 # evaluator calls these functions.
 HANDLER = "_TAIL_CALL_"
 NO_OBJECT = "[code of no file]"
+C_LIBRARY = re.compile(r"(libc|libpthread|ld-[a-z]+)[.-]")
 MAX_VDSO = 64 << 10
 ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 
@@ -40,8 +42,8 @@ class StackFrame:
     """One frame of a stack.
 
     ``name``: the function. For Python, the qualified name if the interpreter keeps it (3.11 and later). For C without a
-    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source of a Python function, else
-    the path of the object. ``kind``: "python" or "native".
+    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source, for C only if debug
+    information names it, else the path of the object. ``line``: None if it is unknown. ``kind``: "python" or "native".
     """
 
     name: str
@@ -113,7 +115,7 @@ class Stacks:
         # ended has no files.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
-        self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}
+        self._names: dict[tuple[LoadedObject, int], list[NativeFrame]] = {}
         self._interpreter: Interpreter | None = None
         self._calls: CallStacks | None = None
         self._tried = (0, 0.0)
@@ -220,7 +222,7 @@ class Stacks:
 
     def name(self, captured: Captured) -> tuple[StackFrame, ...]:
         """Return the frames of a captured stack, outermost first. The process may have run on, or have ended."""
-        natives = [self._named(*place) for place in captured.places]
+        natives = [frame for place in captured.places for frame in self._named(*place)]
         python = captured.python
         groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
         torn = python is not None and python.torn
@@ -234,12 +236,12 @@ class Stacks:
         assert self._calls is not None
         return StackFrame(frame.code.name, frame.code.file, self._calls.line(frame), PYTHON)
 
-    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> NativeFrame:
+    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> list[NativeFrame]:
         if loaded is None:
-            return self._without_object(place)
-        key = loaded, start or place
+            return [self._without_object(place)]
+        key = loaded, place
         if key not in self._names:
-            self._names[key] = self._read_name(loaded, place, start)
+            self._names[key] = self._read_names(loaded, place, start)
         return self._names[key]
 
     def _without_object(self, place: int) -> NativeFrame:
@@ -270,13 +272,30 @@ class Stacks:
         with file:
             return Functions(file, loaded.build_id, self._running.symbol_room)
 
-    def _read_name(self, loaded: LoadedObject, place: int, start: int) -> NativeFrame:
+    def _read_names(self, loaded: LoadedObject, place: int, start: int) -> list[NativeFrame]:
         functions = self._of_file(loaded.path, loaded.build_id, lambda: self._read_functions(loaded))
         known = functions.find(place - loaded.bias)
         own = self._interpreter is not None and loaded.base == self._interpreter.module.base
         name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
         major = self._interpreter.release.major if self._interpreter is not None else 0
-        return NativeFrame(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS.get(major), own)
+        if own:
+            return [NativeFrame(StackFrame(name, loaded.path, None, NATIVE), known == EVALUATORS.get(major), own)]
+        frames = frames_at(functions, place - loaded.bias, name, loaded.path)
+        return [NativeFrame(frame, False, own) for frame in frames]
+
+
+def frames_at(functions: Functions, address: int, name: str, path: str) -> list[StackFrame]:
+    """Return the frames of the code at a linked address, innermost first: those of inlined functions, then the one of
+    the function that owns the code.
+
+    ``name``: that function; ``path``: the object's path. Without debug information, and in the C library, where no
+    user looks for a line, this is one frame without a line.
+    """
+    lines = [] if C_LIBRARY.match(path.rsplit("/", 1)[-1]) else functions.lines(address)
+    if not lines:
+        return [StackFrame(name, path, None, NATIVE)]
+    names = [name if line.function is None else readable(line.function) for line in lines]
+    return [StackFrame(name, line.file or path, line.line or None, NATIVE) for name, line in zip(names, lines)]
 
 
 def merge(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,9 @@ def test_folded(rng: random.Random, tmp_path: Path) -> None:
         answer = follower.answer()
     lines = [line.rsplit(" ", 1) for line in path.read_text().splitlines()]
     assert sum(int(size) for _, size in lines) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
-    assert any(names.endswith("work;step;mremap") for names, _ in lines), lines
+    # Without the lines of the source, which a frame has if the compiler wrote debug information.
+    names = [re.sub(r" \([^()]*:\d+\)", "", names) for names, _ in lines]
+    assert any(stack.endswith("work;step;mremap") for stack in names), lines
 
 
 def test_threads_that_start_meanwhile(rng: random.Random, tmp_path: Path) -> None:

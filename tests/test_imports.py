@@ -181,7 +181,7 @@ PARTS = {
     ],
     "core": [
         ["bits", "by_address", "firsts", "mangled", "demangle"],
-        ["packed", "symbols"],
+        ["packed", "source_lines", "symbols"],
         ["allocators"],
         ["python"],
         ["graph", "memory_use"],

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from support.one_thread import DETACH, held, ptrace, trace_me
@@ -37,8 +38,12 @@ for thread in gdb.selected_inferior().threads():
     thread.switch()
     frame, rows = gdb.newest_frame(), []
     while frame is not None:
-        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
-            rows.append("%d:%s" % (frame.pc(), frame.name()))
+        is_inlined = frame.type() == gdb.INLINE_FRAME
+        # Lines and inlined functions of libraries depend on the debug files that are installed.
+        is_own = gdb.solib_name(frame.pc()) is None
+        if frame.type() != gdb.TAILCALL_FRAME and (is_own or not is_inlined):
+            line = frame.find_sal().line if is_own else 0
+            rows.append("%d:%s:%d:%d" % (frame.pc(), frame.name(), line, is_inlined))
         frame = frame.older()
     print("STACK", thread.ptid[1], *rows)
 end
@@ -126,7 +131,8 @@ def test_loaded_and_started_later(release: str, rng: random.Random, tmp_path: Pa
 
 @needs_gdb
 def test_native_frames_are_gdbs(rng: random.Random, tmp_path: Path) -> None:
-    """Check program counters of every thread, and the names of the program's own functions."""
+    """Check program counters of every thread, and the names and lines of the program's own functions, with those that
+    were inlined."""
     program = c_program("nested", rng.getrandbits(28), rng.randrange(60), rng.randrange(1, 6))
     with running(program, tmp_path) as target:
         pid = target.pid
@@ -137,17 +143,25 @@ def test_native_frames_are_gdbs(rng: random.Random, tmp_path: Path) -> None:
     for tid, raw in mine.items():
         frames = list(reversed(stacks.name(raw)))
         assert not raw.cut and len(frames) == len(theirs[tid])
-        for number, (frame, (_loaded, place, _start), (counter, name)) in enumerate(
-            zip(frames, raw.places, theirs[tid])
-        ):
-            assert place + bool(number) == counter
-            if frame.file == program[0]:
-                assert frame.name == name
+        whole = [frame.counter for frame in theirs[tid] if not frame.is_inlined]
+        assert [place + bool(number) for number, (_, place, _) in enumerate(raw.places)] == whole
+        for frame, other in zip(frames, theirs[tid]):
+            if other.line:
+                assert (frame.name, frame.line) == (other.name, other.line)
         assert {"main", "thread"} & {frame.name for frame in frames}
 
 
-def gdb_stacks(pid: int, folder: Path) -> dict[int, list[tuple[int, str]]]:
-    """Return gdb's stack of each thread: (program counter, name), innermost first."""
+class GdbFrame(NamedTuple):
+    """A frame as gdb shows it; ``line`` is 0 in libraries."""
+
+    counter: int
+    name: str
+    line: int
+    is_inlined: bool
+
+
+def gdb_stacks(pid: int, folder: Path) -> dict[int, list[GdbFrame]]:
+    """Return gdb's stack of each thread, innermost first."""
     script = folder / "look.gdb"
     script.write_text(LOOK)
     command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-p", str(pid)]
@@ -157,8 +171,8 @@ def gdb_stacks(pid: int, folder: Path) -> dict[int, list[tuple[int, str]]]:
     for line in done.stdout.splitlines():
         if line.startswith("STACK"):
             tid, *rows = line.split()[1:]
-            pairs = [row.partition(":")[::2] for row in rows]
-            found[int(tid)] = [(int(counter), name) for counter, name in pairs]
+            parts = [row.split(":") for row in rows]
+            found[int(tid)] = [GdbFrame(int(one[0]), one[1], int(one[2]), one[3] == "1") for one in parts]
     assert found, done.stderr
     return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import NamedTuple
 
 from gdbheap.answers.distribution import SizeSums
 from gdbheap.dataclass import dataclass
@@ -24,7 +26,7 @@ from gdbheap.following.growth import (
     counted,
     unseen,
 )
-from gdbheap.host.procfs import Named
+from gdbheap.host.procfs import Named, kib, parse_status
 from gdbheap.stacks import Captured, StackFrame, Stacks
 from gdbheap.targets.following import Live
 from gdbheap.targets.hits import Following, Hit
@@ -71,7 +73,9 @@ def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
     ``begun`` is called once following has started, with the number of watched code addresses. Raises GdbheapError. An
     interrupt ends following, and the sums so far are returned.
     """
+    before = _resident(live)
     with _seen(live, course) as following:
+        begun_with = _resident(live)
         sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
         is_told = course.is_told
@@ -83,7 +87,35 @@ def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
         seconds = time.monotonic() - sums.began
         following.end(is_told)
         sums.add_rest(following)
-    return sums.growth(following, seconds, course.tracepoints)
+        after = _resident(live)
+    found = sums.growth(following, seconds, course.tracepoints)
+    if before is None or begun_with is None or after is None:
+        return found
+    return replace(
+        found,
+        rss_before=begun_with.anonymous,
+        rss_after=after.anonymous,
+        file_pages=max(0, begun_with.file - before.file),
+    )
+
+
+class _Resident(NamedTuple):
+    """The resident bytes of a process that are in no file, and those that are in files."""
+
+    anonymous: int
+    file: int
+
+
+def _resident(live: Live) -> _Resident | None:
+    """Return what is resident of a process; None if that is unknown, and for a program that gdbheap starts."""
+    if live.folder is None:
+        return None
+    try:
+        fields = parse_status(live.folder.read("status"))
+    except OSError:
+        return None
+    anonymous, file = kib(fields.get("RssAnon")), kib(fields.get("RssFile"))
+    return None if anonymous is None or file is None else _Resident(anonymous, file)
 
 
 def _always() -> bool:

@@ -39,9 +39,8 @@ GIVES_BACK = (4, 8, 9)
 NO_ACCESS = "---p"
 MAX_ENDS = 1 << 21
 GROWS = ("brk", "mmap", "mremap", "commit")
-IDS = (
-    *GROWS, "mmap.file", "reserve", "brk.shrink", "mremap.shrink", "munmap", "madvise", "decommit", "other", "failed",
-)  # fmt: skip
+RETURNS = ("brk.shrink", "mremap.shrink", "munmap", "madvise", "decommit")
+IDS = (*GROWS, "mmap.file", "reserve", *RETURNS, "other", "failed")
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,9 @@ class Growth:
     ``pid`` is None for a program that gdbheap started, which counts together with all processes that it started.
 
     ``mmap`` includes the growth by mremap and mprotect. ``is_cut``: some "commit" and "decommit" calls may be missing,
-    because the reserved ranges were too many to track.
+    because the reserved ranges were too many to track. ``rss_before``, ``rss_after``: the resident anonymous bytes;
+    ``file_pages``: the bytes of file pages that became resident because gdbheap read the code. All three are None if
+    they are unknown, and for a program that gdbheap started.
     """
 
     pid: int | None
@@ -136,6 +137,14 @@ class Growth:
     lost: int | None
     other_stacks: OtherStacks | None = None
     is_cut: bool = False
+    rss_before: int | None = None
+    rss_after: int | None = None
+    file_pages: int | None = None
+
+    @property
+    def returned(self) -> int:
+        """The bytes of the calls that returned memory to the kernel."""
+        return sum(row.bytes for row in self.operations if row.id in RETURNS)
 
 
 class MemoryCall(NamedTuple):

@@ -656,6 +656,16 @@ class SectionTable:
         section = self._find(name)
         return self._bytes_of(section) if section is not None and room.take(self._size_of(section)) else b""
 
+    def has_bytes(self, name: str) -> bool:
+        """Return whether the file has a section with this name, and bytes for it."""
+        section = self._find(name)
+        return section is not None and self._size_of(section) > 0
+
+    def flags(self, name: str) -> int:
+        """Return the flags of a section; 0 if it is missing."""
+        section = self._find(name)
+        return 0 if section is None else section.flags
+
     def _find(self, name: str) -> image.Section | None:
         wanted = name.encode() + b"\0"
         return next((one for one in self._sections if self._names.startswith(wanted, one.name)), None)

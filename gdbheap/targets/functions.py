@@ -1,8 +1,9 @@
-"""Find the function of an ELF file at an address.
+"""Find the function of an ELF file at an address, and its source lines.
 
 Sources are ``.symtab``, ``.dynsym``, the small compressed table that Fedora keeps in ``.gnu_debugdata``, and a separate
 debug file with the same build-id. C names are unchanged; C++ and Rust names are demangled. Code that the compiler moved
-out of a function (``.cold``) has the function's name.
+out of a function (``.cold``) has the function's name. Source lines come from the debug information of the file, or of
+its separate debug file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import BinaryIO
 from gdbheap import _native
 from gdbheap.files import open_regular
 from gdbheap.targets.elf import DYNSYM, SYMTAB, SectionTable, SymbolRoom
+from gdbheap.targets.source_lines import SourceLine, SourceLines
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
 # Symbol tables shrink to about a third, small ones to a tenth.
@@ -37,11 +39,25 @@ class Functions:
         target.
         """
         room = room or SymbolRoom()
-        tables = _tables(file, room) if file is not None else []
+        self._lines: list[SourceLines] = []
+        tables = self._read(file, room) if file is not None else []
         if build_id:
             with suppress(OSError), open_regular(DEBUG_FILES.format(build_id[:2], build_id[2:])) as stream:
-                tables += _tables(stream, room)
+                tables += self._read(stream, room)
         self._symbols = _native.SymbolTable(tables, True)
+
+    def _read(self, stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
+        """Return (symbols, names) of each symbol table, and keep the file's lines. With ``is_unpacked``, a packed table
+        in the file is not read."""
+        found: list[tuple[bytes, bytes]] = []
+        with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
+            sections = SectionTable(stream)
+            found += sections.symbols(room, SYMTAB, DYNSYM)
+            self._lines += filter(None, [SourceLines.of(stream, sections, room)])
+            small = b"" if is_unpacked else sections.contents(PACKED, room)
+            if small:
+                found += self._read(BytesIO(_unpacked(small, room)), room, is_unpacked=True)
+        return found
 
     def find(self, address: int) -> str | None:
         """Return the name of the function at a linked address; None if none is known.
@@ -52,6 +68,14 @@ class Functions:
         plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
         return None if plain is None else readable(plain)
 
+    def lines(self, address: int) -> list[SourceLine]:
+        """Return the source lines to which the code at a linked address belongs, innermost first.
+
+        Lines in inlined functions come first, then the line of the function that owns the code. Empty if they are
+        unknown.
+        """
+        return next(filter(None, (lines.find(address) for lines in self._lines)), [])
+
 
 @lru_cache(maxsize=10_000)
 def readable(symbol: str) -> str:
@@ -61,18 +85,6 @@ def readable(symbol: str) -> str:
         return symbol
     stem, dot, rest = symbol.partition(".")
     return _native.demangle(symbol) or f"{_native.demangle(stem) or stem}{dot}{rest}"
-
-
-def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-    """Return (symbols, names) of each symbol table. With ``is_unpacked``, a packed table in the file is not read."""
-    found: list[tuple[bytes, bytes]] = []
-    with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
-        sections = SectionTable(stream)
-        found += sections.symbols(room, SYMTAB, DYNSYM)
-        small = b"" if is_unpacked else sections.contents(PACKED, room)
-        if small:
-            found += _tables(BytesIO(_unpacked(small, room)), room, is_unpacked=True)
-    return found
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:

@@ -16,7 +16,7 @@ from gdbheap.errors import UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
-from gdbheap.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, merge
+from gdbheap.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, frames_at, merge
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.functions import Functions
 from gdbheap.tracing.log import read_log
@@ -187,7 +187,7 @@ class Namer:
         self._files = ElfFiles()
         self._functions: dict[tuple[str, str], Functions] = {}
         self._names: dict[tuple[int | None, int], str | None] = {}
-        self._natives: dict[tuple[int | None, int], NativeFrame] = {}
+        self._natives: dict[tuple[int | None, int], list[NativeFrame]] = {}
         self._pythons: dict[tuple[int, int], StackFrame] = {}
         evaluators = set(EVALUATORS.values())
         places = {place for stack in self._stacks for place in stack.native}
@@ -206,22 +206,25 @@ class Namer:
     def frames(self, number: int) -> tuple[StackFrame, ...]:
         """Return the frames of the stack with this number, outermost first."""
         stack = self._stacks[number]
-        natives = [self._native(place) for place in stack.native]
+        natives = [frame for place in stack.native for frame in self._native(place)]
         groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]
         return tuple(reversed(merge(natives, groups, stack.cut, stack.torn)))
 
-    def _native(self, place: tuple[int | None, int]) -> NativeFrame:
+    def _native(self, place: tuple[int | None, int]) -> list[NativeFrame]:
         if place not in self._natives:
             self._natives[place] = self._read_native(*place)
         return self._natives[place]
 
-    def _read_native(self, number: int | None, place: int) -> NativeFrame:
+    def _read_native(self, number: int | None, place: int) -> list[NativeFrame]:
         if number is None:
-            return NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
+            return [NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)]
         loaded, known = self._objects[number], self._known(number, place)
         name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{place - loaded.bias:#x}"
-        own = number in self._interpreters
-        return NativeFrame(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS[3], own)
+        if number in self._interpreters:
+            return [NativeFrame(StackFrame(name, loaded.path, None, NATIVE), known == EVALUATORS[3], True)]
+        functions = self._functions[loaded.path, loaded.build_id]
+        frames = frames_at(functions, place - loaded.bias, name, loaded.path)
+        return [NativeFrame(frame, False, False) for frame in frames]
 
     def _known(self, number: int | None, place: int) -> str | None:
         if number is None:

@@ -25,10 +25,10 @@ PYTHON = "python"
 
 
 def label(frame: StackFrame) -> str:
-    """Return a frame on one line of at most LONGEST characters: ``load (app.py:41)`` for a Python frame, else the
+    """Return a frame on one line of at most LONGEST characters: ``load (app.py:41)`` if its source is known, else the
     function's name.
     """
-    if frame.kind != PYTHON:
+    if frame.kind != PYTHON and frame.line is None:
         return one_line(frame.name, LONGEST) or "?"
     line = "" if frame.line is None else f":{frame.line}"
     return one_line(f"{frame.name} ({frame.file.rsplit('/', 1)[-1]}{line})", LONGEST)

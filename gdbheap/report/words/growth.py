@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gdbheap.following.growth import GROWS, RETURNS
 from gdbheap.report.text import distribution
 from gdbheap.report.text.numbers import count_text, counted
 from gdbheap.report.text.stack_text import stack_text
@@ -31,6 +32,8 @@ NAMES = {
     "other": "calls that change nothing",
     "failed": "calls that failed",
 }
+# A smaller change of RSS is none.
+FLAT_BYTES, FLAT_SHARE = 64 << 10, 0.01
 CUT = (
     "gdbheap lost track of the mappings, because calls that it did not see unmapped too many ranges. It is unknown "
     "how much memory grew through unseen calls, and what mprotect did after that."
@@ -63,11 +66,22 @@ def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
 
 
 def _sentence(answer: Growth, style: Style) -> str:
-    grown = answer.brk.bytes + answer.mmap.bytes
-    calls = counted(answer.brk.calls + answer.mmap.calls, "call")
+    grown, shrunk = answer.brk.bytes + answer.mmap.bytes, answer.returned
+    calls = counted(sum(row.calls for row in answer.operations if row.id in (*GROWS, *RETURNS)), "call")
+    came = f"got {style.bytes(grown)} from the kernel" if grown else "got no memory from the kernel"
+    went = f"returned {style.bytes(shrunk)}" if shrunk else "returned none"
+    when, ends = f"in {answer.seconds:.1f} s", ENDS.get(answer.why_ended, "") if answer.pid is not None else ""
     who = "The program" if answer.pid is None else f"Process {answer.pid}"
-    ends = ENDS.get(answer.why_ended, "") if answer.pid is not None else ""
-    return f"{who} got {style.bytes(grown)} from the kernel by {calls} in {answer.seconds:.1f} s. {ends}".rstrip()
+    if answer.rss_before is None or answer.rss_after is None:
+        return f"{who} {came} and {went}, by {calls} {when}. {ends}".rstrip()
+    change = answer.rss_after - answer.rss_before
+    now = style.bytes(answer.rss_after)
+    if abs(change) < max(FLAT_BYTES, answer.rss_after * FLAT_SHARE):
+        net = f"stayed at {now}"
+    else:
+        net = f"{'grew' if change > 0 else 'shrank'} by {style.bytes(abs(change))} to {now}"
+    calls_made = f"The process {came} and {went}, by {calls}."
+    return f"Anonymous RSS of process {answer.pid} {net} {when}. {calls_made} {ends}".rstrip()
 
 
 def _operations(answer: Growth, style: Style) -> str:
@@ -103,15 +117,21 @@ def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     if answer.status:
         code = os.waitstatus_to_exitcode(answer.status)
         notes.append(f"The program ended with status {code}." if code >= 0 else f"Signal {-code} ended the program.")
-    notes += [_cost(answer)] if answer.lost is None else _told(answer.lost, with_stacks)
+    notes += [_cost(answer, style)] if answer.lost is None else _told(answer.lost, with_stacks)
     return [style.filled(note) for note in notes]
 
 
-def _cost(answer: Growth) -> str:
+def _cost(answer: Growth, style: Style) -> str:
     cost = answer.cost
     each = f", {1e6 * cost.stood / cost.stops:.0f} us each" if cost.stops else ""
     held = f"; the whole process for {1000 * cost.held:.1f} ms" if cost.held else ""
-    return f"Cost: threads were stopped {counted(cost.stops, 'time')}, {1000 * cost.stood:.1f} ms in total{each}{held}."
+    stopped = (
+        f"Cost: threads were stopped {counted(cost.stops, 'time')}, {1000 * cost.stood:.1f} ms in total{each}{held}."
+    )
+    if not answer.file_pages:
+        return stopped
+    pages = f"{style.bytes(answer.file_pages)} of the process's program and library files became resident"
+    return f"{stopped} Because gdbheap read the code, {pages}; the kernel can reclaim these pages."
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:

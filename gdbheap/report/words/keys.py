@@ -265,8 +265,8 @@ KEYS: dict[str, Key] = {
     "figures": Key("number", "the numbers on which the finding is based, by name"),
     "file": Key(
         "",
-        "the path of the file; for a frame, the Python source file, or the program or library that contains "
-        'the C code ("" if none)',
+        "the path of the file; for a frame, the source file, or for C code without debug information the program or "
+        'library that contains it ("" if none)',
         "unknown",
     ),
     "file_clean": Key(
@@ -274,6 +274,11 @@ KEYS: dict[str, Key] = {
     ),
     "file_dirty": Key(
         "bytes", "the part of resident memory in changed pages of files", "the kernel does not report it"
+    ),
+    "file_pages": Key(
+        "bytes",
+        "the pages of the process's files that became resident because gdbheap read its code",
+        "unknown, or a program that gdbheap started",
     ),
     "files": Key("", "the paths of the files that were written, by kind"),
     "fill": Key("", "the arenas, grouped by how full they are"),
@@ -702,8 +707,12 @@ KEYS: dict[str, Key] = {
     "row_count": Key("number", "the number of rows"),
     "rows": Key("", "the rows of the table, one record for each row"),
     "rss": Key("bytes", "the number of resident bytes", "unknown"),
-    "rss_after": Key("bytes", "RssAnon after the call of malloc_trim()", "malloc_trim() was not called"),
-    "rss_before": Key("bytes", "RssAnon before the call of malloc_trim()", "malloc_trim() was not called"),
+    "rss_after": Key(
+        "bytes", "RssAnon after the call of malloc_trim(), or at the end of following", "not called, or unknown"
+    ),
+    "rss_before": Key(
+        "bytes", "RssAnon before the call of malloc_trim(), or when following began", "not called, or unknown"
+    ),
     "run": Key("number", "the exit status of the command that --run started", "no command was started"),
     "running": Key("", "the frames of the thread, the innermost first"),
     "same": Key(

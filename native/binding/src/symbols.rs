@@ -1,15 +1,18 @@
-//! The symbols of ELF files.
+//! The symbols and source lines of ELF files.
 
 use crate::memory::Address;
 use crate::rows::{answers, exports};
+use gdbheap_core::source_lines;
 use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 answers! {}
 
 exports! {
-    classes: SymbolTable;
+    classes: SourceLines, SymbolTable;
 }
 
 /// A symbol: the linked address, the size, and the name.
@@ -73,4 +76,26 @@ fn rows(found: Vec<Symbol<'_>>) -> Vec<SymbolRow> {
 
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
+}
+
+/// A line of source code: the inlined function (None for the function that owns the machine code), the file, the line.
+type SourceLine = (Option<Vec<u8>>, Vec<u8>, u64);
+
+/// The source lines of one ELF file, by linked address. `sections`: its debug information, by the names of the sections,
+/// such as `.debug_info`.
+#[pyclass(frozen)]
+pub struct SourceLines(Mutex<source_lines::SourceLines<PyBackedBytes>>);
+
+#[pymethods]
+impl SourceLines {
+    #[new]
+    fn new(py: Python<'_>, sections: HashMap<String, PyBackedBytes>) -> SourceLines {
+        SourceLines(Mutex::new(py.detach(|| source_lines::SourceLines::new(sections))))
+    }
+
+    /// Return the lines to which the code at an address belongs, innermost first; empty if they are unknown.
+    fn find(&self, py: Python<'_>, address: Address) -> Vec<SourceLine> {
+        let found = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).find(address.0));
+        found.into_iter().map(|one| (one.function, one.file, one.line)).collect()
+    }
 }

@@ -6,7 +6,7 @@
 //! segments, and arithmetic on such numbers cannot panic.
 //!
 //! A module imports only from the groups that precede its own group in this list: bits, by_address, firsts, mangled,
-//! demangle; packed and symbols; allocators; python; graph and memory_use; structures; history and events.
+//! demangle; packed, source_lines and symbols; allocators; python; graph and memory_use; structures; history and events.
 #![forbid(unsafe_code)]
 
 pub mod allocators;
@@ -21,6 +21,7 @@ mod mangled;
 pub mod memory_use;
 pub mod packed;
 pub mod python;
+pub mod source_lines;
 pub mod structures;
 pub mod symbols;
 

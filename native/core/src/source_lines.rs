@@ -1,0 +1,326 @@
+//! Find the source lines of machine code in the debug information (DWARF) of an ELF file.
+//!
+//! The crate gimli decodes the entries. The file may be anybody's, so this module counts what is decoded, and keeps only
+//! what a look-up needs.
+
+use gimli::{
+    AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, SectionId, Unit, UnitHeader, UnitOffset,
+    UnitSectionOffset,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+type Result<T> = std::result::Result<T, Unreadable>;
+
+/// The debug information is damaged, or too long.
+struct Unreadable;
+
+impl From<gimli::Error> for Unreadable {
+    fn from(_: gimli::Error) -> Unreadable {
+        Unreadable
+    }
+}
+
+/// The most attributes, ranges and rows of line tables that are decoded for one compilation unit. Together they take at
+/// most about 200 MB and a second.
+const MAX_OF_UNIT: usize = 8 << 20;
+/// How long the compilation units of one file are searched for their code.
+const MOST_SECONDS: Duration = Duration::from_secs(3);
+/// The most ranges that are tried for one address. Code that the linker removed can overlap other code.
+const MAX_OVERLAPS: usize = 64;
+/// The most steps from an inlined function to the entry that has its name.
+const MAX_STEPS: usize = 8;
+/// The most inlined functions at one address that have a line.
+const MAX_INLINED: usize = 32;
+/// The most bytes of a name, and of a path.
+const MAX_TEXT: usize = 4096;
+
+/// A line of source code. `function`: the symbol or name of an inlined function; None for the function that owns the
+/// machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    pub function: Option<Vec<u8>>,
+    pub file: Vec<u8>,
+    pub line: u64,
+}
+
+/// The number of a file in the table of its unit, and a line in it.
+type Place = (u64, u64);
+
+/// A call that the compiler replaced by the code of the called function.
+struct Inlined {
+    /// The range of its ranges among those of the unit.
+    ranges: std::ops::Range<usize>,
+    /// The entry of the function.
+    origin: Option<usize>,
+    /// Where the source has the call.
+    call: Place,
+}
+
+/// Consecutive code: the places from each address on, ascending.
+struct Sequence {
+    start: u64,
+    end: u64,
+    rows: Vec<(u64, Place)>,
+}
+
+/// The code of a compilation unit. `inlined`: each call comes after the calls that contain it.
+struct Code {
+    sequences: Vec<Sequence>,
+    inlined: Vec<Inlined>,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// The source lines of one file. `T`: the bytes of a section.
+pub struct SourceLines<T> {
+    sections: HashMap<String, T>,
+    /// (start, end, offset of the compilation unit) of each range of code, ascending.
+    ranges: Vec<(u64, u64, usize)>,
+    /// The offsets of all compilation units, ascending.
+    starts: Vec<usize>,
+    known: HashMap<usize, Option<Arc<Code>>>,
+}
+
+impl<T: AsRef<[u8]>> SourceLines<T> {
+    /// Find the code of each compilation unit. `sections`: by their names, such as `.debug_info`; others count as empty.
+    pub fn new(sections: HashMap<String, T>) -> SourceLines<T> {
+        let mut lines = SourceLines { sections, ranges: Vec::new(), starts: Vec::new(), known: HashMap::new() };
+        let (mut ranges, mut starts) = (Vec::new(), Vec::new());
+        // What was found before damage stays.
+        let _ = find_code(&lines.dwarf(), &mut ranges, &mut starts);
+        ranges.sort_unstable();
+        (lines.ranges, lines.starts) = (ranges, starts);
+        lines
+    }
+
+    /// Return the lines to which the code at a linked address belongs, innermost first: those in inlined functions, then
+    /// that of the function that owns the code. Empty if they are unknown.
+    pub fn find(&mut self, address: u64) -> Vec<SourceLine> {
+        for offset in self.units_at(address) {
+            if !self.known.contains_key(&offset) {
+                let code = self.read(offset).ok().map(Arc::new);
+                self.known.insert(offset, code);
+            }
+            let Some(Some(code)) = self.known.get(&offset).cloned() else { continue };
+            if let Ok(found @ [_, ..]) = self.lines(&code, offset, address).as_deref() {
+                return found.to_vec();
+            }
+        }
+        Vec::new()
+    }
+
+    fn dwarf(&self) -> Dwarf<Bytes<'_>> {
+        let section = |id: SectionId| self.sections.get(id.name()).map_or(&[][..], AsRef::as_ref);
+        Dwarf::load(|id| Ok::<_, gimli::Error>(EndianSlice::new(section(id), LittleEndian))).unwrap_or_default()
+    }
+
+    /// Return the compilation units with code at an address, the likeliest first.
+    fn units_at(&self, address: u64) -> Vec<usize> {
+        let end = self.ranges.partition_point(|range| range.0 <= address);
+        let near = self.ranges[..end].iter().rev().take(MAX_OVERLAPS);
+        near.filter(|range| address < range.1).map(|range| range.2).collect()
+    }
+
+    fn read(&self, offset: usize) -> Result<Code> {
+        let dwarf = self.dwarf();
+        let unit = dwarf.unit(header(&dwarf, offset)?)?;
+        let mut effort = Effort(MAX_OF_UNIT);
+        let sequences = sequences(&unit, &mut effort)?;
+        // Without what was inlined the lines are still right.
+        let (mut inlined, mut ranges) = (Vec::new(), Vec::new());
+        let _ = find_inlined(&dwarf, &unit, &mut inlined, &mut ranges, &mut effort);
+        Ok(Code { sequences, inlined, ranges })
+    }
+
+    fn lines(&self, code: &Code, offset: usize, address: u64) -> Result<Vec<SourceLine>> {
+        let end = code.sequences.partition_point(|sequence| sequence.start <= address);
+        let mut near = code.sequences[..end].iter().rev().take(MAX_OVERLAPS);
+        let Some(sequence) = near.find(|sequence| address < sequence.end) else { return Ok(Vec::new()) };
+        let Some(index) = sequence.rows.partition_point(|row| row.0 <= address).checked_sub(1) else {
+            return Ok(Vec::new());
+        };
+        let dwarf = self.dwarf();
+        let unit = dwarf.unit(header(&dwarf, offset)?)?;
+        let (mut place, mut found) = (sequence.rows[index].1, Vec::new());
+        let is_here = |one: &&Inlined| {
+            code.ranges[one.ranges.clone()].iter().any(|range| range.0 <= address && address < range.1)
+        };
+        for one in code.inlined.iter().rev().filter(is_here).take(MAX_INLINED) {
+            if let Some(name) = one.origin.and_then(|origin| self.name(&dwarf, origin).ok().flatten()) {
+                found.push(line(&dwarf, &unit, place, Some(name)));
+                place = one.call;
+            }
+        }
+        found.push(line(&dwarf, &unit, place, None));
+        Ok(found)
+    }
+
+    /// Return the linker's symbol of the function with the entry at `offset`, else its name.
+    fn name(&self, dwarf: &Dwarf<Bytes<'_>>, mut offset: usize) -> Result<Option<Vec<u8>>> {
+        for _ in 0..MAX_STEPS {
+            let Some(index) = self.starts.partition_point(|start| *start <= offset).checked_sub(1) else { break };
+            let start = self.starts[index];
+            let unit = dwarf.unit(header(dwarf, start)?)?;
+            let entry = unit.entry(UnitOffset(offset - start))?;
+            for name in [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name, gimli::DW_AT_name] {
+                if let Some(text) = entry.attr_value(name)?.and_then(|value| text(dwarf, &unit, value)) {
+                    return Ok(Some(text.to_vec()));
+                }
+            }
+            let mut origin = None;
+            for name in [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification] {
+                origin = origin.or(entry.attr_value(name)?.and_then(|value| absolute(&unit, value)));
+            }
+            let Some(next) = origin else { break };
+            offset = next;
+        }
+        Ok(None)
+    }
+}
+
+/// How much may still be decoded.
+struct Effort(usize);
+
+impl Effort {
+    fn take(&mut self, count: usize) -> Result<()> {
+        self.0 = self.0.checked_sub(count).ok_or(Unreadable)?;
+        Ok(())
+    }
+}
+
+fn header<'a>(dwarf: &Dwarf<Bytes<'a>>, offset: usize) -> Result<UnitHeader<Bytes<'a>>> {
+    Ok(dwarf.debug_info.header_from_offset(DebugInfoOffset(offset))?)
+}
+
+/// Return a text of at most MAX_TEXT bytes.
+fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, value: AttributeValue<Bytes<'a>>) -> Option<&'a [u8]> {
+    dwarf.attr_string(unit, value).ok().map(|text| text.slice()).filter(|text| text.len() <= MAX_TEXT)
+}
+
+/// Find the ranges of code of all units, and the offsets of the units.
+fn find_code(dwarf: &Dwarf<Bytes<'_>>, ranges: &mut Vec<(u64, u64, usize)>, starts: &mut Vec<usize>) -> Result<()> {
+    let began = Instant::now();
+    let mut effort = Effort(MAX_OF_UNIT);
+    let mut headers = dwarf.units();
+    while let Some(header) = headers.next()? {
+        let UnitSectionOffset::DebugInfoOffset(DebugInfoOffset(offset)) = header.offset() else { continue };
+        effort.take(1)?;
+        starts.push(offset);
+        if began.elapsed() > MOST_SECONDS {
+            break;
+        }
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        let Ok(mut found) = dwarf.unit_ranges(&unit) else { continue };
+        while let Ok(Some(range)) = found.next() {
+            effort.take(1)?;
+            if range.begin < range.end {
+                ranges.push((range.begin, range.end, offset));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort) -> Result<Vec<Sequence>> {
+    let Some(program) = unit.line_program.clone() else { return Ok(Vec::new()) };
+    let (mut found, mut rows) = (Vec::new(), program.rows());
+    let mut open: Vec<(u64, Place)> = Vec::new();
+    while let Some((_, row)) = rows.next_row()? {
+        effort.take(1)?;
+        if !row.end_sequence() {
+            open.push((row.address(), (row.file_index(), row.line().map_or(0, Into::into))));
+            continue;
+        }
+        let rows = std::mem::take(&mut open);
+        if let Some(start) = rows.first().map(|first| first.0) {
+            found.push(Sequence { start, end: row.address(), rows });
+        }
+    }
+    found.sort_unstable_by_key(|sequence| sequence.start);
+    Ok(found)
+}
+
+fn find_inlined(
+    dwarf: &Dwarf<Bytes<'_>>,
+    unit: &Unit<Bytes<'_>>,
+    inlined: &mut Vec<Inlined>,
+    ranges: &mut Vec<(u64, u64)>,
+    effort: &mut Effort,
+) -> Result<()> {
+    let mut entries = unit.entries_raw(None)?;
+    while !entries.is_empty() {
+        let Some(form) = entries.read_abbreviation()? else { continue };
+        effort.take(1 + form.attributes().len())?;
+        if form.tag() != gimli::DW_TAG_inlined_subroutine {
+            entries.skip_attributes(form.attributes())?;
+            continue;
+        }
+        let (mut low, mut high, mut list, mut origin, mut call) = (None, None, None, None, (0, 0));
+        for specification in form.attributes() {
+            let attribute = entries.read_attribute(*specification)?;
+            let value = attribute.value();
+            match attribute.name() {
+                gimli::DW_AT_low_pc => low = dwarf.attr_address(unit, value)?,
+                gimli::DW_AT_high_pc => high = Some(value),
+                gimli::DW_AT_ranges => list = dwarf.attr_ranges(unit, value)?,
+                gimli::DW_AT_abstract_origin => origin = absolute(unit, value),
+                gimli::DW_AT_call_file => call.0 = number(&value),
+                gimli::DW_AT_call_line => call.1 = number(&value),
+                _ => (),
+            }
+        }
+        let first = ranges.len();
+        if let (Some(low), Some(high)) = (low, high) {
+            let end = dwarf.attr_address(unit, high)?.or(high.udata_value().and_then(|size| low.checked_add(size)));
+            ranges.extend(end.map(|end| (low, end)));
+        }
+        if let Some(mut list) = list {
+            while let Some(range) = list.next()? {
+                effort.take(1)?;
+                ranges.push((range.begin, range.end));
+            }
+        }
+        inlined.push(Inlined { ranges: first..ranges.len(), origin, call });
+    }
+    Ok(())
+}
+
+fn number(value: &AttributeValue<Bytes<'_>>) -> u64 {
+    match value {
+        AttributeValue::FileIndex(number) => *number,
+        value => value.udata_value().unwrap_or(0),
+    }
+}
+
+/// Return the offset in `.debug_info` of the entry to which an attribute refers.
+fn absolute(unit: &Unit<Bytes<'_>>, value: AttributeValue<Bytes<'_>>) -> Option<usize> {
+    match value {
+        AttributeValue::UnitRef(offset) => Some(offset.to_debug_info_offset(&unit.header)?.0),
+        AttributeValue::DebugInfoRef(DebugInfoOffset(offset)) => Some(offset),
+        _ => None,
+    }
+}
+
+fn line(dwarf: &Dwarf<Bytes<'_>>, unit: &Unit<Bytes<'_>>, place: Place, function: Option<Vec<u8>>) -> SourceLine {
+    SourceLine { function, file: path(dwarf, unit, place.0).unwrap_or_default(), line: place.1 }
+}
+
+/// Return the path of a file of a unit.
+fn path(dwarf: &Dwarf<Bytes<'_>>, unit: &Unit<Bytes<'_>>, number: u64) -> Option<Vec<u8>> {
+    let header = unit.line_program.as_ref()?.header();
+    let file = header.file(number)?;
+    let folder = file.directory(header).and_then(|value| text(dwarf, unit, value));
+    let own = unit.comp_dir.map(|folder| folder.slice()).filter(|folder| folder.len() <= MAX_TEXT);
+    let mut path = Vec::new();
+    for part in [own.unwrap_or_default(), folder.unwrap_or_default(), text(dwarf, unit, file.path_name())?] {
+        if part.starts_with(b"/") {
+            path.clear();
+        } else if !path.is_empty() && !part.is_empty() && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(part);
+    }
+    (path.len() <= MAX_TEXT).then_some(path)
+}

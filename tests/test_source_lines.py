@@ -1,0 +1,176 @@
+"""Source lines and inlined functions, against what the compiler itself says of each line (``__LINE__``)."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.following import following
+from support.programs import SOURCES, gdbheap, running, status
+
+from gdbheap import _native
+from gdbheap.machines import image
+from gdbheap.targets.elf import SectionTable, SymbolRoom
+from gdbheap.targets.functions import Functions, readable
+from gdbheap.targets.source_lines import NEEDED, OTHERS, SourceLines
+
+SOURCE = SOURCES / "lines.cc"
+FORMS = {
+    "dwarf 4": ["-gdwarf-4"],
+    "dwarf 5": ["-gdwarf-5"],
+    "compressed": ["-g", "-gz=zlib"],
+    "unoptimised": ["-g", "-O0"],
+    "linked at compile time": ["-g", "-flto"],
+    "by sections": ["-g", "-ffunction-sections", "-Wl,--gc-sections"],
+}
+# The name of a function that only its file sees is the bare one: the debug information has no symbol of it.
+FUNCTIONS = ["innermost", "deep::Middle"]
+
+
+def compiled(folder: Path, *flags: str) -> Path:
+    """Return the program, compiled with these flags."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = folder / "lines"
+    subprocess.run([compiler, "-O2", *flags, str(SOURCE), "-o", str(program)], check=True)
+    return program
+
+
+def said(program: Path, folder: Path) -> Iterator[tuple[int, list[int]]]:
+    """Yield what the program says of each call: where it is in the code of the file, and the lines, innermost first."""
+    with running([str(program)], folder) as target:
+        text = target.stderr
+    for row in text.splitlines():
+        place, *lines = row.split()
+        yield int(place, 16), [int(line) for line in lines if line != "0"]
+
+
+def lines_of(program: Path, address: int) -> list[tuple[str | None, str, int]]:
+    """Return the lines at an address of a program's file."""
+    with program.open("rb") as file:
+        functions = Functions(file, None)
+    return [
+        (None if line.function is None else readable(line.function), line.file, line.line)
+        for line in functions.lines(address)
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lines_are_those_of_the_compiler(form: str, tmp_path: Path) -> None:
+    """Check the line of each call, and the functions and lines around it that were inlined."""
+    program = compiled(tmp_path, *FORMS[form])
+    rows = list(said(program, tmp_path))
+    assert len(rows) == 2
+    for address, lines in rows:
+        found = lines_of(program, address)
+        assert [line for _, _, line in found] == lines
+        assert {file for _, file, _ in found} == {str(SOURCE)}
+        assert [(name or "").partition("<")[0] for name, _, _ in found] == [*FUNCTIONS[: len(lines) - 1], ""], found
+
+
+def test_lines_of_a_separate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a debug file with the same build-id has the lines of a program without any, and a stripped program
+    without such a file has none."""
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy")
+    program = compiled(tmp_path, "-g", "-Wl,--build-id=0x0123456789abcdef")
+    rows = list(said(program, tmp_path))
+    debug = tmp_path / "01" / "23456789abcdef.debug"
+    debug.parent.mkdir()
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
+    subprocess.run(["strip", str(program)], check=True)
+    monkeypatch.setattr("gdbheap.targets.functions.DEBUG_FILES", str(tmp_path / "{}" / "{}.debug"))
+    for address, lines in rows:
+        assert lines_of(program, address) == []
+        with program.open("rb") as file:
+            functions = Functions(file, "0123456789abcdef")
+        assert [line.line for line in functions.lines(address)] == lines
+
+
+def test_growth_names_lines(tmp_path: Path) -> None:
+    """Check that the stacks of ``growth`` have a frame for each inlined function, with its line."""
+    program = compiled(tmp_path, "-g")
+    (_, lines), _ = said(program, tmp_path)
+    with running([str(program)], tmp_path) as target:
+        file, own = (1024 * status(target.pid, field) for field in ("RssFile", "RssAnon"))
+        with following(target.pid, "growth", str(target.pid)) as follower:
+            target.go_on()
+            answer = follower.answer()
+        file_after, own_after = (1024 * status(target.pid, field) for field in ("RssFile", "RssAnon"))
+    # While gdbheap follows, the pages of code that it has changed are anonymous.
+    assert own <= answer["rss_before"] <= answer["rss_after"] <= own_after + (64 << 10)
+    assert 0 < answer["file_pages"] <= file_after - file
+    (site,) = answer["sites"]
+    # The compiler may leave the frame of probe() before it jumps to mmap().
+    own = [frame for frame in site["frames"] if frame["file"] == str(SOURCE) and frame["name"] != "probe"]
+    assert [frame["line"] for frame in own[-len(lines) :]] == lines[::-1]
+    assert [frame["name"].partition("<")[0] for frame in own[-len(lines) :]] == ["outer", *FUNCTIONS[::-1]]
+
+
+def test_traced_stacks_have_lines(tmp_path: Path) -> None:
+    """Check the stacks of a recorded program: they are read from files after it has ended."""
+    source = tmp_path / "made.cc"
+    source.write_text(
+        "#include <cstdlib>\n"
+        "static inline __attribute__((always_inline)) void *made(int size) {\n"
+        "    return malloc(size);\n"
+        "}\n"
+        "int main() {\n"
+        "    void *kept = made(12345678);\n"
+        "    return kept == nullptr;\n"
+        "}\n"
+    )
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    subprocess.run([compiler, "-O2", "-g", "-fno-builtin", str(source), "-o", str(tmp_path / "made")], check=True)
+    log = tmp_path / "log"
+    done = gdbheap("trace", "--stacks", "-o", str(log), "--", str(tmp_path / "made"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(gdbheap("stacks", str(log), "--json").stdout)["rows"]
+    (row,) = [row for row in rows if row["allocated_bytes"] >= 12345678]
+    own = [(frame["name"], frame["line"]) for frame in row["frames"] if frame["file"] == str(source)]
+    assert own == [("main", 6), ("made", 3)]
+
+
+def test_damaged_debug_information(rng: random.Random, tmp_path: Path) -> None:
+    """Check that nothing but missing or wrong lines follows from damage."""
+    program = compiled(tmp_path, "-g")
+    with program.open("rb") as file:
+        table, room = SectionTable(file), SymbolRoom()
+        sections = {name: table.contents(name, room) for name in (*NEEDED, *OTHERS)}
+        code = next(one for name, one in table.named(room) if name == ".text")
+    addresses = range(code.address, code.address + code.size, 7)
+    assert sum(bool(_native.SourceLines(sections).find(address)) for address in addresses) > len(addresses) // 2
+    for _ in range(200):
+        damaged = {name: bytearray(contents) for name, contents in sections.items()}
+        for name in rng.sample([name for name in damaged if damaged[name]], 2):
+            for _ in range(rng.choice([1, 10, 300])):
+                value = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+                damaged[name][rng.randrange(len(damaged[name]))] = value
+            del damaged[name][rng.choice([len(damaged[name]), rng.randrange(len(damaged[name]))]) :]
+        lines = _native.SourceLines({name: bytes(contents) for name, contents in damaged.items()})
+        for address in rng.sample(addresses, 20):
+            assert all(len(line) == 3 for line in lines.find(address))
+
+
+def test_a_section_that_would_unpack_to_gigabytes(tmp_path: Path) -> None:
+    """Check that a section that claims to be larger than there is room for is left out."""
+    program = compiled(tmp_path, "-g", "-gz=zlib")
+    rows = list(said(program, tmp_path))
+    contents = bytearray(program.read_bytes())
+    with program.open("rb") as file:
+        sections = dict(SectionTable(file).named(SymbolRoom()))
+    start = sections[".debug_info"].offset
+    contents[start + 8 : start + 16] = (1 << 62).to_bytes(8, "little")
+    program.write_bytes(contents)
+    assert [lines_of(program, address) for address, _ in rows] == [[], []]
+    assert image.SHF_COMPRESSED & sections[".debug_info"].flags
+    with program.open("rb") as file:
+        assert SourceLines.of(file, SectionTable(file), SymbolRoom()) is not None
