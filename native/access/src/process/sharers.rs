@@ -49,7 +49,11 @@ fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 
         while threads <= MAX_IN_EXEC && !held(&progress).is_asked() {
             threads += 1;
             let (progress, is_true) = (progress.clone(), is_true.clone());
-            match ask_hastily(unique(), "kcmp", move || Ok(ask(&progress, &*is_true))) {
+            let work = move || {
+                ask(&progress, &*is_true);
+                Ok(())
+            };
+            match ask_hastily(unique(), "kcmp", work) {
                 Err(error) if error.raw_os_error() != Some(libc::ETIMEDOUT) => return Err(error),
                 _ => (),
             }
