@@ -275,8 +275,17 @@ def test_between_two_programs(tmp_path: Path) -> None:
 
 def test_command(tmp_path: Path) -> None:
     """Check that a command is recorded from its first moment on; its output and its status are its own."""
-    code = "import sys, time; x = bytearray(30 << 20); print('mine'); time.sleep(0.5); sys.exit(7)"
     path = tmp_path / "series.csv"
+    # It goes on until two further samples are written: at least one of them began after it had the memory.
+    code = (
+        "import pathlib, sys, time\n"
+        f"path, x = pathlib.Path({str(path)!r}), bytearray(30 << 20)\n"
+        "lines = lambda: path.read_bytes().count(b'\\n') if path.exists() else 0\n"
+        "most = lines() + 2\n"
+        "print('mine')\n"
+        "while lines() < most or lines() < 4: time.sleep(0.01)\n"
+        "sys.exit(7)"
+    )
     done = gdbheap("record", "--every=20ms", "-o", str(path), "--", sys.executable, "-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (7, "mine\n", "")
     found = read(str(path))
