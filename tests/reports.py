@@ -22,7 +22,7 @@ from support.reports import words as words_of
 PAGE = ROOT / "docs" / "public-reports.md"
 MARK, END = "<!-- the table: make named -->\n", "<!-- the end of the table -->\n"
 WIDEST, BEFORE, LINES = 150, 40, 24
-HEADERS = ("program, asked in", "what is true", "the page's own lines", "cause", "fix", "lines")
+HEADERS = ("program, asked in", "the real cause", "lines of the first page", "cause named", "fix named", "lines")
 # The temporary folder of programs and cores, which differs each time.
 FOLDER = re.compile(r"/tmp/[^ )]*/")
 YES_NO = ("no", "yes")
