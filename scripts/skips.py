@@ -24,10 +24,14 @@ INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE = (
     "The kernel, the machine or the user's rights",
     "Cases that do not exist",
 )
-LACKING = "nothing: the release, the build or the moment lacks what the test is about"
+LACKING = "nothing: this release, build or moment does not have the tested feature"
 # Each heading, with the pattern of its reasons, and what lifts them.
 RULES = [
-    (CASE, r"in the root folder$|^\((reason|suite)\)$", "nothing: the test has another place, or a reason of its own"),
+    (
+        CASE,
+        r"in the root folder$|^\((reason|suite)\)$",
+        "nothing: another part of the suite runs the test, or the test gives its own reason",
+    ),
     (
         INSTALLED,
         r"no gcc|no C compiler|no compiler$|no {compiler}|no {compiler\[0\]}|no static libc|static glibc",
@@ -39,7 +43,7 @@ RULES = [
     (INSTALLED, r"no sqlite3", "sqlite3"),
     (INSTALLED, r"OpenSSL", "libssl-dev"),
     (INSTALLED, r"no zsh|no {command\[0\]}|no bash", "zsh, fish, bash; for packed cores zstd, lz4 and xz-utils"),
-    (INSTALLED, r"no readelf|no objcopy|there is no strip|no {name}$", "binutils, which gcc brings"),
+    (INSTALLED, r"no readelf|no objcopy|there is no strip|no {name}$", "binutils, which gcc depends on"),
     (INSTALLED, r"no rustc|no cargo", "rustc-web, or rustup"),
     (INSTALLED, r"no musl-gcc", "musl-tools"),
     (
@@ -51,7 +55,7 @@ RULES = [
     (
         SCRIPT,
         r"build/packages|Python with numpy|no {module}|{missing\[0\]}",
-        "`scripts/packages.sh few` (make test runs it); `many` for the others",
+        "`scripts/packages.sh few` (`make test` runs it), or `scripts/packages.sh many` for the other packages",
     ),
     (SCRIPT, r"jemalloc that samples", "`scripts/jemallocs.sh`"),
     (SCRIPT, r"mimalloc", "`scripts/mimallocs.sh`"),
@@ -62,21 +66,29 @@ RULES = [
         r"CPython|such Python|interpreter here|own library",
         "more interpreters: [interpreters.md](interpreters.md)",
     ),
-    (SCRIPT, r"TORCH_PYTHON", "a Python with torch, of some gigabytes"),
+    (SCRIPT, r"TORCH_PYTHON", "a Python with torch (some gigabytes)"),
     (SCRIPT, r"build/node", "npm"),
-    (SCRIPT, r"actionlint", "actionlint, of Go"),
-    (NOT_INSTALLED, r"PostgreSQL|pg_recvlogical|user postgres", "postgresql: it installs a service, which starts"),
-    (NOT_INSTALLED, r"redis", "redis-server 7: it installs a service, which starts"),
+    (SCRIPT, r"actionlint", "actionlint (a program in Go)"),
+    (NOT_INSTALLED, r"PostgreSQL|pg_recvlogical|user postgres", "postgresql (its package starts a service)"),
+    (NOT_INSTALLED, r"redis", "redis-server 7 (its package starts a service)"),
     (NOT_INSTALLED, r"no go\b", "golang-go: 330 MB for three tests"),
     (NOT_INSTALLED, r"java", "default-jdk: 400 MB for one test"),
     (NOT_INSTALLED, r"no node", "nodejs: 190 MB for three tests"),
     (NOT_INSTALLED, r"on the path$", "ruby, php, perl and other runtimes: one test each, which reads their processes"),
-    (NOT_INSTALLED, r"promtool", "prometheus: 96 MB and a service; promql-parser checks the same expressions"),
+    (
+        NOT_INSTALLED,
+        r"promtool",
+        "prometheus (96 MB and a service); without it, promql-parser checks the same expressions",
+    ),
     (NOT_INSTALLED, r"valgrind", "valgrind: 78 MB for one test"),
-    (NOT_INSTALLED, r"systemd-analyze", "systemd, in containers that have none"),
-    (NOT_INSTALLED, r"Debian: apt install", "the package that the reason names: allocators that few systems have"),
-    (MACHINE, r"root|another user|nobody|users?\b|rights|owner", "root, or another user that root can become"),
-    (MACHINE, r"control group", "a hierarchy of control groups that root can write to"),
+    (NOT_INSTALLED, r"systemd-analyze", "systemd, which many containers lack"),
+    (NOT_INSTALLED, r"Debian: apt install", "the package that the reason names, with a rarely used allocator"),
+    (
+        MACHINE,
+        r"root|another user|nobody|users?\b|rights|owner",
+        "root's rights, and another user as whom root can run programs",
+    ),
+    (MACHINE, r"control group", "a control group hierarchy to which root can write"),
     (
         MACHINE,
         r"namespace|mounted|mount |overlay|tmpfs|unshare|device",
@@ -87,17 +99,17 @@ RULES = [
     (
         MACHINE,
         r"kernel|Linux|seccomp|leases|close_range|swap|memory|ptrace|limit|threads|/dev/full|/sys",
-        "a newer kernel, or other settings of it",
+        "a newer kernel, or other kernel settings",
     ),
     (MACHINE, r"file system|folder for tests|SQLite", "another file system"),
     (MACHINE, r"terminal|no sleep", "a machine with pseudo-terminals and coreutils"),
     (MACHINE, r"git", "git, and a checkout of it"),
     (
         CASE,
-        r"Sanitizer|3\.6|padding|be linked|damage|no answer|linker|to rest|something else|asyncio|strace|workflow",
+        r"Sanitizer|3\.6|padding|be linked|damage|no such answer|linker|kept the machine busy|something else|asyncio|strace|workflow",
         LACKING,
     ),
-    (CASE, r"glibc|libc has|release|very same|too little|does not work|BROWSERS", LACKING),
+    (CASE, r"glibc|libc has|release|very same|too few objects|does not work|BROWSERS", LACKING),
 ]
 
 
@@ -148,11 +160,12 @@ def page() -> str:
     found = rows()
     lines = [
         "# Skipped tests\n",
-        "A test that needs what is not here is skipped, with a reason that pytest prints at its end. These tables are",
-        "made from the tests by `scripts/skips.py --write`. A word in braces is filled in when the test runs.\n",
+        "If something that a test needs is missing, the test is skipped, and pytest prints the reason at its end.",
+        "These tables list all reasons, and what the tests need. `scripts/skips.py --write` makes the tables from the",
+        "tests. A word in braces is replaced by a value when the test runs.\n",
     ]
     for heading in (INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE):
-        lines += [f"## {heading}", "| what lifts it | reasons | in |", "| --- | --- | --- |"]
+        lines += [f"## {heading}", "| what the tests need | reasons | tests |", "| --- | --- | --- |"]
         for lift in dict.fromkeys(lift for own, _pattern, lift in RULES if own == heading):
             if by_reason := found.get((heading, lift)):
                 files = sorted(set().union(*by_reason.values()))

@@ -38,10 +38,10 @@ CARGO, CARGO_TESTS = "cargo", "native/core/tests"
 HEAD = """# What the tests notice
 
 `tests/faults.toml` has faults: each is a small change of the product that makes one answer wrong. `tests/mutate.py`
-plants them one by one in a copy of the checkout, and runs the tests that a developer would choose after such a change:
-those that the fault names. A fault counts as noticed if one of them fails. Most of these faults were noticed by nothing
-when they were planted first, and the tests were written then: the share says what is guarded now, not how many new
-faults would be noticed.
+plants them one by one in a copy of the checkout. Each fault names the tests that a developer would run after such a
+change, and the script runs these tests. A fault counts as noticed if one of them fails. When most of these faults were
+planted for the first time, no test failed, and tests for them were then written. The table therefore shows which faults
+the tests notice now. It does not show how many new faults they would notice.
 
 """
 UNNOTICED = "Nothing notices these:\n\n"

@@ -40,7 +40,7 @@ def waiting(command: list[str], name: str) -> Iterator[int]:
             deadline = time.monotonic() + PATIENCE
             while os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) != name:
                 if process.poll() is not None:
-                    pytest.skip("no mount namespace of one's own here")
+                    pytest.skip("no separate mount namespace can be made here")
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             yield process.pid

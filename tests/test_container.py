@@ -163,7 +163,7 @@ def test_lazily_given_back(large: Running) -> None:
             break
     assert lazy == before
     if before == 0:
-        pytest.skip("the kernel has taken it already")
+        pytest.skip("the kernel has already reclaimed the memory")
     assert "Freed lazily (MADV_FREE)" in gdbheap(str(large.pid)).stdout
 
 
@@ -173,7 +173,7 @@ def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
     with running(c_program("outside", "lazy", size >> 20, tmp_path / "none"), tmp_path) as process:
         page = gdbheap(str(process.pid)).stdout
         if kernel.in_rollup(process.pid, "LazyFree") < size * 0.99:
-            pytest.skip("the kernel has taken some of it already")
+            pytest.skip("the kernel has already reclaimed some of the memory")
     words = r"(?:freed lazily |the program freed this with madvise)\(MADV_FREE\)"
     given_back = re.findall(rf"([\d.]+) MiB(?: \([\d.]+ % of RSS\):)? {words}", page)
     assert [float(each) for each in given_back] == [pytest.approx(size / (1 << 20), abs=0.5)] * 2, page
@@ -204,7 +204,7 @@ def refused(words: list[str]) -> subprocess.CompletedProcess[str]:
     command = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", str(GDBHEAP), *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/")
     if "Permission denied" in done.stderr and "gdbheap" not in done.stderr:
-        pytest.skip(f"nobody may not run it here: {done.stderr[-200:]}")
+        pytest.skip(f"the user nobody may not run this program here: {done.stderr[-200:]}")
     return done
 
 

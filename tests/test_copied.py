@@ -135,4 +135,4 @@ def test_names_after_the_limit() -> None:
                 assert types and not [name for name in types if name.startswith("type at")]
                 assert heap.partial and "--max-stop" in warnings_of(heap)[-1] and heap.damage == []
                 return
-    pytest.skip("no limit was over while the memory was copied")
+    pytest.skip("the time limit was never reached while the memory was copied")

@@ -114,7 +114,7 @@ def test_a_core_that_lacks_memory(release: str, rng: random.Random, tmp_path: Pa
         try:
             assert not whole.python.references.graph.is_cut and heap.python.references.graph.is_cut
         except Unsupported as error:
-            pytest.skip(f"too little is left to tell objects by: {error}")
+            pytest.skip(f"too few objects are left to recognise them: {error}")
         check_owners(heap, whole, {row.root: row.bytes for row in owners(whole, None, None).groups})
         check_retained(heap, whole)
         assert retained(heap, OBJECT, 10).rows

@@ -34,7 +34,7 @@ def refuse_ptrace() -> None:
         raise OSError(ctypes.get_errno(), "no filter")
 
 
-@pytest.mark.skipif(platform.machine() not in SYS_PTRACE, reason="the number of ptrace is unknown here")
+@pytest.mark.skipif(platform.machine() not in SYS_PTRACE, reason="the system call number of ptrace is unknown here")
 def test_a_filter_is_noticed(tmp_path: Path) -> None:
     """Check that the status is that of a command that reads the process, and that without a filter both commands
     report nothing blocked."""

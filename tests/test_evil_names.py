@@ -362,7 +362,7 @@ def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) ->
     """Check a real answer with each of its texts replaced by such a name, in every style and in JSON."""
     command = COMMANDS[noun]
     if command.needs in (FOLLOWED, CALLED, STARTED, SESSION) or noun in ("watch", "top", "stats"):
-        pytest.skip("has no answer that can be asked for here: others try its records")
+        pytest.skip("no such answer can be made here; other tests check its records")
     result = subjects.answer(command, targets.words(line))
     for style in STYLES:
         evil = Evil(rng)

@@ -220,7 +220,7 @@ def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
     try:
         master, slave = pty.openpty()
     except OSError:
-        pytest.skip("there is no terminal to be had")
+        pytest.skip("no terminal is available")
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     environment = {**home(tmp_path), "TERM": "xterm"}
     command = [interpreter_of("stripped"), "-c", CODE, "1"]

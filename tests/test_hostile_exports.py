@@ -125,7 +125,7 @@ def test_not_ours(kind: str, tmp_path: Path) -> None:
     try:
         changed(database, *HOSTILE[kind])
     except sqlite3.OperationalError as error:
-        pytest.skip(f"this SQLite cannot make one: {error}")
+        pytest.skip(f"this SQLite cannot make such a file: {error}")
     reason = f"{database}: types is not a table that gdbheap wrote"
     if kind == "endless":
         done = gdbheap("sql", str(database.parent), SUM)

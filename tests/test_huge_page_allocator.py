@@ -33,7 +33,7 @@ def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> N
         said = stats(target, tmp_path)
         sums = {key: sum(said.get(f"hpa_{key}", Counter()).values()) for key in ("npageslabs", "nactive", "ndirty")}
         if not sums["npageslabs"]:
-            pytest.skip("no huge page allocator, or one that counts nothing")
+            pytest.skip("no huge page allocator in jemalloc, or one without statistics")
         _visited, rows = held(tmp_path)
         with heap_of(str(target.pid)) as heap:
             used = check_held(heap, rows)

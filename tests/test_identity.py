@@ -415,7 +415,7 @@ def test_real_user_counts(folder: Path, rng: random.Random) -> None:
         try:
             uids = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "Uid" in line)
             if uids.split()[1:3] != [str(UNNAMED), "0"]:
-                pytest.skip(f"programs here do not become their owner's ({uids})")
+                pytest.skip(f"set-uid programs do not run as their owner here ({uids})")
             pattern = re.compile(program.name[:12])
             assert Programs(name=pattern, user=0).now() == []
             assert Programs(name=pattern, user=UNNAMED).now() == [process.pid]

@@ -62,7 +62,7 @@ Stats = dict[str, Counter[tuple[int, int]]]
 def library(name: str) -> str:
     """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
-        pytest.skip("what is installed here is not in the root folder")
+        pytest.skip("packages installed here are not in the root folder")
     if name != NAMES[0]:
         return name if "/" in name else str(BUILT[NAMES.index(name) - 1])
     found = ctypes.util.find_library("jemalloc")

@@ -71,7 +71,7 @@ def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("", str(target.pid))
         after = kernel.in_rollup(target.pid, "LazyFree")
     if min(before, after) < count * HUGE // 2:
-        pytest.skip("the kernel took what was given back, or does not count it")
+        pytest.skip("the kernel has reclaimed the freed memory, or does not count it")
     found, (least, most) = finding(answer, "mapped-memory"), sorted((before, after))
     # The kernel counts pages in batches; the C library has some pages of its own beside the mapping.
     assert -BATCHES <= found["bytes"] - (count * HUGE - most) <= most - least + BATCHES

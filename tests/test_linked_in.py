@@ -38,7 +38,7 @@ LIBRARIES = {
 def objects(name: str) -> list[str]:
     """Return the objects to link with; skip the test if they are not here."""
     if programs.ROOT_FOLDER or not shutil.which("gcc"):
-        pytest.skip("what is built here is not in the root folder" if programs.ROOT_FOLDER else "no gcc")
+        pytest.skip("programs built here are not in the root folder" if programs.ROOT_FOLDER else "no gcc")
     if name in LIBRARIES:
         file, beside, package = LIBRARIES[name]
         done = subprocess.run(["gcc", f"-print-file-name={file}"], capture_output=True, text=True, check=True)

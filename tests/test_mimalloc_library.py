@@ -45,7 +45,7 @@ every_library = pytest.mark.parametrize("name", NAMES)
 def library(name: str) -> str:
     """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
-        pytest.skip("what is installed here is not in the root folder")
+        pytest.skip("packages installed here are not in the root folder")
     if name != NAMES[0]:
         return name if "/" in name else str(BUILT[NAMES.index(name) - 1])
     found = ctypes.util.find_library("mimalloc")
@@ -115,14 +115,14 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
 def need_threads(name: str) -> None:
     """Skip the test of a release that fails with several threads."""
     if name.endswith(".so.3.0"):
-        pytest.skip("with mimalloc 3.0.1 one in five such programs ends with SIGSEGV, nobody looking")
+        pytest.skip("with mimalloc 3.0.1, one in five such programs crashes (SIGSEGV) even without gdbheap")
 
 
 @pytest.mark.parametrize("name", UNKNOWN or [None])
 def test_unknown(name: str | None, rng: random.Random, tmp_path: Path) -> None:
     """Check that an unknown release is named, and that nothing else is reported about its blocks."""
     if name is None:
-        pytest.skip("no library of mimalloc that is not known (scripts/suites.sh)")
+        pytest.skip("no mimalloc of an unknown release (scripts/suites.sh)")
     command = program(1, 20_000, rng, tmp_path, name)
     with running(command, tmp_path, {"LD_PRELOAD": name}) as target:
         answer = ask("", str(target.pid))

@@ -110,7 +110,7 @@ def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
         rows = ask("tasks", str(target.pid), "--list", "--kind=task")["rows"]
     if done.returncode or "coroutine stack" not in done.stdout:
-        pytest.skip(f"python -m asyncio ps is not allowed to look: {(done.stderr or done.stdout)[-200:]}")
+        pytest.skip(f"python -m asyncio ps may not read the process: {(done.stderr or done.stdout)[-200:]}")
     told = {int(match[1], 16): (match[2], match[3]) for match in re.finditer(PS_LINE, done.stdout, re.M)}
     assert told
     own = {row["address"]: row for row in rows if row["state"] in LIVE and row["type"] != "asyncio.tasks.Task"}

@@ -34,7 +34,7 @@ MUSL = ("dynamic", "static", "static, stripped")
 def library(name: str) -> str:
     """Return a library that is recognised as an allocator of that name but is not walked."""
     if programs.ROOT_FOLDER:
-        pytest.skip("what is made here is not in the root folder")
+        pytest.skip("files made here are not in the root folder")
     assert name in FUNCTIONS
     return str(programs.plain_malloc())
 

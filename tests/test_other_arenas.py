@@ -199,7 +199,7 @@ def test_padding(rng: random.Random, tmp_path: Path) -> None:
         answer, sizes = ask("", str(target.pid)), other_sizes(ask("sizes", str(target.pid), "--top=0"))[0]
         blocks = ask("chunks", str(target.pid), "--state=used", "--sort=address", "--top=0", "--max-stop=60")["rows"]
     if all(block["asked"] is None for block in blocks):
-        pytest.skip("a secure build whose blocks have no padding")
+        pytest.skip("this secure build has blocks without padding")
     lines = {line["id"]: line for line in answer["ledger"]}
     starts, said = [block["address"] for block in blocks], {}
     for pointer, usable, _requested in rows:

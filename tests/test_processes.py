@@ -113,7 +113,7 @@ def test_anonymous_share_is_the_pages(family: dict[str, int]) -> None:
     with standing(pids):
         frames = {frame for pid in pids for frame in anonymous_frames(pid)}
         if frames == {0}:
-            pytest.skip("the kernel shows page frames to root alone")
+            pytest.skip("the kernel shows page frames only to root")
         shares = sum(kernel.in_rollup(pid, "Pss_Anon") for pid in pids)
     # The kernel cuts each process's share to whole KiB.
     assert 0 <= PAGE * len(frames) - shares <= 1024 * len(pids)

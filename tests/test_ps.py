@@ -72,7 +72,7 @@ def test_the_figures_of_ps_mem(programs: list[int]) -> None:
         if before == accounts.by_program(row for row in accounts.read(everyone) if row.pid in programs):
             break
     else:
-        pytest.skip("other processes did not come to rest")
+        pytest.skip("other processes kept the machine busy")
     ours: dict[str, list[float]] = {}
     for row in before.rows:
         sums = ours.setdefault(row.name, [0, 0, 0, 0])

@@ -234,7 +234,9 @@ WAITS = "import select; select.epoll().poll(2); print('over', flush=True)"
 EPOLL = ("232 ", "281 ")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the kernel has settled what is restarted")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="only x86-64 needs this: elsewhere the kernel decides what is restarted"
+)
 def test_a_wait_ends_in_time() -> None:
     """Check that the time limit of a wait continues over stops, and does not begin anew at each."""
     with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True) as process:

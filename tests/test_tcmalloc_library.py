@@ -49,7 +49,7 @@ every_library = pytest.mark.parametrize("name", NAMES)
 def library(name: str) -> str:
     """Return the library of that name; skip the test if there is none."""
     if programs.ROOT_FOLDER:
-        pytest.skip("what is installed here is not in the root folder")
+        pytest.skip("packages installed here are not in the root folder")
     found = name if "/" in name else ctypes.util.find_library(name)
     if found is None:
         pytest.skip(f"no lib{name} here")

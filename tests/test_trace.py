@@ -233,7 +233,7 @@ def test_no_room(rng: random.Random, tmp_path: Path) -> None:
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=640K", "tmpfs", str(folder)], capture_output=True
     ).returncode:
-        pytest.skip("no rights to mount")
+        pytest.skip("no permission to mount")
     try:
         assert recorded(folder / "calls", words).wait() == 0
         (row,) = table.rows()
@@ -361,7 +361,7 @@ def test_trace_on_a_full_disk(kib: int, tmp_path: Path) -> None:
     folder.mkdir(0o700)
     words = ["mount", "-t", "tmpfs", "-o", f"size={kib}K", "tmpfs", str(folder)]
     if subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("no rights to mount")
+        pytest.skip("no permission to mount")
     try:
         for status in (0, 3):
             done = gdbheap("trace", "-o", str(folder / f"{status}.log"), "--", "sh", "-c", f"date; exit {status}")

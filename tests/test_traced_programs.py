@@ -67,7 +67,7 @@ def test_what_leak_sanitizer_finds(rng: random.Random, tmp_path: Path) -> None:
         said = subprocess.run([checked, seed], capture_output=True, text=True).stderr
         found = SUMMARY.search(said)
         if found is None:
-            pytest.skip(f"LeakSanitizer cannot look here: {said[-200:]}")
+            pytest.skip(f"LeakSanitizer cannot search for leaks here: {said[-200:]}")
         log = tmp_path / f"calls{seed}.log"
         assert gdbheap("trace", "-o", str(log), "--", plain, seed).returncode == 0
         left = json.loads(gdbheap("replay", str(log), "--json").stdout)

@@ -229,7 +229,7 @@ FOLDERS = Path("/dev/shm")
 
 
 @needs_root
-@pytest.mark.skipif(not os.path.ismount(FOLDERS), reason="there is no tmpfs")
+@pytest.mark.skipif(not os.path.ismount(FOLDERS), reason="no tmpfs is mounted")
 def test_nobody_waits_for_the_lock_of_a_folder() -> None:
     """Check that no search for files in a tmpfs blocks on a folder whose lock another user holds."""
     with place(0o755) as folder, tempfile.TemporaryDirectory(prefix="gdbheap-", dir=FOLDERS) as shared:

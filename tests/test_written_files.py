@@ -639,7 +639,7 @@ def test_swapped_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stat.S_IMODE(victim.stat().st_mode) == 0o600 and victim.read_bytes() == VICTIM
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root makes links of others")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make links that belong to other users")
 def test_links_of_others_are_not_advised(tmp_path: Path) -> None:
     """Check that root is not advised to write to the target of a link, which its maker chose."""
     tmp_path.chmod(0o1777)

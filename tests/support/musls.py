@@ -46,7 +46,7 @@ def python(where: str) -> list[str]:
 def built(name: str, release: str, *flags: str) -> str:
     """Return tests/programs/NAME.c, built with that musl; skip the test if there is none."""
     if programs.ROOT_FOLDER:
-        pytest.skip("what is built here is not in the root folder")
+        pytest.skip("programs built here are not in the root folder")
     compiler = BUILT.get(release) or shutil.which("musl-gcc")
     if compiler is None:
         pytest.skip("no musl-gcc (Debian: apt install musl-tools)")
