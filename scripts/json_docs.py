@@ -23,34 +23,39 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "json.md"
 INTRODUCTION = """# JSON
 
-Every command has `--json`: one document on one line of standard output, and nothing else there. Sizes are in bytes,
-addresses are integers, and malloc's pointer is meant, not the header's. A key means the same in all commands, and never
-changes its meaning; new ones may come. What does not apply, or is not known, is null and never 0.
+With `--json`, every command prints one JSON document on one line of standard output, and nothing else there. Sizes are
+in bytes. Addresses are integers. The address of a block is the pointer that malloc returned, not the address of the
+block's header. A key has the same meaning in all commands, and its meaning never changes. Later releases may add keys.
+A value that does not apply, or that is unknown, is null and never 0.
 
-- **A list is `rows`**, with `count` (all that match), `more` (how many are left out) and `total` (sums over all that
-  match, also over those that are left out). Every allocator is a row like any other; `allocator` says which. An answer
-  with several lists names each, and `NAME_more`, by how many items it is longer.
-- **`--top=N` cuts the rows** as it cuts a table, and has the same default. A document of more than 64 KiB that nobody
-  asked for is not written: lists are cut until it is smaller, those inside of rows first, and `NAME_more` beside each
-  says so. `--top=all` lifts both.
-- **`target` says what the document is about**; where several were asked it is `targets`, a list.
-- **An error is a document too**, with the exit status that the command ends with, and the line for people on standard
-  error: `{"command": "heap holes", "schema": 2, "error": {"status": 3, "what": "…", "next": ["…"]}}`. `next` is what to
-  do: commands to type, or words.
-- `gdbheap shell TARGET --json` answers each line that it reads with one line ([sessions](sessions.md)).
+- **A list is `rows`**, with three more keys: `count` (the number of all rows that match), `more` (the number of rows
+  that are left out) and `total` (sums over all rows that match, including rows that are left out). Every allocator is a
+  row like any other; the key `allocator` names it. An answer with several lists has a name for each list, and the key
+  `NAME_more` shows how many items of the list NAME are left out.
+- **`--top=N` limits the rows** in the same way as it limits a table, and has the same default. A document has at most
+  64 KiB unless `--top` asks for more. Otherwise gdbheap shortens lists until the document is small enough, beginning
+  with lists inside of rows. `NAME_more` next to each shortened list shows how many items are left out. `--top=all`
+  removes both limits.
+- **`target` is the subject of the document.** If several targets were named, the key is `targets`, a list.
+- **An error is a document, too.** It has the exit status with which the command ends, and the line that people read on
+  standard error: `{"command": "heap holes", "schema": 2, "error": {"status": 3, "what": "…", "next": ["…"]}}`. `next`
+  lists what you can do: commands to type, or advice in words.
+- `gdbheap shell TARGET --json` prints one line for each line that it reads ([sessions](sessions.md)).
 
-In `heap diff` and in what `heap --since` says, numbers are differences: the last snapshot minus the first.
+In `heap diff`, and in the part of the first page that `heap --since` adds, numbers are differences: the last snapshot
+minus the first.
 
-`gdbheap schema holes` prints the JSON Schema of what `heap holes --json` prints, `gdbheap schema` that of all commands.
-This page says the same in tables; it is written by `scripts/json_docs.py --write` from the records that answers are
-made of and one table of keys (`gdbheap/report/words/keys.py`). A name such as `holes.Hole` is that of a record.
-Snapshots and series have format numbers of their own; those of earlier releases are read.
+`gdbheap schema holes` prints the JSON Schema of `heap holes --json`, and `gdbheap schema` prints the schemas of all
+commands. This page has the same content as tables. `scripts/json_docs.py --write` writes the page from the classes of
+the answers' records and from one table of keys (`gdbheap/report/words/keys.py`). A name such as `holes.Hole` is the
+name of a record. Snapshots and recordings have their own format numbers; gdbheap also reads the formats of earlier
+releases.
 
 ## Every document
 Every JSON document has the keys below, and the keys of its own command.
 """
 SHARED = "\n## Records of several commands\n"
-HEAD = "\n| key | type | unit | what it says |\n| --- | --- | --- | --- |\n"
+HEAD = "\n| key | type | unit | meaning |\n| --- | --- | --- | --- |\n"
 # The rest of a docstring is for readers of the code.
 END_OF_PHRASE = re.compile(r"[.:;](?:\s|$)| \(")
 

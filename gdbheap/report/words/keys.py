@@ -200,7 +200,9 @@ KEYS: dict[str, Key] = {
         "", "objects that are kept alive only by references from one another, and everything that they keep alive"
     ),
     "damage": Key("", "contradictions in the target's data that no allocator would leave"),
-    "data": Key("bytes", "the bytes of pages in which other data differ too: the program itself wrote to them"),
+    "data": Key(
+        "bytes", "the bytes of pages in which other data differ, too, because the program itself wrote to them"
+    ),
     "data_address": Key("address", "the address of the first value", "the array has no values"),
     "deep": Key(
         "bytes",
@@ -228,14 +230,16 @@ KEYS: dict[str, Key] = {
     ),
     "dtype": Key("", "the type of the values", "the values have several types"),
     "edge": Key("", "the name of the reference"),
-    "elsewhere": Key("", "the part of 'all_used' in the memory of allocators whose blocks gdbheap cannot list"),
-    "emptied": Key("", "the end of a sentence that says what would happen to the groups without these blocks"),
+    "elsewhere": Key("", "the part of 'all_used' that lies in memory of allocators whose blocks gdbheap cannot list"),
+    "emptied": Key("", "the end of a sentence about what would happen to the groups if these blocks were freed"),
     "emptiest": Key("", "the arenas with the fewest used bytes"),
     "empty": Key("number", "the number of containers without room for items"),
     "end": Key("address", "the address after the last byte"),
     "environment": Key("", "the environment variables that the advice names, with their values"),
     "error": Key("", "why there is no answer"),
-    "inaccuracy": Key("share", "the largest share by which the reported lifetimes may be too long"),
+    "inaccuracy": Key(
+        "share", "the largest possible error of the reported lifetimes, as a share: they are never too short"
+    ),
     "errors": Key("", "one line for each failure"),
     "event": Key(
         "",
@@ -244,7 +248,7 @@ KEYS: dict[str, Key] = {
     ),
     "events": Key("number", "the kernel's counters of the control group's memory events, by name"),
     "every": Key("number", "the number of calls between two pictures"),
-    "everybody": Key("", "whether other machines can read the metrics too"),
+    "everybody": Key("", "whether other machines can read the metrics, too"),
     "example": Key("", "an example", "there is no example"),
     "exe": Key("", "the path of the program", "unknown"),
     "exit_status": Key(
@@ -309,7 +313,10 @@ KEYS: dict[str, Key] = {
     "freed": Key(
         "bytes", "the resident bytes that packing the blocks would free", "packing does not apply to this allocator"
     ),
-    "freezing": Key("bytes", "the part of 'collector' that calling gc.freeze() before the fork would have kept shared"),
+    "freezing": Key(
+        "bytes",
+        "the part of 'collector' that would still be shared if the parent had called gc.freeze() before the fork",
+    ),
     "from_calls": Key("number", "the lower limit of the number of calls, inclusive"),
     "from": Key("bytes", "the lower limit of the size, inclusive"),
     "full": Key("%", "the percentage of the last 10, 60 and 300 seconds in which all tasks waited for memory"),
@@ -379,7 +386,7 @@ KEYS: dict[str, Key] = {
     "is_cut": Key(
         "", "whether gdbheap lost track of the mappings, because calls that it did not observe unmapped too many ranges"
     ),
-    "is_doubtful": Key("", "whether the program may use this memory on purpose, so that the finding may be wrong"),
+    "is_doubtful": Key("", "whether the program may need this memory, so that the finding may be a false alarm"),
     "is_most": Key("", "whether the holder retains most of the memory that it reaches, or whether this is unknown"),
     "is_new": Key("", "whether this call created the arena"),
     "is_ours": Key("", "whether the process of 'gdbheap watch' itself belongs to this control group"),
@@ -390,9 +397,9 @@ KEYS: dict[str, Key] = {
     "kept": Key("bytes", "the free resident bytes that are not counted in 'reclaimable'"),
     "kept_by": Key("", "views that alone keep the memory, although they use little of it", "no such views keep it"),
     "kernel": Key("bytes", "the kernel's own memory for the control group", "the kernel does not report it"),
-    "key": Key("number", "the size, length or module that the objects have in common"),
-    "kind": Key("", "the kind", "unknown"),
-    "kinds": Key("number", "how many there are of each kind"),
+    "key": Key("number", "the common size, length or module of the objects"),
+    "kind": Key("", "the kind of the described thing", "unknown"),
+    "kinds": Key("number", "the number of things of each kind"),
     "knows_environment": Key("", "whether gdbheap knows the environment with which the program started"),
     "lacking": Key("bytes", "the bytes of the program's memory that are missing in a truncated core"),
     "largest": Key(
@@ -475,7 +482,7 @@ KEYS: dict[str, Key] = {
     "maxsize": Key("number", "the maxsize of an lru_cache; -1 for unlimited", "the holder is no lru_cache"),
     "mean": Key(
         "bytes",
-        "how many requested bytes there are on average for each recorded stack; 1 means that each call has a stack",
+        "the average number of requested bytes between two recorded stacks; 1 means that each call has a stack",
     ),
     "meanwhile": Key("", "how RSS changed while gdbheap searched for the holders", "unknown"),
     "median": Key("number", "the median lifetime: half of the blocks lived no longer", "no block was released"),
@@ -522,10 +529,10 @@ KEYS: dict[str, Key] = {
     ),
     "not_looked": Key(
         "number",
-        "the number of blocks in use, which is too large to follow all references",
+        "the number of blocks in use, if there are too many blocks to follow all references",
         "all references were followed",
     ),
-    "not_read": Key("", "objects that belong to no group, because their attribute could not be read"),
+    "not_read": Key("", "objects that are in no group, because their attribute could not be read"),
     "not_released": Key("number", "blocks whose release is missing in the log"),
     "not_there": Key("bytes", "the bytes of pages that the other process does not have"),
     "not_walked": Key("", "memory of which gdbheap cannot list the blocks", "there is almost no such memory"),
@@ -652,7 +659,7 @@ KEYS: dict[str, Key] = {
     "ram": Key("bytes", "the sum of 'private' and 'shared'"),
     "rate": Key("bytes/s", "the mean growth per second from the first snapshot to the last"),
     "reached": Key("bytes", "the part of 'buffers' in blocks that pointers reach although no known field owns them"),
-    "reading_status": Key("number", "the exit status that a command which reads the process would have"),
+    "reading_status": Key("number", "the exit status of a command that tries to read this process"),
     "realloc": Key("number", "the number of calls of realloc and reallocarray"),
     "reason": Key("", "why the recording ended"),
     "reasons": Key("", "why holes remain: one line for each allocator that has holes"),
@@ -669,7 +676,7 @@ KEYS: dict[str, Key] = {
     "refused": Key("number", "the number of processes that cannot be read"),
     "regions": Key("number", "the number of memory regions that gdbheap checked block by block"),
     "released": Key("number", "the number of blocks that were released"),
-    "repeated": Key("bytes", "bytes that rows before this row also count"),
+    "repeated": Key("bytes", "bytes that earlier rows count, too"),
     "repeated_mappings": Key(
         "number", "the number of mappings that the program created itself and that the replay created too"
     ),
@@ -741,7 +748,7 @@ KEYS: dict[str, Key] = {
     "shape": Key("number", "the lengths of the axes"),
     "share": Key("share", "the resident bytes as a share of RSS: 1 means all of RSS", "unknown"),
     "shared": Key("bytes", "the bytes that other processes share, or may share", "the kernel does not report it"),
-    "sharing": Key("number", "the number of dicts that share a table of keys with other dicts"),
+    "sharing": Key("number", "the number of dicts that share their table of keys with other dicts"),
     "shmem": Key("bytes", "the control group's shared memory", "the kernel does not report it"),
     "short_by": Key(
         "bytes",
@@ -757,7 +764,9 @@ KEYS: dict[str, Key] = {
     "sizes": Key("", "a row for each size"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),
     "slabs": Key("number", "the number of slabs and large blocks of jemalloc"),
-    "smaller": Key("number", "how many of your processes are not read, because they are not among the 100 largest"),
+    "smaller": Key(
+        "number", "the number of your processes that are left out because they are not among the 100 largest"
+    ),
     "snapshots": Key("", "the paths of the snapshots that were taken during the recording"),
     "some": Key("%", "the percentage of the last 10, 60 and 300 seconds in which at least one task waited for memory"),
     "some_seconds": Key("seconds", "the total time in which at least one task waited for memory"),
@@ -774,7 +783,7 @@ KEYS: dict[str, Key] = {
     "stacks_left": Key("bytes", "the unused bytes of thread stacks, below the stack pointers"),
     "start": Key("address", "the address of the first byte"),
     "start_time": Key("ticks", "the start of the process, in clock ticks since the machine's boot", "unknown"),
-    "state": Key("", "the state", "the memory belongs to no allocator"),
+    "state": Key("", "the state of the block", "the memory belongs to no allocator"),
     "status": Key(
         "number",
         "the exit status; for a program that gdbheap started, the status that os.wait() returned",
@@ -782,8 +791,8 @@ KEYS: dict[str, Key] = {
     ),
     "stays": Key(
         "",
-        "why the free resident memory that is not in 'returnable' cannot be returned to the kernel, the "
-        "largest part first",
+        "why the other free resident memory (not in 'returnable') cannot be returned to the kernel, the largest part "
+        "first",
     ),
     "still_there": Key("number", "the number of blocks that both snapshots have"),
     "stood": Key("seconds", "the time for which threads were stopped, summed up over all threads"),
@@ -795,7 +804,7 @@ KEYS: dict[str, Key] = {
     "sums": Key("", "the sums over all rows that match, for each allocator"),
     "swapped": Key("bytes", "the number of bytes in swap", "unknown"),
     "system": Key("bytes", "the bytes that malloc has got from the kernel and not returned", "unknown"),
-    "tally_of": Key("", "what the objects of a row have in common: size, length or module"),
+    "tally_of": Key("", "the property by which objects are grouped: size, length or module"),
     "target": Key(
         "", "the process, core or snapshot that the document describes", "the document describes no target, or several"
     ),
@@ -825,7 +834,7 @@ KEYS: dict[str, Key] = {
         "unknown, or less than 80 % of the memory that the holder reaches",
     ),
     "told": Key("number", "the number of objects whose requested size is known", "--detail was not given"),
-    "took": Key("", "whether the value that was set is in force", "nothing was set"),
+    "took": Key("", "whether malloc uses the value that was set", "nothing was set"),
     "top": Key(
         "bytes", "the bytes of the top chunk, at the end where the heap grows", "the allocator has no top chunk"
     ),
@@ -834,21 +843,26 @@ KEYS: dict[str, Key] = {
     ),
     "top_predicted": Key("bytes", "the part of 'predicted' that is in the top chunk", "residency is unknown"),
     "total": Key("", "sums over all rows, including rows that are left out", "the rows have nothing to add up"),
-    "traits": Key("", "facts about the holder that the memory around it shows"),
-    "transient": Key(
-        "", "whether a thread inside malloc may have left this state for a moment, so that it is no damage"
+    "traits": Key("", "more facts about the holder, found in the memory around it"),
+    "transient": Key("", "whether this may be a temporary state of a thread inside malloc, and therefore no damage"),
+    "trend": Key(
+        "",
+        "figures that never fell from one snapshot to the next, and are higher in the last snapshot than in the first",
     ),
-    "trend": Key("", "figures that never fell over three or more snapshots, and rose in total"),
     "tunables": Key("", "the settings of malloc in this run"),
     "type": Key("", "the type: in Python module.qualname, in C++ the class", "unknown, or there are several types"),
     "type_count": Key("number", "the number of types in the file"),
     "types": Key("", "a row for each type"),
     "unclassified": Key("", "blocks whose kind was not found"),
-    "unexplained": Key("bytes", "bytes from a damaged block to the next block at which gdbheap could continue to read"),
+    "unexplained": Key(
+        "bytes", "the bytes after a damaged block that gdbheap had to skip, up to the next readable block"
+    ),
     "unidentified": Key("", "the largest blocks in use whose contents were not identified"),
-    "units": Key("", "the name of a group of blocks, in the singular and in the plural, each with a verb"),
+    "units": Key("", "the words for one group of blocks and for several groups, each with its verb"),
     "unknown": Key("number", "calls for blocks whose allocation is not in the log"),
-    "unpatched": Key("number", "the number of places in machine code that make such calls, but could not be observed"),
+    "unpatched": Key(
+        "number", "the number of places in machine code that make such calls and that gdbheap could not observe"
+    ),
     "unread": Key("", "one line for each file that could not be read; names of functions are missing for this reason"),
     "unreadable": Key("number", "the number of entries or objects whose fields make no sense"),
     "unseen": Key("", "changes of the mappings that no observed call explains", "the mappings were not followed"),
@@ -899,7 +913,7 @@ KEYS: dict[str, Key] = {
     "workers": Key("number", "the number of processes that the advice concerns"),
     "would_free": Key("bytes", "the bytes of resident pages that would be freed if these blocks were freed"),
     "written": Key("", "bytes of formerly shared pages, by what was written to them", "no process was compared"),
-    "zero": Key("bytes", "memory that the kernel maps to its zero page, so that it is not resident", "unknown"),
+    "zero": Key("bytes", "memory that is mapped to the kernel's zero page, and is therefore not resident", "unknown"),
 }
 """The meaning of each key. It holds for all records that have the key."""
 
