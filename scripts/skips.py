@@ -85,7 +85,7 @@ RULES = [
     (NOT_INSTALLED, r"Debian: apt install", "the package that the reason names, with a rarely used allocator"),
     (
         MACHINE,
-        r"root|another user|nobody|users?\b|rights|owner",
+        r"root|another user|nobody|users?\b|rights|permission|owner",
         "root's rights, and another user as whom root can run programs",
     ),
     (MACHINE, r"control group", "a control group hierarchy to which root can write"),
@@ -106,7 +106,7 @@ RULES = [
     (MACHINE, r"git", "git, and a checkout of it"),
     (
         CASE,
-        r"Sanitizer|3\.6|padding|be linked|damage|no such answer|linker|kept the machine busy|something else|asyncio|strace|workflow",
+        r"Sanitizer|3\.6|padding|be linked|damage|such answer|linker|machine busy|something else|asyncio|strace|workflow",
         LACKING,
     ),
     (CASE, r"glibc|libc has|release|very same|too few objects|does not work|BROWSERS", LACKING),

@@ -75,9 +75,9 @@ def _line(page: str, pattern: str) -> str | None:
 
 
 def _code(text: str) -> str:
-    """Return a line as code for a table's cell, shortened."""
+    """Return a line as code for a table's cell, shortened after a word."""
     text = FOLDER.sub("…/", text)
-    text = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    text = text if len(text) <= WIDEST else f"{text[: WIDEST - 1].rpartition(' ')[0]} …"
     return f"`{text.replace('|', '/').replace('`', chr(39))}`"
 
 
