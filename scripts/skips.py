@@ -106,7 +106,7 @@ RULES = [
     (MACHINE, r"git", "git, and a checkout of it"),
     (
         CASE,
-        r"Sanitizer|3\.6|padding|be linked|damage|such answer|linker|machine busy|something else|asyncio|strace|workflow",
+        r"Sanitizer|3\.6|padding|be linked|damage|such answer|linker|machine busy|thing else|asyncio|strace|workflow",
         LACKING,
     ),
     (CASE, r"glibc|libc has|release|very same|too few objects|does not work|BROWSERS", LACKING),
