@@ -47,7 +47,7 @@ COMMAND = Command(
 
     In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
     registers, blocks that these reach, and memory that the program mapped. It does not read mapped files on a disk.
-    Heads come first: lost blocks to which no other lost block points. If lost blocks form a circle, one of them is also
+    Heads come first: lost blocks to which no other lost block points. If lost blocks form a cycle, one of them is also
     a head. Each row says how many blocks, and how many bytes, would be freed with the head. A row of blocks without a
     type says what most of them look like: text, zeros, pointers or data. If a core is truncated, its missing memory may
     point to any block. No block then counts as lost.

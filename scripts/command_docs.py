@@ -29,13 +29,11 @@ they are `gdbheap --help` and `gdbheap holes --help`. A size is bytes or has a u
 address is any expression in gdb, and hexadecimal or decimal in a shell.
 
 {HEAD}"""
-COLOURS = """
-## Colours
-A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own palette. The ledger and
-`heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the allocator's own memory in
-magenta. Damage is red, and so is a finding of 10 % of RSS or more. No fact is shown by a colour alone. A pipe or a file
-has no colours. Neither has a terminal with `NO_COLOR`, or with a `TERM` that is `dumb` or absent. gdb has none while
-`set style enabled off` is in force.
+COLOURS = """ ## Colours A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own
+palette. The ledger and `heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the
+allocator's own memory in magenta. Damage is red, and so is a finding of 10 % of RSS or more. Colours only repeat facts
+that the text shows, too. Output to a pipe or a file has no colours. A terminal shows no colours if `NO_COLOR` is set,
+or if `TERM` is `dumb` or not set. gdb shows no colours after `set style enabled off`.
 """
 FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
     ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
@@ -63,7 +61,7 @@ def facts() -> Iterator[str]:
 
 def options() -> Iterator[str]:
     """Yield the options that are not declared by one command."""
-    yield "\n## Options of every command\nThe usage lines below have them among their `[options]`.\n"
+    yield "\n## Options of every command\nIn the usage lines below, `[options]` includes them.\n"
     yield "`gdbheap help options` and `help heap options` print them.\n"
     yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nA shell has these, too:\n"
     yield f"```\n{entries(options_of(Extra))}\n```\n"

@@ -208,7 +208,7 @@ def _heads(answer: Unreachable, style: Style) -> str:
     heads = [
         [count_text(len(group)), style.size(group[0].size), style.size(size), *shares.cells(size, absent),
          count_text(sum(row.count for row in group)), address_text(group[0].address), _what(group[0]),
-         "one of a circle" if group[0].in_circle else ""]
+         "one of a cycle" if group[0].in_circle else ""]
         for group, (size, absent) in zip(groups, sizes)
     ]  # fmt: skip
     more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
