@@ -19,7 +19,7 @@ def test_break_of_others(rng: random.Random, tmp_path: Path) -> None:
         headline = gdbheap(str(target.pid), "--bytes").stdout.splitlines()[0]
     names = [row["id"] for row in found["findings"]]
     assert "lost-blocks" not in names
-    (row,) = [row for row in found["findings"] if "brk() gave" in row["text"]]
+    (row,) = [row for row in found["findings"] if "memory from brk()" in row["text"]]
     assert abs(row["bytes"] - size) < MIB
     in_use = int(headline.partition("resident. ")[2].split()[0].replace(",", ""))
     assert size + kept - MIB < in_use < size + kept + 2 * MIB

@@ -87,7 +87,7 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
         page, above = gdbheap(str(workers[0])).stdout, gdbheap(str(parent.pid)).stdout
         answer = family([parent.pid, *workers], None)
         private = sum(map(private_in_smaps, workers))
-    assert f"$ gdbheap {parent.pid} --children  # what it shares with {parent.pid}, which it was forked from" in page
+    assert f"$ gdbheap {parent.pid} --children  # memory shared with {parent.pid}, from which it was forked" in page
     assert f"This process was forked from {parent.pid}. Each use of an object" in page
     assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above
     assert "This process was forked" not in above

@@ -139,7 +139,7 @@ def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -
     block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
     holder = heap.block_at(mapped.block)
     found = None if holder is None else _object(heap, holder, mapped.block)
-    what = "mapped memory, shared with others that map it" if mapped.shared else "mapped memory"
+    what = "mapped memory, shared with other processes that map it" if mapped.shared else "mapped memory"
     if found is not None:
         return At(whose, block, None, Owner(found.address, found.type, what), path)
     owner = None if holder is None else _owner(heap, holder)

@@ -36,17 +36,19 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[KeepReason]
     heap = evidence.heap
     lines: list[str] = []
     if held.finishing:
-        lines += _commented(held.finishing[:1], "the holders of the rest")
+        lines += _commented(held.finishing[:1], "the holders of the remaining memory")
     elif held.not_looked is not None:
         budget = f"--budget={seconds_for(held.not_looked)}"
-        rest = "the holders of the rest" if held.rows else "the same, with the holders of the memory in use"
+        rest = (
+            "the holders of the remaining memory" if held.rows else "this page, with the holders of the memory in use"
+        )
         lines += _commented(evidence.line("", budget), rest)
     elif most_is_imported(held.imported, heap.target.rss.bytes):
         lines += _commented(evidence.line("pyobjects"), "its types")
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "the holders of the memory in use")
     parent = evidence.parent
-    reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
+    reason = f"memory shared with {parent}, from which it was forked, and memory copied since"
     shared = _commented([f"gdbheap {parent} --children"], reason) if parent is not None else []
     lines += shared if evidence.python_parent is not None else []
     children = children_of(heap)
@@ -54,7 +56,7 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[KeepReason]
         what = "child" if children == 1 else "children"
         lines += _commented(evidence.line("", "--children"), f"with its {children:,} {what}")
     if held.rows and heap.target.kind == "process":
-        lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
+        lines += _commented(evidence.line("snapshot", FILE), "does it grow? Run this now, and the next line later:")
         lines += evidence.line(f"diff {FILE}")
     lines += shared if evidence.python_parent is None else []
     size = sum(row.bytes for row in kept if row.id == FRAGMENTS)

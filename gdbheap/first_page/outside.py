@@ -59,7 +59,7 @@ BELOW = (" below its stack pointer", " below their stack pointers")
 RETURNED = "left from deep calls that have returned"
 NUMBERED = re.compile(r"\.\d+$")
 SHARED_PAGES = "pages of {} (shared mapping)"
-BROKEN = "memory that brk() gave and malloc does not have"
+BROKEN = "memory from brk() that malloc does not use"
 OWN = "memory that the program or a library mapped itself"
 
 

@@ -58,7 +58,7 @@ _NAME = re.compile(r"python(\d)\.(\d+)")
 # Extra bytes before ob_type: none, or 16 for two links (Py_TRACE_REFS) or for a thread's id and two reference counts
 # (free-threaded builds).
 HEADS = (0, 16)
-LARGER_HEAD = "PyType_Type is its own type 16 bytes further in"
+LARGER_HEAD = "PyType_Type has its type pointer 16 bytes later than usual"
 # Since this release, builds with Py_TRACE_REFS have the usual head.
 HEADS_ARE_PLAIN = (3, 13)
 # PyObject of free-threaded builds, in all releases: the offsets of its two counts, and how many low bits of the second
@@ -193,11 +193,13 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
     fields = table("cpython")["releases"].get(f"{major}.{minor}")
     if fields is None:
         known = ", ".join(table("cpython")["releases"])
-        raise Unsupported(f"the objects of Python {text} are not known (known are {known})")
+        raise Unsupported(f"gdbheap does not know the objects of Python {text} (it knows {known})")
     if build.own is not None and build.own.free_threaded:
         return _without_lock(text, major, minor, facts, "its flag in _Py_DebugOffsets")
     if build.tagged:
-        return _without_lock(text, major, minor, facts, "objects are in mimalloc's pages, whose tags say which objects")
+        return _without_lock(
+            text, major, minor, facts, "objects lie in mimalloc's pages, and tags of the pages show the kind of objects"
+        )
     if build.added and (major, minor) >= HEADS_ARE_PLAIN:
         return _without_lock(text, major, minor, facts, LARGER_HEAD)
     if build.added:
@@ -297,7 +299,9 @@ def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) 
     changes = tables["free_threaded"]
     own = changes["releases"].get(f"{major}.{minor}")
     if own is None:
-        raise Unsupported(f"a free-threaded Python {text} is not known (known are {', '.join(changes['releases'])})")
+        raise Unsupported(
+            f"gdbheap does not know a free-threaded Python {text} (it knows {', '.join(changes['releases'])})"
+        )
     added = int(changes["added"])
     fields = _moved(tables["releases"][f"{major}.{minor}"], added)
     facts.add("free-threaded", "yes", source)

@@ -100,7 +100,7 @@ def _pressure(path: Path) -> Waker:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-    raise OSError(errno.EINVAL, "no window is allowed")
+    raise OSError(errno.EINVAL, "the kernel allows no time window for pressure")
 
 
 def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Waker:

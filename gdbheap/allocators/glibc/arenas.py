@@ -158,7 +158,7 @@ class Glibc:
         facts.add(
             "safe-linking",
             {True: "yes", False: "no", None: "unknown, and not needed: no list has a link"}[safe_linking],
-            "which decoding of the lists' first links leads to chunks",
+            "the decoding with which the lists' first links point to chunks",
         )
         self.version = _version(self.libc)
         if self.version:

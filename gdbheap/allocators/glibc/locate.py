@@ -171,7 +171,7 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
         unused = _find_unused(target, loaded)
         if unused is not None:
             confirmed = confirm(loaded, "main_arena", unused.address)
-            facts.add("main_arena", unused.address, "a ring of one arena that holds nothing yet", confirmed)
+            facts.add("main_arena", unused.address, "a single arena, which is still empty", confirmed)
             facts.add("malloc_state", f"as since glibc {unused.layout['since']}", FORMS_RING)
             return [unused], loaded
     raise Unsupported(no_glibc(target))
@@ -477,7 +477,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
             found = Damage(
                 address + layout["entries"] + machine.word * index,
                 "list of a thread cache",
-                f"a chunk and a count from 1 to {capacity}, or neither",
+                f"a chunk and a count from 1 to {capacity}, or no chunk and a count of 0",
                 f"{entry:#x} and a count of {count}",
             )
             (torn if half else faults).append(found)

@@ -78,7 +78,7 @@ class JemallocLibraries(ExtentLibraries):
 
     def _tell(self, index: int, root: Root) -> None:
         what = f"a tree of {root.bits} bits at {root.address:#x} in {self.owner(index)}"
-        fit = f"{root.fit.fit} of {root.fit.extents} extents of a sample are so"
+        fit = f"{root.fit.fit} of {root.fit.extents} sampled extents have this layout"
         self.add_fact(index, f"laid out as {root.form.name}", what, fit)
 
     @cached_property

@@ -99,7 +99,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         need_musl(around)
         found = find_context(self.target)
         if found is None:
-            raise NotInUse("no mallocng: no static data leads to pages of metadata with its secret")
+            raise NotInUse("no mallocng: no static data points to metadata pages with its secret")
         self.module, self.context = found
         source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.context.address:#x}: the secret of its metadata"
         groups = f"{self.context.fit} of {self.context.groups} groups of the first page name their metadata"

@@ -73,7 +73,9 @@ class MimallocAllocator(StoreAllocator):
             raise NotInUse("Python's blocks are pymalloc's")
         root = next((root for root in find_roots(self.target).roots if is_pythons(self.target, root)), None)
         if root is None:
-            raise NotInUse("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
+            raise NotInUse(
+                "no segments of mimalloc: no memory at a multiple of 32 MiB has a table of slices that covers it"
+            )
         self.mimalloc = Mimalloc(self.target, around.facts, root)
 
     @property

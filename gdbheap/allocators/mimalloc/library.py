@@ -88,7 +88,7 @@ class MimallocLibraries(SeveralAllocators):
 
     def _tell(self, index: int, root: Root) -> None:
         what = "a map of pages" if root.form.has_map else f"{len(root.places)} segments"
-        fit = f"{root.fit.fit} of {root.fit.pages} pages of a sample are so"
+        fit = f"{root.fit.fit} of {root.fit.pages} sampled pages have this layout"
         self.add_fact(index, f"laid out as {root.form.name}", what, fit)
 
     @cached_property

@@ -32,11 +32,11 @@ class Mimalloc:
         self.damage.extend(map(Damage.of, self.blocks.damage))
         self.segments = self.blocks.segments()
         self.arenas = root.arenas
-        source = "their tables of slices tile them"
+        source = "their tables of slices cover them exactly"
         alike = Counter(root.cookies.values())[root.cookie]
-        facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {alike} of them")
+        facts.add("mimalloc segments", len(self.segments), source, f"{alike} of them have the same cookie")
         facts.add("mimalloc page entry", root.form.entry, source)
-        facts.add("mimalloc arenas", len(self.arenas), "pointers in static data, and segments that lie in them")
+        facts.add("mimalloc arenas", len(self.arenas), "pointers in static data, and segments inside of the arenas")
 
     def _report_cookies(self, found: dict[int, int]) -> None:
         for address, cookie in found.items():

@@ -86,7 +86,7 @@ class OldmallocAllocator(ListingAllocator):
             raise NotInUse("musl's malloc is mallocng")
         found = find_mal(self.target)
         if found is None:
-            raise NotInUse("no oldmalloc: no static data holds 64 bins whose lists lead back")
+            raise NotInUse("no oldmalloc: no static data holds 64 bins whose lists end where they begin")
         self.module, self.mal = found
         source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.mal:#x}: 64 bins whose lists lead back"
         around.facts.add("musl malloc", NAME, source)

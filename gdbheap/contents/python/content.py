@@ -69,7 +69,7 @@ class PythonContent(Content):
         loose = loose + self.interpreter.threads.uncounted
         roots = Roots(self.target, self.interpreter.module, live, loose, own)
         unwalked = around.unwalked_ranges() if other is not None else []
-        finding = around.labelled("looking for objects in memory that is not walked")
+        finding = around.labelled("looking for objects in memory whose blocks gdbheap cannot list")
         around.require_malloc()
         release, blocks = self.interpreter.release, around.walked
         return Objects(self.target, release, blocks, roots, around.facts, unwalked, finding, around.disclosure)

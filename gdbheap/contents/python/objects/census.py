@@ -266,7 +266,7 @@ class Objects:
         found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None).rows
         names = lost_names(space, self.release, [row.address for row in found], layout.data)
         lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
-        facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
+        facts.add("names of types", f"{len(lost)}", "the names that modules use, because the types' files are missing")
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
@@ -302,7 +302,9 @@ class Objects:
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < MIN_VOTES:
             return
         if not ballots.get(head + PRE_HEADER):
-            raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
+            raise Unsupported(
+                f"no object with a managed dict begins {head + PRE_HEADER} bytes after the start of its block"
+            )
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in the same sample")
 
     def census(

@@ -65,7 +65,7 @@ class Interpreter:
         try:
             own = read_debug_offsets(space, address)
             if version is not None and own.version != version:
-                raise ValueError(f"it is of version {own.release}, and Py_Version says {version_text(version)}")
+                raise ValueError(f"its version is {own.release}, but Py_Version is {version_text(version)}")
         except ValueError as error:
             self._facts.add("_Py_DebugOffsets", "not believed", f"{source}: {error}")
             self.warnings.append(
@@ -117,12 +117,12 @@ def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObje
     CPython's exports; one whose data contains the type ``type``; one that is named like Python.
     """
     if named is not None:
-        return named, "pymalloc's usedpools are in its data"
+        return named, "its data contains pymalloc's usedpools"
     candidates = carriers(target)
     found = exports(candidates[0])
     if found:
         return candidates[0], f"it exports {', '.join(found)}"
     for loaded in candidates:
         if find_type(target.space, loaded) is not None:
-            return loaded, "the type of all types is in its data"
+            return loaded, "its data contains PyType_Type"
     return candidates[0], "by its name"
