@@ -45,7 +45,7 @@ class Credit:
 
     @property
     def group(self) -> Group:
-        """This record, which is its own group of blocks."""
+        """The record itself, which serves as its own group of blocks."""
         return self
 
 

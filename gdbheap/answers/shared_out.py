@@ -402,10 +402,9 @@ def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
 
 
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
-    """Return the last node on a branch's path that Python can name, and that path in words and as a Python expression.
-
-    If Python can name no node, the expression is None. The path in words then leads to the branch's last node if the
-    root is a running frame, otherwise to the branch's first node.
+    """Return the last node on a branch's path that Python can name, with the path to it in words and as a Python
+    expression. If Python can name no node, the expression is None. The path in words then ends at the branch's last
+    node if the root is a running frame, otherwise at the branch's first node.
     """
     references = paths.references
     nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]

@@ -143,7 +143,7 @@ def _run(following: Following, wanted: CatchRequest, catcher: _Catcher) -> None:
 
 
 class _Catcher:
-    """Collects the calls that are wanted."""
+    """Collects the calls that match the request."""
 
     def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:
         self.process, self.wanted, self._stacks, self._following = process, wanted, stacks, following
@@ -156,7 +156,7 @@ class _Catcher:
 
 
 class _Caller(_Catcher):
-    """Catches calls of the wanted function at its entry."""
+    """Catches calls of the requested function at its entry."""
 
     def add(self, hit: Hit) -> None:
         """Add the call to the result. The conditions need no check: they were checked in the process."""

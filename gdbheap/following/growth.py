@@ -268,7 +268,7 @@ class Expected:
     """The mappings that should exist after the calls seen so far. The calls themselves are not stored.
 
     Calls of several threads may arrive in another order than the kernel executed them. If a call maps memory that still
-    counts as mapped, the call that unmapped it must arrive later: this unmapping is owed.
+    counts as mapped, the call that unmapped it must arrive later: the unmapping is then expected.
     """
 
     def __init__(self, ranges: Ranges) -> None:

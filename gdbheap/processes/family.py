@@ -145,10 +145,10 @@ class Family:
 class _Looks:
     """The facts about the ``held`` processes, collected one by one.
 
-    ``beside``: for each process, its relative, with which it is compared; ``stood``: for each relative, the seconds for
-    which it was stopped for comparisons; ``forking``: the relatives that are parents. ``types``: types whose reference
-    counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of values, and the bytes of its
-    objects by type; ``parents``: both of these for each parent.
+    ``beside``: for each process, its relative, with which it is compared; ``stood``: for each relative, how many
+    seconds it was stopped for comparisons; ``forking``: the relatives that are parents. ``types``: types whose
+    reference counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of values, and the
+    bytes of its objects by type; ``parents``: both of these for each parent.
     """
 
     held: dict[int, ProcessFolder]

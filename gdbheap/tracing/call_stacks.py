@@ -166,10 +166,9 @@ def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
 
 
 def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Return the frame at which a stack counts for its site; None if there are no frames.
-
-    It is the innermost Python frame, because the frames below it belong to the interpreter; without one it is the
-    innermost frame.
+    """Return the frame that is the site of a stack; None for a stack without frames. The site is the innermost Python
+    frame, because the C frames that it calls belong to the interpreter. In a stack without Python frames, the site is
+    the innermost frame.
     """
     python = [frame for frame in frames if frame.kind == PYTHON]
     found = python or list(frames)

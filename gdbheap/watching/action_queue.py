@@ -136,7 +136,7 @@ class ActionQueue:
             self._finish(action, Done(errors=[f"gdbheap gave up: {HANGS[action.steps[0]]}"]))
 
     def _finish(self, action: _Action, done: Done) -> None:
-        """Take the result of the present step."""
+        """Store the result of the current step, and continue with the next one."""
         if action.child is not None:
             self._leaving.add(action.child)
         action.done.add(done)

@@ -351,8 +351,9 @@ def _be_modest(space: int) -> None:
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
     """Wait until gdb has attached or failed to attach. Return what it wrote to standard error.
 
-    gdb attaches to a process id, which may now belong to another process. So it is not yet told to write the core or to
-    release the process. Raises TimeoutExpired, OSError."""
+    gdb attaches to a process id, which may now belong to another process. gdb therefore gets its commands, to write the
+    core and to release the process, only later. Raises TimeoutExpired, OSError.
+    """
     assert gdb.stdin is not None and gdb.stderr is not None
     said, number = b"", gdb.stderr.fileno()
     with suppress(BrokenPipeError):
@@ -418,8 +419,7 @@ def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolde
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back the signals that would end gdbheap, because gdb, and the process that gdb holds, are stopped
-    meanwhile."""
+    """Block the signals that would end gdbheap: gdb and its process are stopped until the end of the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield

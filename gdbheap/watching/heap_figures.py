@@ -103,7 +103,7 @@ class _Current(NamedTuple):
 
 class Looks:
     """Reads the heap of each process every ``every`` seconds (None: never), or less often if that takes too much time
-    of the process or of gdbheap. A failed read is soon repeated, and after each further failure later.
+    of the process or of gdbheap. A failed read is repeated soon; after each further failure, the wait becomes longer.
 
     ``limit``: the most seconds for which a process is stopped, None for no limit. ``leaving``: the children that are
     ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and

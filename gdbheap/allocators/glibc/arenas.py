@@ -76,9 +76,9 @@ class Stretch:
 class ArenaTotals:
     """The totals of one arena; sizes in bytes, headers included.
 
-    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``, added up from what was
-    walked: the arena's own count may be damaged. ``in_use`` includes chunks in thread caches: it is everything but top,
-    bins and fast bins."""
+    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``, added up over the walked
+    chunks, because the arena's own count may be damaged. ``in_use`` includes chunks in thread caches: it is everything
+    but top, bins and fast bins."""
 
     index: int
     address: int

@@ -117,8 +117,8 @@ class MimallocAllocator(StoreAllocator):
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
-        """Return the use of an address in reserved memory, or in a segment outside of blocks; None for other
-        addresses."""
+        """Return the purpose of the memory at an address in reserved memory, or in a segment outside of blocks; None
+        for other addresses."""
         if holds(self.mimalloc.reserved(), address):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None

@@ -96,7 +96,7 @@ class _NoSuch(Exception):
 
 
 class _Met:
-    """The addresses that were met so far, as a bit for each address where a chunk can begin.
+    """The addresses that were found so far, as a bit for each address where a chunk can begin.
 
     A block, a chunk or a list head belongs to only one context. So following all lists ends after at most as many steps
     as there are such addresses.
@@ -106,7 +106,7 @@ class _Met:
         self._pages: dict[int, bytearray] = {}
 
     def add(self, address: int) -> bool:
-        """Add an address. Return whether it is aligned and was not met before."""
+        """Add an address. Return whether it is aligned and was not added before."""
         if address % ALIGNMENT:
             return False
         places = self._pages.get(address >> PAGE_BITS)

@@ -66,6 +66,6 @@ def _most_of_slabs(evidence: Evidence) -> int:
 
 
 def _is_cleared(name: str) -> bool:
-    """Return whether idle objects of a type are on a free list of the interpreter. Those of library types are not, nor
-    are frames that code objects keep."""
+    """Return whether idle objects of a type are on a free list of the interpreter. Idle objects of library types, and
+    frames that code objects keep, are not on such a list."""
     return "." not in name and name != KEPT_BY_CODE

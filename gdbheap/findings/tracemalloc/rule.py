@@ -1,4 +1,4 @@
-"""The memory of the records that tracemalloc keeps about the blocks that it traces."""
+"""The memory of tracemalloc's own tables, which describe the traced blocks."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 The layout of the C++ classes is not published. The class of an object is known by its vtable (also in stripped
 libraries). The class of the object that a ``std::shared_ptr`` owns is known by the name of the class of its reference
-counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is believed only if one of the two names its
-class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h, which
-are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the form of GCC 4,
-with the length before the text.
+counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is accepted only if one of these two facts
+shows its class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and
+type.h, which are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the
+form of GCC 4, with the length before the text.
 
 Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
 items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.

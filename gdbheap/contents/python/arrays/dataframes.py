@@ -1,7 +1,7 @@
 """Read the DataFrames, Series and indexes of pandas 1.2 to 3 from memory.
 
 Fields are found by the class of the object to which they refer (``fields.py``): up to 1.2, blocks and their placements
-were Python classes with slots; since then they are Cython classes. A DataFrame is believed only if the placements of
+were Python classes with slots; since then they are Cython classes. A DataFrame is accepted only if the placements of
 its blocks name each of its columns once, and all columns are as long as its index. Bytes are counted as
 ``memory_usage(index=True, deep=False)`` counts them, but without the hash table that an index makes at its first
 look-up, because it has no values.

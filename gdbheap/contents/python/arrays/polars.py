@@ -1,14 +1,14 @@
 """Read polars' DataFrames and Series from memory, for polars 0.20 to 2.1.
 
-Rust guarantees no layout, so nothing is believed only because of its place. The type of a ``Series`` is known by the
-symbols of the functions in its vtable, which polars' wheels have; without these symbols nothing is believed. A vector
-is capacity, pointer and length. The buffer of an array is believed if the object that keeps it alive
-(``SharedStorage``) states the same bytes. The parts of an array must be as long as the array, all arrays together as
-long as the column, and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``,
-polars-arrow's ``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
+Rust guarantees no layout, so the place of a word alone proves nothing. The type of a ``Series`` is known by the symbols
+of the functions in its vtable, which polars' wheels have; without these symbols no Series is accepted. A vector is
+capacity, pointer and length. The buffer of an array is accepted if the object that keeps it alive (``SharedStorage``)
+states the same bytes. The parts of an array must be as long as the array, all arrays together as long as the column,
+and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's
+``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
 
 Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not the views of 16 bytes each. A
-column that is one value for all rows has no bytes here; ``estimated_size()`` would first make the rows.
+column that stores one value for all rows has no bytes here; ``estimated_size()`` would first create the rows.
 """
 
 from __future__ import annotations
