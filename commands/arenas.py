@@ -37,9 +37,10 @@ COMMAND = Command(
     details="""If the program does not use the C library's malloc, the tables describe the allocator that the program
     uses. For an allocator without arenas, each row is a block size.
 
-    For jemalloc, each row is an arena. Active extents contain blocks in use; the row counts these blocks, and it counts
-    blocks in thread caches. Dirty extents are free and have not been returned to the kernel. Muzzy extents have been
-    returned, but the kernel has not taken their pages yet. Retained extents are address space without memory.
+    For jemalloc, each row is an arena. Active extents contain blocks in use. The row shows the bytes of these blocks,
+    and separately the bytes of blocks in thread caches. Dirty extents are free and have not been returned to the
+    kernel. Muzzy extents have been returned, but the kernel has not taken their pages yet. Retained extents are address
+    space without memory.
 
     For mimalloc, each row is one thread's heap, numbered by address. Active pages contain blocks in use, dirty pages
     contain none. The last row counts the pages that belong to no thread. Pass a row's index to

@@ -63,7 +63,7 @@ def given() -> Mapping[str, str]:
 def clean() -> None:
     """Remove untrusted variables from this process, and so from all programs that it starts.
 
-    Only a program of gdbheap's own may call this.
+    Only gdbheap's own command may call this, not the library in another program.
     """
     global _given
     if not is_borrowed():

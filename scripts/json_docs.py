@@ -46,7 +46,7 @@ In `heap diff`, and in the part of the first page that `heap --since` adds, numb
 minus the first.
 
 `gdbheap schema holes` prints the JSON Schema of `heap holes --json`, and `gdbheap schema` prints the schemas of all
-commands. This page has the same content as tables. `scripts/json_docs.py --write` writes the page from the classes of
+commands. This page shows the same content in tables. `scripts/json_docs.py --write` writes the page from the classes of
 the answers' records and from one table of keys (`gdbheap/report/words/keys.py`). A name such as `holes.Hole` is the
 name of a record. Snapshots and recordings have their own format numbers; gdbheap also reads the formats of earlier
 releases.

@@ -87,7 +87,8 @@ class Content(Parts, ABC):
 
     @property
     def mapped(self) -> Sequence[Mapped]:
-        """The memory that the program mapped, as blocks of this kind describe it, ascending."""
+        """The memory outside of allocators that the program mapped and that this kind of contents knows, by ascending
+        address."""
         return []
 
     def check(self) -> None:

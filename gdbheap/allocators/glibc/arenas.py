@@ -463,7 +463,7 @@ class Glibc:
         return found
 
     def regions(self) -> list[_native.RegionTotals]:
-        """Return the totals of every stretch."""
+        """Return the totals of every run of chunks."""
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:

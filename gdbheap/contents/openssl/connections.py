@@ -147,10 +147,8 @@ def _begins_context(target: Target, found: _Found) -> bool:
 
 
 class _Certs:
-    """A test whether a CERT lies at an address, by the first word there.
-
-    That word points into the CERT itself or, since 3.2, equals another of its words. Each address is tested once, and
-    at most ASKED addresses in total."""
+    """Tests whether a CERT lies at an address. The first word of a CERT points into the CERT itself or, since 3.2,
+    equals another word of the CERT. Each address is tested once, and at most ASKED addresses in total."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

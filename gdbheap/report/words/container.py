@@ -1,4 +1,4 @@
-"""The text about the container: the memory that its control group uses, its purposes, and the distance to the limit."""
+"""The text about the container: the memory that its control group uses, by kind, and its limit."""
 
 from __future__ import annotations
 

@@ -843,7 +843,7 @@ KEYS: dict[str, Key] = {
     ),
     "top_predicted": Key("bytes", "the part of 'predicted' that is in the top chunk", "residency is unknown"),
     "total": Key("", "sums over all rows, including rows that are left out", "the rows have nothing to add up"),
-    "traits": Key("", "more facts about the holder, found in the memory around it"),
+    "traits": Key("", "more facts about the holder, such as how long a channel's queue is"),
     "transient": Key("", "whether this may be a temporary state of a thread inside malloc, and therefore no damage"),
     "trend": Key(
         "",

@@ -98,7 +98,7 @@ class Interpreter:
         named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
         others = f" and {len(differ) - MAX_FIELDS_NAMED} others" if len(differ) > MAX_FIELDS_NAMED else ""
         self.warnings.append(
-            f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from the shipped one of "
+            f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from gdbheap's table for "
             f"{release.major}.{release.minor} in {named}{others}, and is used: a patched build, or a damaged table"
         )
 
