@@ -31,7 +31,7 @@ class Options(Common):
     """The options of heap trim."""
 
     yes: bool = switch("--yes", "call malloc_trim() in the process and compare the result (live only)")
-    dry_run: bool = switch("--dry-run", "predict without making the call, which is also the default")
+    dry_run: bool = switch("--dry-run", "predict the result without making the call [default]")
     pad: int = valued("--pad", "SIZE", "leave SIZE free at the top of the main arena [default: 0]", 0, _pad)
     seccomp: bool = under_seccomp()
 
@@ -80,8 +80,8 @@ def _render(shown: Shown[trim.Trim, Options]) -> str:
 COMMAND = Command(
     noun="trim",
     summary="Compute what malloc_trim(0) would free; --yes calls it",
-    text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. malloc_trim() does
-    not return thread caches, locked memory, and the tops of all arenas but the main one.""",
+    text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. malloc_trim()
+    returns neither thread caches, nor locked memory, nor the tops of arenas other than the main arena.""",
     example="heap trim --yes",
     details="""malloc_trim() first merges the chunks in fast bins. It then releases the whole pages inside free chunks
     of each arena. It also releases the top of the main arena, except for the last `--pad` bytes. It does not release

@@ -85,7 +85,7 @@ answers! {
     /// The blocks that no root keeps alive, and the reasons for that.
     struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
-    /// A lost block to which no other lost block points. If `in_circle` is true, it is one block of a circle of lost
+    /// A lost block to which no other lost block points. If `in_circle` is true, it is one block of a cycle of lost
     /// blocks to which no other lost block points. `count` and `retained`: the number and the bytes of the blocks that
     /// would be freed with this block, including the block itself. `type_address`: 0 if unknown.
     struct Head of graph::Head {
