@@ -446,5 +446,5 @@ def recorded_calls() -> str | None:
 
 def under_seccomp() -> bool:
     """Declare the field of --seccomp, for a command that calls into the process."""
-    about = "work even under seccomp; the filter may kill the process"
+    about = "work even under seccomp, which may kill the process"
     return switch("--seccomp", about)
