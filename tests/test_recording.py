@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.library import heap_of
 from support.pool_figures import told
 from support.programs import (
     GDBHEAP,
@@ -33,6 +34,7 @@ from support.programs import (
     running,
 )
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.errors import UsageError
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.usage import usage_of
@@ -237,6 +239,26 @@ def test_exec_is_an_event(tmp_path: Path) -> None:
         kinds = [event.kind for event in recorder.series().events if event.kind != "found"]
         assert kinds == ["start", "exec", "end", "close"] and recorder.process.returncode == 0
         assert recorder.series().events[-1].reason == "ended"
+
+
+@pytest.mark.parametrize("field", ["system_mem", "max_system_mem"])
+def test_an_arena_that_claims_too_much(field: str, tmp_path: Path) -> None:
+    """Check that a sample does not believe an arena with more bytes than there are addresses."""
+    with running(c_program("steps", 5, 0), tmp_path) as target:
+        go_on(target, "big 300000")
+        with heap_of(str(target.pid)) as heap:
+            allocator = heap.find_allocator(GlibcAllocator)
+            assert allocator is not None
+            main = allocator.malloc.main
+        watched = SampledProcess(target.pid)
+        usage = watched.usage()
+        watched.look(usage)
+        before = watched.sample(SampleTime(0.0, 0.0), usage).malloc
+        assert before is not None and before.arenas
+        with open(f"/proc/{target.pid}/mem", "r+b", 0) as memory:
+            os.pwrite(memory.fileno(), (1 << 63).to_bytes(8, "little"), main.address + main.layout[field])
+        after = watched.sample(SampleTime(1.0, 1.0), watched.usage()).malloc
+        assert after is None or not after.arenas
 
 
 # A script that runs itself anew, so many times.

@@ -106,14 +106,16 @@ class RunningMalloc:
         return found, at == self.main
 
     def _look(self, space: _native.Space, address: int, with_lists: bool) -> _native.RunningArena | None:
-        """Read the arena at ``address``; None if it cannot be read.
+        """Read the arena at ``address``; None if it cannot be read, or if it claims more bytes than there are
+        addresses.
 
         ``with_lists``: try several times, until the arena did not change during the read."""
         for _ in range(TRIES):
             found = _native.look_at_arena(space, address, self.layout, MAX_LISTED if with_lists else 0)
             if found is None or not with_lists or found.listed is not None:
                 break
-        return found
+        is_believed = found is not None and max(found.system, found.peak, found.top or 0) < self.machine.kernel_start
+        return found if is_believed else None
 
     def _arena(self, address: int, found: _native.RunningArena, with_lists: bool, trusted: bool) -> ArenaNow:
         listed = found.listed if trusted else None
@@ -138,10 +140,10 @@ class RunningMalloc:
             for _ in range(TRIES):
                 before, last = last, self._mmapped(space)
                 if before == last:
-                    return MmappedNow(*last, False)
+                    break
         except Fault:
             return None
-        return MmappedNow(*last, True)
+        return MmappedNow(*last, before != last) if max(last) < self.machine.kernel_start else None
 
     def _mmapped(self, space: _native.Space) -> tuple[int, int, int]:
         word = self.machine.word
