@@ -269,8 +269,8 @@ KEYS: dict[str, Key] = {
     "figures": Key("number", "the numbers on which the finding is based, by name"),
     "file": Key(
         "",
-        "the path of the file; for a frame, the source file, or for C code without debug information the program or "
-        'library that contains it ("" if none)',
+        "the path of the file; for a frame, the source file; for a frame of C code without debug information, the "
+        'program or library that contains the code ("" if none)',
         "unknown",
     ),
     "file_clean": Key(
@@ -281,8 +281,8 @@ KEYS: dict[str, Key] = {
     ),
     "file_pages": Key(
         "bytes",
-        "the pages of the process's files that became resident because gdbheap read its code",
-        "unknown, or a program that gdbheap started",
+        "the bytes of pages of the process's files that became resident because gdbheap read the process's code",
+        "unknown, or gdbheap started the program",
     ),
     "files": Key("", "the paths of the files that were written, by kind"),
     "fill": Key("", "the arenas, grouped by how full they are"),
@@ -715,10 +715,14 @@ KEYS: dict[str, Key] = {
     "rows": Key("", "the rows of the table, one record for each row"),
     "rss": Key("bytes", "the number of resident bytes", "unknown"),
     "rss_after": Key(
-        "bytes", "RssAnon after the call of malloc_trim(), or at the end of following", "not called, or unknown"
+        "bytes",
+        "RssAnon after the call of malloc_trim(), or when gdbheap stopped following the process",
+        "not called, or unknown",
     ),
     "rss_before": Key(
-        "bytes", "RssAnon before the call of malloc_trim(), or when following began", "not called, or unknown"
+        "bytes",
+        "RssAnon before the call of malloc_trim(), or when gdbheap began to follow the process",
+        "not called, or unknown",
     ),
     "run": Key("number", "the exit status of the command that --run started", "no command was started"),
     "running": Key("", "the frames of the thread, the innermost first"),

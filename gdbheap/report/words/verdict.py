@@ -55,7 +55,7 @@ def _resident(answer: Ledger, style: Style) -> str:
     if rss.bytes is None:
         return "resident memory is unknown"
     if style.private:
-        return f"{style.bytes(rss.bytes)} is {rss.source}; a core does not contain RSS itself"
+        return f"{style.bytes(rss.bytes)} of private memory was resident; a core does not contain RSS itself"
     swapped = f", {style.bytes(rss.swapped)} more swapped out" if rss.swapped else ""
     return f"{style.bytes(rss.bytes)} resident{swapped}"
 
