@@ -221,8 +221,8 @@ COMMAND = Command(
     Only holes of 1 MiB or more are counted. For allocators other than glibc, these columns and the holes are unknown
     (?). Some allocators return memory after a delay. Their results differ from run to run, and a replay is also faster
     than the program was. `--what-if` runs these allocators three times, and shows the range of their peaks. The line
-    below the table shows the best setting, ready to be typed before a command. It is shown only if it saves
-    significantly more than equal runs differ from each other.
+    below the table shows the best setting, ready to be typed before a command. It is shown only if the setting saves
+    more than the difference between two runs with the same setting.
 
     `--frames` writes a map of the heap after every N calls, and index.html, which plays the maps as a film.
     `--mappings` repeats the program's private mappings; with `--fill`, the replay also touches their pages. `--stop-at`

@@ -103,7 +103,7 @@ RULES = [
     ),
     (MACHINE, r"file system|folder for tests|SQLite", "another file system"),
     (MACHINE, r"terminal|no sleep", "a machine with pseudo-terminals and coreutils"),
-    (MACHINE, r"git", "git, and a checkout of it"),
+    (MACHINE, r"git", "git, and a checkout made with git"),
     (
         CASE,
         r"Sanitizer|3\.6|padding|be linked|damage|such answer|linker|machine busy|thing else|asyncio|strace|workflow",

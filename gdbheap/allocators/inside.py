@@ -56,8 +56,8 @@ def caught(found: _native.Damage, words: str) -> Damage:
 class Inside:
     """The ``threads`` that may be inside an allocator, in one of several modules.
 
-    ``unsure``: for at least one of these threads, no function names are available to decide. ``failed``: a thread that
-    is inside has failed and will never continue; the damage may be what made it fail.
+    ``unsure``: for at least one of these threads, names of functions that would decide are missing. ``failed``: a
+    thread inside has failed and will never continue; the damage may be the reason.
     """
 
     threads: list[Thread] = field(default_factory=list)

@@ -208,7 +208,12 @@ class Glibc:
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
-            self._report(last.address + last.layout["next"], what, "another arena, or the first", f"{last.next:#x}")
+            self._report(
+                last.address + last.layout["next"],
+                what,
+                "a link to another arena, or to the first arena",
+                f"{last.next:#x}",
+            )
             known = {state.address for state in self.arenas}
             lost = sorted({owner for _heap, owner in self._owned_heaps if owner not in known})
             self.arenas += [read_state(self.target, owner, last.layout) for owner in lost]

@@ -101,7 +101,9 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         if found is None:
             raise NotInUse("no mallocng: no static data points to metadata pages with its secret")
         self.module, self.context = found
-        source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.context.address:#x}: the secret of its metadata"
+        source = (
+            f"{one_line(self.module.path, NAME_LIMIT)}, {self.context.address:#x}: found by the secret in its metadata"
+        )
         groups = f"{self.context.fit} of {self.context.groups} groups of the first page name their metadata"
         around.facts.add("musl malloc", "mallocng", source, groups)
 

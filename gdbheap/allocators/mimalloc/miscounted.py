@@ -20,8 +20,7 @@ OWN_STATES = ("segment header", "padding")
 def add_miscounted(damage: list[Damage], found: Sequence[_native.Miscounted], inside: Inside) -> int:
     """Add the pages in ``found`` to ``damage``, unless it has them already.
 
-    Return how many of the added pages are transient, because the threads ``inside`` may be changing them, one page
-    each."""
+    Return how many of the added pages are transient: each of the threads ``inside`` may be changing one page."""
     known = {row.address for row in damage}
     off = [row for row in found if row.damage.address not in known]
     passing = [row for row in off if row.passing]
