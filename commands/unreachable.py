@@ -41,9 +41,9 @@ COMMAND = Command(
     Python (ctypes, cffi).
 
     Doubtful blocks are reached only by weak pointers. A pointer is weak if it lies on a thread's stack or in a
-    register, or if it points into the middle of a block. Words after the last item of a C++ container are also weak.
-    Words with a tag in the upper 16 bits are weak, too. A running function may still use a doubtful block. If the word
-    is stale, or is a number, the block is lost.
+    register. A pointer into the middle of a block is also weak. Words after the last item of a C++ container are also
+    weak. Words with a tag in the upper 16 bits are weak, too. A running function may still use a doubtful block. If the
+    word is stale, or is a number, the block is lost.
 
     In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
     registers, blocks that these reach, and memory that the program mapped. It does not read mapped files on a disk.
