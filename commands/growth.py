@@ -54,7 +54,7 @@ def drawn_stacks(found: Growth) -> list[Weighted]:
     others = found.other_stacks
     if others is not None:
         # Imported on use: imports take most of a command's start-up time.
-        from gdbheap.stacks import StackFrame
+        from gdbheap.stack_frames import StackFrame
 
         stacks.append(([StackFrame(OTHER_STACKS, "", None, "rest")], others.bytes, others.calls))
     return stacks

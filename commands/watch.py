@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gdbheap.first_page.main_holders import MainHolders
     from gdbheap.heap import Heap
     from gdbheap.host.procfs import ProcessFolder
-    from gdbheap.stacks import StackFrame
+    from gdbheap.stack_frames import StackFrame
     from gdbheap.targets.chosen_processes import Programs
     from gdbheap.targets.process import Preparation
     from gdbheap.watching.child import Leaving

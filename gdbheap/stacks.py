@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,38 +17,22 @@ from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
 from gdbheap.host.procfs import Named
 from gdbheap.layout.facts import Facts
 from gdbheap.machines.machine import Machine
+from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, frames_at
 from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
-from gdbheap.targets.functions import Functions, readable
+from gdbheap.targets.functions import Functions
 from gdbheap.targets.running import PERIOD, RunningProcess
 from gdbheap.targets.target import AT_SYSINFO_EHDR
 
-__all__ = ["Captured", "AllocatingCall", "NativeFrame", "StackFrame", "Stacks", "Weighted", "frames_at", "merge"]
+__all__ = ["AllocatingCall", "Captured", "NativeFrame", "Stacks", "Weighted", "merge"]
 
-NATIVE, PYTHON = "native", "python"
 # The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
 EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
 # The prefix of the functions that run one instruction each, in an interpreter built with tail calls (3.14). The
 # evaluator calls these functions.
 HANDLER = "_TAIL_CALL_"
 NO_OBJECT = "[code of no file]"
-C_LIBRARY = re.compile(r"(libc|libpthread|ld-[a-z]+)[.-]")
 MAX_VDSO = 64 << 10
 ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
-
-
-@dataclass(frozen=True)
-class StackFrame:
-    """One frame of a stack.
-
-    ``name``: the function. For Python, the qualified name if the interpreter keeps it (3.11 and later). For C without a
-    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source, for C only if debug
-    information names it, else the path of the object. ``line``: None if it is unknown. ``kind``: "python" or "native".
-    """
-
-    name: str
-    file: str
-    line: int | None
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -282,20 +265,6 @@ class Stacks:
             return [NativeFrame(StackFrame(name, loaded.path, None, NATIVE), known == EVALUATORS.get(major), own)]
         frames = frames_at(functions, place - loaded.bias, name, loaded.path)
         return [NativeFrame(frame, False, own) for frame in frames]
-
-
-def frames_at(functions: Functions, address: int, name: str, path: str) -> list[StackFrame]:
-    """Return the frames of the code at a linked address, innermost first: those of inlined functions, then the one of
-    the function that owns the code.
-
-    ``name``: that function; ``path``: the object's path. Without debug information, and in the C library, where no
-    user looks for a line, this is one frame without a line.
-    """
-    lines = [] if C_LIBRARY.match(path.rsplit("/", 1)[-1]) else functions.lines(address)
-    if not lines:
-        return [StackFrame(name, path, None, NATIVE)]
-    names = [name if line.function is None else readable(line.function) for line in lines]
-    return [StackFrame(name, line.file or path, line.line or None, NATIVE) for name, line in zip(names, lines)]
 
 
 def merge(

@@ -44,6 +44,7 @@ ORDER = [
     "allocators",
     "graph",
     "contents",
+    "stack_frames",
     "stacks",
     "heap",
     "answers",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import programs
-from support.programs import build, gdbheap, running
+from support.programs import SOURCES, build, gdbheap, running
 
 WHY = {"top": "overflow", "next": "overflow", "twice": "freed twice", "large": "freed twice"}
 FORMS = ("with symbols", "stripped")
@@ -40,9 +40,17 @@ def test_the_block_is_named(how: str, form: str, rng: random.Random, tmp_path: P
     assert found["holder"]
     if form == "with symbols":
         assert "kept_here" in found["holder"] or "blocks" in found["holder"]
-        assert found["frames"][: 1 if how == "top" else 2] == (["main"] if how == "top" else ["give_away", "main"])
+        names = ["main"] if how == "top" else ["give_away", "main"]
+        assert found["frames"][: len(names)] == names
+        # Each source line has the call: of the function below it, or of malloc's.
+        lines = [line.strip() for line in (SOURCES / "aborts.c").read_text().splitlines()]
+        places = [source.rpartition(":") for source in found["sources"][: len(names)]]
+        assert {file for file, _, _ in places} == {str(SOURCES / "aborts.c")}
+        called = [lines[int(line) - 1] for _, _, line in places]
+        assert called[-1].startswith("give_away(") if len(names) > 1 else "malloc(" in called[0], called
+        assert called[0] == "free(block);" or len(names) == 1, called
     else:
-        assert found["frames"][0].startswith("aborts+0x")
+        assert found["frames"][0].startswith("aborts+0x") and set(found["sources"]) == {None}
     noun = rng.choice(([], ["check"], ["info"]))
     done = gdbheap(*noun, str(core))
     assert done.stdout.splitlines()[0] == f"Process ended by abort(): {said}", done

@@ -59,7 +59,7 @@ from gdbheap.report.words.heap_map import LOOKS
 from gdbheap.report.words.watch import event_text
 from gdbheap.sampling.current_totals import Table
 from gdbheap.sampling.series import read
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 from gdbheap.text import (
     IN_GDB,
     IN_SHELL,

@@ -25,7 +25,8 @@ from support.programs import (
 )
 
 from gdbheap.machines.machine import X86_64
-from gdbheap.stacks import EVALUATORS, Captured, StackFrame, Stacks
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import EVALUATORS, Captured, Stacks
 
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")
 LIBRARY = """

@@ -19,7 +19,8 @@ from gdbheap.report.formats.json import text_of
 from gdbheap.report.formats.weighted import NO_STACK, folded, label, speedscope
 from gdbheap.report.text import distribution as shown_distribution
 from gdbheap.report.text.style import Style
-from gdbheap.stacks import NativeFrame, StackFrame, Weighted, merge
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import NativeFrame, Weighted, merge
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = ["a;b", "new\nline", "<script>alert(1)</script>", "tab\tand space", "\x1b[31mred", "\udc80lone", "", "&amp;",

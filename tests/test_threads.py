@@ -56,7 +56,7 @@ def threads(target: Running) -> dict[int, dict[str, Any]]:
 
 def functions(thread: dict[str, Any], of_c: bool) -> list[str]:
     """Return the functions of a thread, the innermost first."""
-    return [frame["function"] for frame in thread["running"] if (frame["file"] == "") is of_c]
+    return [frame["function"] for frame in thread["running"] if frame["kind"] == ("native" if of_c else "python")]
 
 
 def test_python_between_c(release: str, target: Running, threads: dict[int, dict[str, Any]]) -> None:

@@ -18,6 +18,7 @@ from gdbheap.errors import Fault, GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.roots import GLOBAL, BlockRoot
 from gdbheap.heap import Heap
+from gdbheap.stack_frames import frames_of
 from gdbheap.targets.frames import Frame, ThreadFrames
 from gdbheap.targets.target import Damage
 
@@ -62,12 +63,15 @@ class AbortBlock:
 @dataclass(frozen=True)
 class Abort:
     """Why glibc called abort(): its message, the block to blame, what holds that block, and the functions that called
-    malloc."""
+    malloc, innermost first.
+
+    ``sources``: the file and the line of each of these functions; None if no debug information names them."""
 
     message: str
     block: AbortBlock | None
     holder: str | None
     frames: list[str]
+    sources: list[str | None]
 
 
 def abort_message(heap: Heap) -> str | None:
@@ -92,7 +96,9 @@ def abort_of(heap: Heap) -> Abort | None:
         return None
     inside, callers = _parted(glibc, _aborting(heap))
     block = _culprit(heap, glibc, message, inside)
-    return Abort(message, block, _holder(heap, block), [frame.function for frame in callers])
+    called = [call for frame in callers for call in frames_of(heap.target, frame)]
+    sources = [None if call.line is None else f"{call.file}:{call.line}" for call in called]
+    return Abort(message, block, _holder(heap, block), [call.name for call in called], sources)
 
 
 def _aborting(heap: Heap) -> list[Frame]:

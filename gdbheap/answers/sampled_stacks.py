@@ -10,7 +10,7 @@ from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
-from gdbheap.stacks import NATIVE, StackFrame
+from gdbheap.stack_frames import NATIVE, StackFrame
 from gdbheap.targets.frames import function_at
 from gdbheap.targets.functions import Functions
 

@@ -11,7 +11,8 @@ from gdbheap.contents.python.running.threads import Local, PythonFrame, ThreadSt
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.targets.frames import ThreadFrames
+from gdbheap.stack_frames import NATIVE, PYTHON, frames_of
+from gdbheap.targets.frames import Frame, ThreadFrames
 from gdbheap.targets.target import Thread
 
 # The functions that run Python code; compilers append suffixes to these names.
@@ -37,8 +38,9 @@ class Variable:
 class Running:
     """A frame with its variables.
 
-    For C code, ``file`` is "" and ``function`` is a name, or an offset in a loaded object. ``retained``: the bytes that
-    would be freed if the objects of its variables were removed.
+    For C code (``kind`` "native"), ``function`` is a name, or an offset in a loaded object, and ``file`` is "" unless
+    debug information names the source. ``retained``: the bytes that would be freed if the objects of its variables were
+    removed.
     """
 
     function: str
@@ -47,6 +49,7 @@ class Running:
     bytes: int
     locals: list[Variable]
     retained: int = 0
+    kind: str = PYTHON
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """
     stacks = ThreadFrames(heap.target) if with_c else None
     if stacks is not None and not heap.is_python:
-        return Threads([_of_c(stacks, thread) for thread in heap.target.threads])
+        return Threads([_of_c(heap, stacks, thread) for thread in heap.target.threads])
     references = heap.python.references
     states = heap.python.interpreter.threads.states
     known: dict[int, Variable] = {}
@@ -138,8 +141,8 @@ def _with_retained(references: References, frames: list[Running]) -> list[Runnin
     return found
 
 
-def _of_c(stacks: ThreadFrames, thread: Thread) -> PythonThread:
-    frames = [Running(frame.function, "", None, 0, []) for frame in stacks.of(thread)]
+def _of_c(heap: Heap, stacks: ThreadFrames, thread: Thread) -> PythonThread:
+    frames = [running for frame in stacks.of(thread) for running in _calls(heap, frame)]
     return PythonThread(thread.tid, thread.name, frames, 0)
 
 
@@ -168,7 +171,7 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
     left = list(zip(state.frames, frames))
     for frame in stack:
         if not _is_loop(frame.function):
-            found.append(Running(frame.function, "", None, 0, []))
+            found += _calls(heap, frame)
             continue
         while left:
             own, running = left.pop(0)
@@ -176,6 +179,14 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
             if own.entry:
                 break
     return found + [running for _own, running in left]
+
+
+def _calls(heap: Heap, frame: Frame) -> list[Running]:
+    """Return the functions of C code at which a frame stands: those that were inlined, then its own."""
+    if heap.python.objects_or_none and heap.target.object_of(frame.counter) is heap.python.interpreter.module:
+        return [Running(frame.function, "", None, 0, [], kind=NATIVE)]
+    found = frames_of(heap.target, frame)
+    return [Running(one.name, "" if one.line is None else one.file, one.line, 0, [], kind=NATIVE) for one in found]
 
 
 def _is_loop(function: str) -> bool:

@@ -10,7 +10,8 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.following.growth import GROWS, Cost, ReservedMemory
 from gdbheap.machines.machine import Machine
-from gdbheap.stacks import NATIVE, StackFrame, Stacks
+from gdbheap.stack_frames import NATIVE, StackFrame
+from gdbheap.stacks import Stacks
 from gdbheap.targets.code_places import Condition
 from gdbheap.targets.following import LocalProcess
 from gdbheap.targets.hits import Following, Hit

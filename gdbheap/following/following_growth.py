@@ -27,7 +27,8 @@ from gdbheap.following.growth import (
     unseen,
 )
 from gdbheap.host.procfs import Named, kib, parse_status
-from gdbheap.stacks import Captured, StackFrame, Stacks
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import Captured, Stacks
 from gdbheap.targets.following import Live
 from gdbheap.targets.hits import Following, Hit
 from gdbheap.targets.mappings import Mappings, parse_maps

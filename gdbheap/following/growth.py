@@ -10,7 +10,7 @@ from gdbheap.answers.distribution import SizeShare, SizeSums
 from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import mappings_limit
 from gdbheap.machines.machine import Machine
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 from gdbheap.targets.mappings import Mappings
 from gdbheap.targets.ranges import Ranges, joined, subtract
 

@@ -23,6 +23,7 @@ __all__ = [
     "frame_of_register",
     "frame_of_variable",
     "function_at",
+    "functions_of",
     "register_numbers",
 ]
 
@@ -132,12 +133,13 @@ def function_at(target: Target, address: int, names: dict[int, Functions]) -> st
     if loaded is None:
         return f"{address:#x}"
     if loaded.base not in names:
-        names[loaded.base] = _functions(loaded)
+        names[loaded.base] = functions_of(loaded)
     found = names[loaded.base].find(address - loaded.bias)
     return found or f"{loaded.path.rsplit('/', 1)[-1]}+{address - loaded.bias:#x}"
 
 
-def _functions(loaded: LoadedObject) -> Functions:
+def functions_of(loaded: LoadedObject) -> Functions:
+    """Return the functions of a loaded object. They are read once for each file."""
     if loaded.elf is None:
         return Functions(None, loaded.build_id)
     if loaded.elf not in _KNOWN:

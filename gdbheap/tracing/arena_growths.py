@@ -8,7 +8,7 @@ from gdbheap import _native
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.host.headroom import room_for_copy
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 from gdbheap.tracing.call_stacks import Namer
 from gdbheap.tracing.replay import Job, Progress, planned
 from gdbheap.tracing.replay_settings import Setting, recorded_setting

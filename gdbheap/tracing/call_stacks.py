@@ -16,7 +16,8 @@ from gdbheap.errors import UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
-from gdbheap.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, frames_at, merge
+from gdbheap.stack_frames import PYTHON, StackFrame, frames_at
+from gdbheap.stacks import EVALUATORS, NO_OBJECT, NativeFrame, merge
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.functions import Functions
 from gdbheap.tracing.log import read_log

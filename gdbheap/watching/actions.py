@@ -34,7 +34,7 @@ from gdbheap.host.procfs import ProcessFolder, stat_fields
 from gdbheap.refusals import refusal
 from gdbheap.snapshots.file import write
 from gdbheap.snapshots.snapshot import take
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 from gdbheap.targets.core import check_whole
 from gdbheap.targets.process import Preparation, Process, Registers, stopped
 from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 
 from gdbheap.errors import NotAPython
 from gdbheap.host.procfs import ProcessFolder
-from gdbheap.stacks import StackFrame, Stacks
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import Stacks
 from gdbheap.targets.code_places import function_places
 from gdbheap.targets.following import LocalProcess
 from gdbheap.targets.hits import Follower, Hit

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from gdbheap.dataclass import dataclass
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Event", "Limit"]

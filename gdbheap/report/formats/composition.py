@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gdbheap.report.formats.flame import Subject
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 
 if TYPE_CHECKING:
     from gdbheap.answers.heap_map import Group, HeapMap

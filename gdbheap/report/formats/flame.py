@@ -22,7 +22,8 @@ from gdbheap.report.formats.weighted import label
 from gdbheap.report.text.numbers import count_text, counted, share_text, size_text
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import StackFrame, Weighted
+    from gdbheap.stack_frames import StackFrame
+    from gdbheap.stacks import Weighted
 
 __all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
 

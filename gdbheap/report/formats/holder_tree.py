@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gdbheap.findings.holder.rule import RUNTIME
 from gdbheap.report.formats.composition import KINDS, USED
 from gdbheap.report.words.main_holders import described
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 
 if TYPE_CHECKING:
     from gdbheap.findings.holder.rule import MainHolder

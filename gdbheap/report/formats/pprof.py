@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import StackFrame, Weighted
+    from gdbheap.stack_frames import StackFrame
+    from gdbheap.stacks import Weighted
     from gdbheap.tracing.call_stacks import AllocatingStack
 
 __all__ = ["OF_CALLS", "pprof", "pprof_of_tree"]

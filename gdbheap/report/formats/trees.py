@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.report.formats.composition import USED, composition
-from gdbheap.stacks import StackFrame
+from gdbheap.stack_frames import StackFrame
 
 if TYPE_CHECKING:
     from gdbheap.answers.contexts import Contexts

@@ -10,7 +10,8 @@ from gdbheap import __version__
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import StackFrame, Weighted
+    from gdbheap.stack_frames import StackFrame
+    from gdbheap.stacks import Weighted
 
 __all__ = ["LARGEST", "LONGEST", "NO_STACK", "OTHER_STACKS", "folded", "label", "speedscope"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gdbheap.snapshots.overview import Overview
-    from gdbheap.stacks import StackFrame
+    from gdbheap.stack_frames import StackFrame
 
 __all__ = ["NO_OBJECT", "composition_section"]
 

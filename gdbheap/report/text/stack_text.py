@@ -9,7 +9,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.text import file_name
 
 if TYPE_CHECKING:
-    from gdbheap.stacks import StackFrame
+    from gdbheap.stack_frames import StackFrame
 
 __all__ = ["short_frames", "stack_text"]
 

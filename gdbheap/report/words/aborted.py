@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import address_text
 from gdbheap.report.text.style import FAULT, Style
-from gdbheap.text import quoted
+from gdbheap.text import file_name, quoted
 
 if TYPE_CHECKING:
     from gdbheap.answers.aborted import Abort, AbortBlock
@@ -41,7 +41,11 @@ def abort_lines(answer: Abort | None, style: Style) -> str:
         lines.append(style.filled(f"{HELD[answer.block.state == 'used']}: {answer.holder}"))
     if answer.frames:
         more = " < …" if len(answer.frames) > MAX_FRAMES else ""
-        lines.append(style.filled(f"abort() was reached from: {' < '.join(answer.frames[:MAX_FRAMES])}{more}"))
+        calls = [
+            name if source is None else f"{name} ({file_name(source)})"
+            for name, source in zip(answer.frames[:MAX_FRAMES], answer.sources)
+        ]
+        lines.append(style.filled(f"abort() was reached from: {' < '.join(calls)}{more}"))
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, Shares, join, left_over, table
 from gdbheap.report.text.unfinished import at_least, unfinished
 from gdbheap.report.words.arrays import column_text, render_arrays, shape_text
+from gdbheap.text import file_name
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
@@ -259,6 +260,7 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
 # ctypes and cffi give addresses to programs as integers.
 INTEGERS = ", or Python integers"
 # Such blocks are usually handed out by Python's own allocator.
+PYTHON = "python"
 PYTHONS_OWN = " Blocks of up to 512 bytes come from malloc only if the program was started with PYTHONMALLOC=malloc."
 
 
@@ -410,7 +412,7 @@ def render_threads(answer: Threads, style: Style) -> str:
     lines share a paragraph."""
     if not answer.rows:
         return style.filled("No thread runs Python.")
-    if not any(frame.file for thread in answer.rows for frame in thread.running):
+    if not any(frame.kind == PYTHON for thread in answer.rows for frame in thread.running):
         return join(*(_c_stack(thread, style) for thread in answer.rows))
     stacks: dict[tuple[object, ...], list[PythonThread]] = {}
     for thread in answer.rows:
@@ -452,8 +454,9 @@ def thread_name(thread: PythonThread | ThreadLines) -> str:
 
 def _frame(frame: Running, style: Style) -> tuple[str, str]:
     """Return the line that describes a frame, and the table of its variables ("" if it has none)."""
-    if not frame.file:
-        return f"  C: {frame.function}", ""
+    if frame.kind != PYTHON:
+        source = "" if frame.line is None else f" ({file_name(frame.file)}:{frame.line})"
+        return f"  C: {frame.function}{source}", ""
     line = "" if frame.line is None else f", line {frame.line}"
     told = f"  {frame.function}() in {frame.file}{line}"
     has_texts = any(one.text is not None for one in frame.locals)

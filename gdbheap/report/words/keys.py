@@ -775,6 +775,7 @@ KEYS: dict[str, Key] = {
     "some": Key("%", "the percentage of the last 10, 60 and 300 seconds in which at least one task waited for memory"),
     "some_seconds": Key("seconds", "the total time in which at least one task waited for memory"),
     "source": Key("", "the source from which gdbheap read the figure or fact"),
+    "sources": Key("", "the source file and line of each frame", "no debug information names them"),
     "spans": Key("number", "the number of tcmalloc spans that contain blocks"),
     "spare": Key(
         "number",

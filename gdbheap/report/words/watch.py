@@ -8,7 +8,7 @@ from dataclasses import replace
 from gdbheap.errors import one_line
 from gdbheap.report.text.numbers import count_text, counted, duration_text
 from gdbheap.report.text.style import Style
-from gdbheap.stacks import PYTHON, StackFrame
+from gdbheap.stack_frames import PYTHON, StackFrame
 from gdbheap.targets.started_command import KILLED, signal_name
 from gdbheap.text import printable_record
 from gdbheap.watching.messages import Event, Limit
