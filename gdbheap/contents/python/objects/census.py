@@ -196,8 +196,9 @@ class Objects:
         if layout.unwalked:
             return self._prove_by_references(layout, facts)
         raise Unsupported(
-            f"the objects of Python {self.release.text} were not recognised: no distance between blocks and objects "
-            f"prevails (tried the types' own flags on a sample of {' and of '.join(self._sampled)}); a debug build?"
+            f"the objects of Python {self.release.text} were not recognised: no single distance from a block's start "
+            f"to its object fits most blocks (tried the types' own flags on a sample of "
+            f"{' and of '.join(self._sampled)}); a debug build?"
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
