@@ -125,13 +125,13 @@ COMMAND = Command(
     bin. Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) belongs
     to no arena.
 
-    `--state` takes several states, separated by commas. A block with the state free is in a bin, or in another
-    allocator's slab, span, page or group. A block with the state tcache is in a thread's cache, whichever allocator it
-    belongs to. The GLOB of `--type` may contain `*`, `?` and `[...]`. It matches Python types, classes of C++ and Rust,
-    and all other names in the column of contents.
+    `--state` takes several states, separated by commas. A block with the state `free` is in a bin of glibc, or in the
+    memory of another allocator. A block with the state `tcache` is in a thread's cache, whichever allocator it belongs
+    to. In the GLOB of `--type`, `*`, `?` and `[...]` are wildcards. gdbheap compares the GLOB with every name in the
+    column of contents, such as Python types and C++ classes.
 
-    gdbheap also lists the blocks of every other allocator that it can read. These blocks have no header. Their states
-    are used, free and tcache. Room for more blocks on a page of the allocator counts as free blocks.
+    gdbheap also lists the blocks of every other allocator that it can read. Blocks of these allocators have no header.
+    Their states are `used`, `free` and `tcache`. Unused room on a page of such an allocator is listed as free blocks.
 
     A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
     Nodes and buffers of a container of C++ or Rust are proven if their links agree with its count. Objects of `Box<dyn

@@ -350,8 +350,8 @@ def test_texts(figures: Any, text: str) -> None:
             FreeChunks(9, 0, MIB, 2),
             "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap "
             "holes' lists the holes, 'heap pins' shows which blocks keep more pages. Each arena keeps its own "
-            "peak: measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' "
-            "before you change a setting",
+            "peak: before you change a setting, try fewer arenas, or another allocator, on a recording ('gdbheap "
+            "trace', then 'gdbheap replay --what-if')",
         ),
         (
             JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"),

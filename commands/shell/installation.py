@@ -95,8 +95,8 @@ def _remove(environment: Mapping[str, str]) -> str:
             _write(path, new)
             changed.append(str(path))
     if not changed:
-        return f"{gdbinit(environment)} has no line of gdbheap; nothing was changed."
-    return f"{' and '.join(changed)} no longer mentions gdbheap."
+        return f"{gdbinit(environment)} does not load gdbheap; nothing was changed."
+    return f"gdb no longer loads gdbheap: its line was removed from {' and '.join(changed)}."
 
 
 def _check_home(environment: Mapping[str, str], path: Path) -> None:

@@ -57,7 +57,8 @@ NOTHING_LISTED = "have no effect here"
 
 @dataclass(frozen=True)
 class Argument:
-    """The argument of a command. It follows the noun or, in a shell, the noun and TARGET. A command has at most one."""
+    """The argument of a command, such as ADDRESS. Inside gdb, it follows the command's name; in a shell, it follows
+    TARGET. A command has at most one argument."""
 
     metavar: str
     help: str

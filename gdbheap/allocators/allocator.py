@@ -31,7 +31,7 @@ Member = _native.Member
 BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
-"""The name in ``Block.list`` of blocks with a mapping of their own, and the kind of their areas in the map."""
+"""The value of ``Block.list`` for a large block (mmap), and the kind of a large block's area in ``heap map``."""
 
 
 class State(Enum):

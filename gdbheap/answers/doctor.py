@@ -1,8 +1,8 @@
-"""Check what gdbheap can read, of one process or in general, and name the obstacle and the command that helps.
+"""Check what gdbheap can read, of one process or in general. Name each obstacle, and the command that removes it.
 
-No process is stopped. The kernel itself decides whether memory may be read: opening ``/proc/PID/mem`` needs the same
-permission as stopping the process (PTRACE_MODE_ATTACH, ptrace(2)). A seccomp filter may still refuse the stop, so that
-gdbheap also tries to attach.
+No check stops a process. The kernel lets gdbheap open ``/proc/PID/mem`` exactly if gdbheap may attach to the process
+(PTRACE_MODE_ATTACH, ptrace(2)). A seccomp filter may refuse only the attaching. gdbheap therefore attaches to the
+process for a moment, which does not stop the process.
 """
 
 from __future__ import annotations

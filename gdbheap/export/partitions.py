@@ -51,7 +51,7 @@ KNOWN: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("host", "pid", "boot_id", "container", "kind", "started", "python", "glibc")
     },
 }
-"""The keys for which gdbheap knows the value of an exported process."""
+"""For each key of a partition that gdbheap can fill in: the function that reads the value from a process's identity."""
 
 
 def parse_partition(text: str) -> tuple[PartitionKey, ...]:

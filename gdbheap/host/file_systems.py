@@ -105,7 +105,8 @@ class FileSystems:
         return held
 
     def open(self, path: str) -> BinaryIO:
-        """Open a regular file at a path that comes from the target. Raises OSError as ``hold`` does, ValueError."""
+        """Open a regular file at a path from the target. Raises the errors of ``hold``, and ValueError for other
+        files."""
         return open_regular(path, hold=self.hold)
 
     def descriptor(self, path: str) -> int:

@@ -1,7 +1,8 @@
-"""The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
+"""Write and read the file of a snapshot: a zip archive, which other programs can read too (docs/snapshots.md).
 
-Each entry of a zip has a checksum, which reveals damage. Before an entry is unpacked, its size according to the zip's
-directory is checked: against the form of its column, against what deflate can do, and against the free memory.
+Each entry of the archive has a checksum, which reveals damage. Before gdbheap unpacks an entry, it checks the size that
+the archive states for the entry. The size must suit the entry's column, be possible for deflate, and fit into the free
+memory.
 """
 
 from __future__ import annotations

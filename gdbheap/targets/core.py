@@ -253,7 +253,8 @@ class Core(Target):
         found = mapped_files(self.machine, self.space, self.auxv, of_path)
         if found:
             count = len({file.path for file in found})
-            rest = f"the dynamic linker's list names {count} of them" if count > 1 else "only the program is known"
+            rest = f"the dynamic linker's list names {count} of them"
+            rest = rest if count > 1 else "gdbheap knows only the file of the program"
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
         elif not self.auxv and self.partial:
             self.warnings.append(

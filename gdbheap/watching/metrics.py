@@ -171,7 +171,7 @@ METRICS = (
               GAUGE, lambda group: group.needed),
     _of_group("gdbheap_group_limit_bytes", "The limit of the control group in bytes.", GAUGE,
               lambda group: group.limit),
-    _of_group("gdbheap_group_mark_bytes", "The part of the limit from which on it counts as near (--mark).", GAUGE,
+    _of_group("gdbheap_group_mark_bytes", "Bytes above which the group counts as near its limit (--mark).", GAUGE,
               lambda group: group.mark),
     _of_group("gdbheap_group_seconds_to_limit", "Seconds until the limit is reached at the rate of the last two"
               " seconds; absent while the group does not grow.", GAUGE, lambda group: group.seconds),

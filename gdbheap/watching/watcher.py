@@ -108,7 +108,7 @@ class Happening:
 class GroupState(NamedTuple):
     """The memory of a control group, or of the machine (``name`` ""), in bytes.
 
-    ``needed``: the bytes that cannot be reclaimed; ``mark``: the bytes from which on the limit counts as near;
+    ``needed``: the bytes that cannot be reclaimed; ``mark``: the bytes above which the limit counts as near;
     ``seconds``: the time until the limit at the present rate; ``kills``: how many processes the kernel has killed in
     it; each is None if unknown.
     """
@@ -398,7 +398,8 @@ class Watcher:
             self._kills.popleft()
 
     def _is_oom(self) -> bool:
-        """Return whether the OOM killer has killed a process that was not yet assigned to an event, and assign one."""
+        """Return whether the OOM killer has killed a process for which no event is reported yet. If so, the caller
+        must report an event: the kill counts as reported from now on."""
         self._count_kills()
         return bool(self._kills) and self._kills.popleft() > 0
 

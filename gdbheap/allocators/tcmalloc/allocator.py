@@ -146,10 +146,7 @@ class TcmallocLibraries(ExtentLibraries):
         blocks.general["spans of malloc"] = self.store
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
-        """Return the one reason why free bytes stay in the process.
-
-        A span stays while one of its blocks is in use or in a cache; free pages stay for a while.
-        """
+        """Return one record that explains why all free bytes stay in the process."""
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
         return [KeepReason(FREE, free, why)]
 

@@ -294,10 +294,7 @@ class _Reader:
         return self._damaged(address, allocated, damaged)
 
     def _is_possible(self, counted: ContextSums) -> bool:
-        """Return whether the blocks are mapped, do not overlap, and have room for the sums in ``counted``.
-
-        The context's own fields may lie outside the blocks.
-        """
+        """Return whether the blocks in ``counted`` are mapped, do not overlap, and are large enough for its sums."""
         blocks = sorted(counted.blocks)
         mapped = (containing(self._mapped, start) for start, _end in blocks)
         are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))

@@ -13,8 +13,8 @@ ADVICE = (
     "'heap pins' shows which blocks keep more pages"
 )
 MEASURED = (
-    ". Each arena keeps its own peak: measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap "
-    "replay --what-if' before you change a setting"
+    ". Each arena keeps its own peak: before you change a setting, try fewer arenas, or another allocator, on a "
+    "recording ('gdbheap trace', then 'gdbheap replay --what-if')"
 )
 REMEDY = "call malloc_trim(0) after each load ('heap trim --yes' calls it now)"
 

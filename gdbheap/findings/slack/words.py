@@ -13,8 +13,7 @@ REASONS = (
 ADVICE = (
     (
         GROWING,
-        "replace a list or bytearray that no longer grows with an exact copy: x[:], tuple(x) or bytes(x); fill a new "
-        "one in a single step",
+        "if a list or bytearray does not grow any more, replace it with an exact copy: x[:], tuple(x) or bytes(x)",
     ),
     (("dict",), "replace an emptied dict with dict(x), not with x.copy(), which may keep the table"),
     (("set",), "replace an emptied set with set(x)"),

@@ -12,8 +12,8 @@ BY_THRESHOLD = (
     "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then returns the free memory at its end"
 )
 BY_ARENAS = (
-    "measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if': each arena "
-    "keeps its own peak, but with fewer arenas threads wait for each other"
+    "try fewer arenas, or another allocator, on a recording ('gdbheap trace', then 'gdbheap replay --what-if'): each "
+    "arena keeps its own peak, but with fewer arenas threads wait for each other"
 )
 
 

@@ -138,7 +138,8 @@ def name_of(kind: type[Any]) -> str:
 
 
 def written_as(kind: Any) -> type[Any]:
-    """Return the record that represents records of this kind in a document. It differs only for Finding."""
+    """Return the class whose fields JSON shows for a record of class ``kind``: FindingKeys for Finding, else
+    ``kind``."""
     found: type[Any] = FindingKeys if kind is Finding else kind
     return found
 

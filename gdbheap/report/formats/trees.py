@@ -57,7 +57,8 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
-    """Return the dominator tree: each object is inside of its dominator, and its width is the bytes that it retains.
+    """Return the dominator tree as weighted stacks of names. An object's cell lies in the cell of its dominator. The
+    width of a cell shows the bytes that its object retains.
 
     The counts of blocks are 0. Objects at deeper levels than a tree may have are merged into one cell.
     """

@@ -25,10 +25,11 @@ def key_of(record: str, key: str) -> Key:
     if name in OTHERWISE:
         return OTHERWISE[name]
     found = KEYS[key]
+    text = VALUES.get(name, found.text)
     if record in CHANGES and key in CHANGED:
         null = "unknown in one of the two snapshots" if found.null else ""
-        return Key(found.unit, f"the value in the last snapshot minus that in the first: {found.text}", null)
-    return found._replace(text=VALUES[name]) if name in VALUES else found
+        return Key(found.unit, f"the value in the last snapshot minus that in the first: {text}", null)
+    return found._replace(text=text)
 
 
 KEYS: dict[str, Key] = {
@@ -187,7 +188,7 @@ KEYS: dict[str, Key] = {
     "core": Key("", "the path of the core", "the target is a process"),
     "coroutine": Key("", "the function of the outermost coroutine in the chain of awaits"),
     "cost": Key("", "how long, and how often, gdbheap stopped threads of the process in order to follow it"),
-    "count": Key("number", "the number of things that the record describes", "unknown"),
+    "count": Key("number", "the number of all rows that match, including rows that are left out", "unknown"),
     "counts": Key(
         "number", "the number of items in the holder, for each snapshot", "the holder has no length in that snapshot"
     ),
@@ -247,7 +248,7 @@ KEYS: dict[str, Key] = {
         "acted or end",
     ),
     "events": Key("number", "the kernel's counters of the control group's memory events, by name"),
-    "every": Key("number", "the number of calls between two pictures"),
+    "every": Key("number", "the number of replayed calls from one picture of the film to the next"),
     "everybody": Key("", "whether other machines can read the metrics, too"),
     "example": Key("", "an example", "there is no example"),
     "exe": Key("", "the path of the program", "unknown"),
@@ -399,7 +400,7 @@ KEYS: dict[str, Key] = {
     "kernel": Key("bytes", "the kernel's own memory for the control group", "the kernel does not report it"),
     "key": Key("number", "the common size, length or module of the objects"),
     "kind": Key("", "the kind of the described thing", "unknown"),
-    "kinds": Key("number", "the number of things of each kind"),
+    "kinds": Key("number", "the number of objects of each kind"),
     "knows_environment": Key("", "whether gdbheap knows the environment with which the program started"),
     "lacking": Key("bytes", "the bytes of the program's memory that are missing in a truncated core"),
     "largest": Key(
@@ -551,8 +552,9 @@ KEYS: dict[str, Key] = {
     "oom": Key("", "whether the kernel's OOM killer was at work when the process ended"),
     "operations": Key(
         "",
-        "all calls by kind: brk, mmap, mremap and commit make memory grow, reserve maps memory without access, "
-        "mmap.file maps files and shared memory, all other kinds return memory or change nothing",
+        "all calls by kind: 'brk', 'mmap', 'mremap' and 'commit' make memory grow; 'reserve' maps memory without "
+        "access; "
+        "'mmap.file' maps files and shared memory; all other kinds return memory or change nothing",
     ),
     "order": Key("", "how the order of the calls was recorded: lock or time"),
     "other_chunks": Key("", "unidentified blocks of glibc's malloc"),
@@ -934,8 +936,51 @@ VALUES: dict[str, str] = {
     "tasks.Row.kind": "the kind: task, coroutine, generator, async_generator or greenlet",
     "tasks.Waiting.kind": "the kind: task, coroutine, generator, async_generator or greenlet",
     "family.Advice.id": "freeze: call gc.freeze(); preload: load before the fork what each worker now loads itself",
+    "accounts.Program.count": "the number of processes that run the program",
+    "arenas.Mmapped.count": "the number of large blocks (mmap)",
+    "arrays.KeptBy.count": "the number of views of the type",
+    "block_kinds.KindRow.count": "the number of blocks of the kind",
+    "block_kinds.Tally.count": "the number of blocks",
+    "blocks.HeldBlocks.count": "the number of new blocks of the holder",
+    "buffers.Buffer.count": "the number of blocks that the objects own",
+    "buffers.BuffersTotal.count": "the number of blocks that objects own",
+    "contexts.ContextName.count": "the number of contexts with the name",
+    "difference.SizeChange.count": "the number of blocks of the size",
+    "difference.TypeChange.count": "the number of objects of the type",
+    "duplicates.ByValueTotal.count": "the number of objects",
+    "duplicates.Duplicate.count": "the number of objects that store the value",
+    "duplicates.Holding.count": "the number of references from the type's objects to copies of the value",
+    "duplicates.ValueRow.count": "the number of objects with the value",
+    "fill.FillRow.count": "the number of containers of the type",
+    "groups.Group.count": "the number of objects of the group",
+    "groups.GroupsTotal.count": "the number of objects",
+    "groups.Unread.count": "the number of objects whose attribute cannot be read",
+    "holder_change.HolderChange.count": "the number of blocks of the holder",
+    "lines.LineRow.count": "the number of blocks that the line allocated",
+    "lines.LinesTotal.count": "the number of blocks",
+    "pyobjects.Count.count": "the number of live objects",
+    "pyobjects.Root.count": "the number of blocks",
+    "pyobjects.Tally.count": "the number of blocks",
+    "pyobjects.TypeRow.count": "the number of live objects of the type",
+    "retained.Kept.count": "the number of objects of the row, or the blocks in a program without Python",
+    "rule.MainHolder.count": "the number of blocks of the holder",
+    "rule.Trait.count": "the number of values of the label, or the database connections",
+    "sampled_stacks.SampledRow.count": "the number of sampled blocks that the stack allocated",
+    "sampled_stacks.SampledStacksTotal.count": "the number of sampled blocks",
+    "shared_out.Part.count": "the number of objects of the type, or of the blocks of the size",
+    "stats.InUse.count": "the number of blocks in use",
+    "stats.Moment.count": "the number of blocks in use",
+    "stats.Point.count": "the number of blocks in use",
+    "stats.Temporary.count": "the number of temporary blocks",
+    "tallies.TalliesTotal.count": "the number of objects",
+    "tallies.TallyRow.count": "the number of objects of the row",
+    "tasks.Row.count": "the number of waiting objects of the row",
+    "tasks.TasksTotal.count": "the number of waiting objects",
+    "unreachable.Closing.count": "the number of references that close a cycle",
+    "unreachable.Head.count": "the number of blocks that would be freed with this block, itself included",
+    "unreachable.Lost.count": "the number of unreachable objects or blocks of the row",
 }
-"""By record and key: the values that the key has in this record. The key's meaning is the same in all records."""
+"""By record and key: the values that the key has in this record, or the things that it counts."""
 
 CHANGES = frozenset(
     {

@@ -198,8 +198,8 @@ def names_of(row: MainHolder) -> str:
 
 
 def freed(row: MainHolder) -> str:
-    """Return how many bytes removing only this holder frees, and how many it frees if pointers in thread data are
-    stale.
+    """Return, as text, how many bytes would be free without this holder. A second, larger number is for the case
+    that pointers in the threads' data are stale.
     """
     least = size_text(row.retained or 0)
     stale = "" if row.at_most is None else f" (up to {size_text(row.at_most)} if pointers in thread data are stale)"

@@ -17,8 +17,8 @@ __all__ = ["line_of", "render"]
 
 LEFT = True
 COLUMNS = (
-    Column("allocator", LEFT), Column("peak RSS"), Column("RSS at the end"), Column("system"), Column("in use"),
-    Column("holes at the peak"), Column("holes at the end"), Column("seconds"), Column("ns per call"),
+    Column("allocator", LEFT), Column("peak RSS"), Column("final RSS"), Column("system"), Column("in use"),
+    Column("peak holes"), Column("final holes"), Column("seconds"), Column("ns per call"),
 )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def _free(answer: Ledger, style: Style) -> str:
         is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
         return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
-    lazy = f" ({style.bytes(answer.rss.lazily_freed)} of RSS was freed lazily)"
+    lazy = f"; the kernel can reclaim {style.bytes(answer.rss.lazily_freed)} of RSS at any time (MADV_FREE)"
     return f"{kept}{lazy if gave_back_much(answer) else ''}"
 
 

@@ -25,10 +25,10 @@ FLAGS = 7
 class Shape:
     """The layout of struct gc_generation for a PyGC_Head of ``head`` bytes.
 
-    ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints enabled and debug. They
-    lie before the first generation, from which the offsets count; the bytes around them are zero between collections.
-    ``pointer``: up to 3.13 a pointer to the youngest generation lies before the permanent generation; this is its size
-    with padding.
+    ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints ``enabled`` and
+    ``debug``, counted from the start of the first generation and negative. The bytes around the two ints are zero
+    between collections. ``pointer``: the bytes, with padding, of a pointer to the youngest generation. Up to 3.13, this
+    pointer lies before the permanent generation.
     """
 
     head: int

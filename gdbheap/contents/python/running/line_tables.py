@@ -35,7 +35,8 @@ def _line(release: Release, table: bytes, first_line: int, offset: int) -> int |
 
 
 def _by_steps(table: bytes, line: int, offset: int) -> int:
-    """Return the line by co_lnotab. Its pairs of bytes are added to the address and to the line (signed since 3.6)."""
+    """Return the line of an instruction according to co_lnotab, which is a list of pairs of bytes. The first byte of
+    a pair is added to the address, the second byte (signed since 3.6) to the line."""
     address = 0
     for step, lines in zip(table[::2], table[1::2]):
         address += step
