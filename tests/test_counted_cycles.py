@@ -47,6 +47,14 @@ def test_cycles_of_rc(rng: random.Random, tmp_path: Path, kind: str) -> None:
     assert "Weak" in advice
 
 
+def test_cycles_that_stale_pointers_join(rng: random.Random, tmp_path: Path) -> None:
+    """Check that cycles of Arc are recognized although unused room of a Vec points from one to another."""
+    text, advice = lost(RUST, "family", rng.randrange(300, 500), tmp_path)
+    found = re.search(r"of Rc or Arc objects keep themselves alive by reference counts, with ([\d.]+) MiB", text)
+    assert found is not None and float(found[1]) > 300 * 2500 * 8 / (1 << 20) * 0.9, text
+    assert "Weak" in advice
+
+
 @pytest.mark.parametrize(("compiler", "kind"), [(CXX, "made"), (RUST, "arc")], ids=["cxx", "rust"])
 def test_many_cycles(rng: random.Random, tmp_path: Path, compiler: list[str], kind: str) -> None:
     """Check that the text gives the number of examined cycles and of all, if there are too many to examine."""

@@ -322,10 +322,15 @@ def test_texts(figures: Any, text: str) -> None:
             "--max-old-space-size bounds objects of JavaScript alone: Web",
         ),
         (
-            EqualStrings(9, 2, 7),
+            EqualStrings(9, 2, 7, keeps_interned=True),
             "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict "
-            "named seen. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
+            "named seen. Avoid sys.intern(x): this interpreter, CPython 3.12, never frees such a string",
         ),
+        (held_by("seen", way="has it as key 0 .text"), "use an id or a name as the key"),
+        (held_by("gc.garbage", "list"), "remove __del__() from these classes"),
+        (held_by("weakref.finalize._registry", "dict"), "pass a callback that does not refer to the watched object"),
+        (held_by("jobs.queue", "collections.deque"), "give the queue a maxsize, so that producers wait"),
+        (held_by("frames", "list", "mmap.mmap"), "close() each mmap that is no longer used"),
         (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
         (
             LostBlocks(9, 9, MIB, 40, 48, beside_malloc=True),

@@ -115,8 +115,9 @@ def _frame(frames: Frames, address: int, what: str) -> Shown:
     if frame is None or frame.bytes is None:
         return what, 0, []
     spans = joined(frame.spans)
-    shown = sum(end - start for start, end in spans)
-    return frame.type, min(frame.nbytes or shown, shown), spans
+    # The spans of a slice with strides contain items that it does not show.
+    sizes = (frame.nbytes, frame.bytes, sum(end - start for start, end in spans))
+    return frame.type, min(filter(None, sizes), default=0), spans
 
 
 def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:

@@ -1,5 +1,6 @@
-//! Lost objects: counted_cycles KIND COUNT. KIND is `rc` or `arc` (children in a Vec, which keep one another), or
-//! `parent`: forgotten parents that their children know by a Weak.
+//! Lost objects: counted_cycles KIND COUNT. KIND is `rc` or `arc` (children in a Vec, which keep one another),
+//! `family`: parents with 20 children each, in a Vec whose unused room has stale pointers to other families; or `parent`:
+//! forgotten parents that their children know by a Weak.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -14,6 +15,26 @@ struct Node {
 struct Shared {
     children: Mutex<Vec<Arc<Shared>>>,
     data: Vec<u64>,
+}
+
+struct Parent {
+    children: Mutex<Vec<Arc<Child>>>,
+    data: Vec<u64>,
+}
+
+struct Child {
+    parent: Arc<Parent>,
+    name: String,
+}
+
+fn family(number: u64) -> u64 {
+    let parent = Arc::new(Parent { children: Mutex::new(Vec::new()), data: vec![number; 2500] });
+    for child in 0..20 {
+        let name = format!("child {child} of {number}");
+        parent.children.lock().unwrap().push(Arc::new(Child { parent: parent.clone(), name }));
+    }
+    let children = parent.children.lock().unwrap();
+    children.iter().map(|child| child.name.len() as u64 + child.parent.data[0]).sum()
 }
 
 fn node(byte: u8) -> Rc<Node> {
@@ -35,6 +56,7 @@ fn main() {
                 *two.other.borrow_mut() = Some(one.clone());
                 *one.other.borrow_mut() = Some(two);
             }
+            "family" => sum += family(number),
             "arc" => {
                 three.children.lock().unwrap().push(four.clone());
                 four.children.lock().unwrap().push(three.clone());

@@ -13,6 +13,8 @@ __all__ = ["address_named", "source_path"]
 MODULE = re.compile(r"sys\.modules\['((?:[^\W\d]\w*\.)*[^\W\d]\w*)'\]\.")
 MAIN = "__main__."
 MODULES_IN_WORDS = "sys.modules ["
+# Python 2 has names as byte strings.
+OF_PYTHON_2 = re.compile(r"\[str\(b('[^']*')\)\]")
 OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
@@ -28,7 +30,7 @@ def source_path(name: str) -> str:
     If the path is in words, only its beginning is changed. A variable of a coroutine is named by the coroutine's
     function.
     """
-    name = TO_COROUTINE.sub("", name)
+    name = OF_PYTHON_2.sub(r"[\1]", TO_COROUTINE.sub("", name))
     if name.startswith(MODULES_IN_WORDS):
         head, holds, rest = name.partition(INTO_C)
         start = OF_DICT.sub(r".\1", STEPS.sub("", head))

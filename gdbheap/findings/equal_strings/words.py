@@ -15,9 +15,10 @@ def _text(figures: EqualStrings) -> str:
 
 
 def _advice(figures: EqualStrings) -> str:
+    intern = ". Avoid sys.intern(x): this interpreter, CPython 3.12, never frees such a string"
     return (
-        "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict named seen. "
-        "Avoid sys.intern(x) in CPython 3.12, which never frees such a string"
+        "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict named seen"
+        f"{intern if figures.keeps_interned else ''}"
     )
 
 

@@ -77,9 +77,14 @@ OF_CALLBACKS = {
 OF_NAMES = {
     "the exception that ": "do long work after the except block: until the block ends, the exception keeps its "
     "arguments, and its traceback keeps the variables of all functions that were running",
-    "messages of a channel": "limit the length of the channel, or add receivers: the senders are faster",
+    "messages of a channel": "limit the length of the channel, so that senders wait, and find out why its receivers "
+    "lag: 'heap threads --c-frames' shows where each thread is",
     "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; always call EVAL with the same text, and pass the "
     "differences as KEYS and ARGV",
+    "gc.garbage": "remove __del__() from these classes, or use weakref for one reference in each cycle: the collector "
+    "of Python 2 keeps objects of cycles with __del__() here, and gc.DEBUG_SAVEALL keeps all that it finds",
+    "weakref.finalize._registry": "pass a callback that does not refer to the watched object: a bound method of the "
+    "object, or the object as an argument, keeps it alive for ever",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all "
     "loggers",
     "lxml.etree._ParserDictionaryContext": "use few different names for elements and attributes, and put variable "
@@ -97,6 +102,7 @@ OF_PARTS = {
     "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects with "
     "std::shared_ptr<T>(new T): the single block that std::make_shared allocates stays until its last std::weak_ptr "
     "is gone",
+    "mmap.mmap": "close() each mmap that is no longer used: the object keeps all its pages mapped",
     "prometheus_client.": OF_TRAITS[LABEL],
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }
@@ -120,7 +126,16 @@ OF_MODULES = "import the file once, or delete the modules from sys.modules"
 OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
+    "has it as key ": "use an id or a name as the key, or a weakref.WeakKeyDictionary: the keys of the dict keep this "
+    "memory",
+    ".__self__": "remove each listener once its object is no longer used, or keep it as a weakref.WeakMethod: a bound "
+    "method keeps its object alive",
 }
+# Remedies by the end of the path to a deque.
+OF_DEQUES = dict.fromkeys(
+    (".queue", "._queue"), "give the queue a maxsize, so that producers wait, or find out why its consumers lag"
+)
+DEQUE = "collections.deque"
 THROUGH = "through "
 ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
 # Remedies by the kind of tasks and suspended functions that hold most of the memory.
@@ -166,7 +181,7 @@ def _largest(way: str) -> str:
     through = way.removeprefix("holds it, ")
     if through.startswith(THROUGH):
         return f"its largest block is reached {through}"
-    return f"its largest block is at {way}"
+    return f"its largest block is at {way.replace(' holds it, through', ', through')}"
 
 
 def _others(holder: MainHolder) -> str:
@@ -209,6 +224,7 @@ def remedy_of(holder: MainHolder) -> str | None:
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
     named = holder.path.split(": ")
     known += [text for name, text in OF_NAMES.items() if any(part.startswith(name) for part in named)]
+    known += [text for end, text in OF_DEQUES.items() if holder.what == DEQUE and holder.path.endswith(end)]
     known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
     known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
     return known[0] if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gdbheap._native import Space
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
@@ -9,6 +10,12 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
 # Used chunks of more than 128 KiB must have at least this percentage of the holes' bytes.
 MIN_PERCENT_USED = 25
+
+
+# A hole keeps the headers of the free chunks that were merged into it. They are searched at PLACES places, in SAMPLE
+# bytes of each. CHAIN: how many headers in a row prove that the chunks were small, of at most SMALL bytes.
+PLACES, SAMPLE, CHAIN, SMALL = 3, 4096, 4, 512
+GRAIN, FLAGS = 16, 7
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,12 @@ class LargeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident pages of holes of 128 KiB or more.
+    """Return a finding about the resident pages of holes of 128 KiB or more, except holes that small blocks left.
 
     There is none if chunks in use of more than 128 KiB have less than a quarter of the bytes of these pages.
     """
-    glibc, holes = evidence.glibc, evidence.large_holes
+    glibc = evidence.glibc
+    holes = [hole for hole in evidence.large_holes if not _is_of_small_blocks(evidence.heap.target.space, *hole)]
     if glibc is None or not holes:
         return []
     kept = evidence.released(holes)
@@ -46,3 +54,28 @@ def find(evidence: Evidence) -> list[Claim]:
     figures = LargeChunks(len(holes), count, size, par.mmap_threshold, came)
     finding = Finding("large-chunks", kept, figures, environment={} if came == OWN else MMAP_THRESHOLD)
     return [Claim(finding, lambda: holes, has_remedy=True)]
+
+
+def _is_of_small_blocks(space: Space, start: int, end: int) -> bool:
+    """Return whether a hole was made of small free chunks, which the threshold does not concern.
+
+    At most of the sampled places, the sizes of old chunks lead from one to the next.
+    """
+    step = (end - start) // (PLACES + 1) // GRAIN * GRAIN
+    found = (_has_small_chunks(space.read_available(start + step * place, SAMPLE)) for place in range(1, PLACES + 1))
+    return 2 * sum(found) > PLACES
+
+
+def _has_small_chunks(sample: bytes) -> bool:
+    """Return whether old headers of small chunks lead from near the beginning of a sample of free memory to its end."""
+    words = memoryview(sample[: len(sample) // GRAIN * GRAIN]).cast("Q")
+    for first in range(1, min(SMALL // 8 + 1, len(words)), 2):
+        at, count = first, 0
+        while at < len(words):
+            size = words[at] & ~FLAGS
+            if not 2 * GRAIN <= size <= SMALL or size % GRAIN:
+                break
+            at, count = at + size // 8, count + 1
+        if at >= len(words) and count >= CHAIN:
+            return True
+    return False

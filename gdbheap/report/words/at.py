@@ -39,7 +39,7 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
         own = answer.allocated_at
         place = f"{own.file}:{own.line}"
         lines.append(f"  {'line':<8} {place}, which requested {style.bytes(own.asked)} (recorded by tracemalloc)")
-    return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
+    return "\n".join([style.heading(_sentence(answer, address, style)), *lines, *made])
 
 
 def _refers(answer: At, style: Style) -> list[str]:
@@ -67,7 +67,7 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def _sentence(answer: At, address: int) -> str:
+def _sentence(answer: At, address: int, style: Style) -> str:
     name = address_text(address)
     if answer.object is not None:
         return f"{name} is in a Python object of type {one_line(answer.object.type, 200)}."
@@ -76,9 +76,8 @@ def _sentence(answer: At, address: int) -> str:
     if answer.block is not None:
         is_told = answer.variable is not None and answer.owner is not None and answer.variable in answer.owner.what
         holds = f"; its content: {one_line(answer.owner.what, 200)}" if answer.owner and not is_told else ""
-        return (
-            f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
-        )
+        block = f"a block of {answer.block.allocator} that is {_state(answer.block)}{holds}"
+        return f"{name} is in {block}.{_further(answer, style)}"
     mapping = answer.mapping
     if mapping.whose != "other":
         return f"{name} is in {mapping.whose}."
@@ -86,12 +85,12 @@ def _sentence(answer: At, address: int) -> str:
     return f"{name} is in a mapping of {size} that the program or a library made itself; no block is known there."
 
 
-def _further(answer: At) -> str:
+def _further(answer: At, style: Style) -> str:
     """Return a sentence that names the holder of a used block, or the command that finds it."""
     if answer.variable is not None:
         return f" {one_line(answer.variable, 200)} holds the block."
     is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
-    return "" if is_told else " 'heap why' shows what holds the block."
+    return "" if is_told else style.named(" 'heap why' shows what holds the block.")
 
 
 def _object(found: Object, style: Style) -> str:

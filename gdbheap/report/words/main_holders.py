@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.accounting.source_paths import OF_PYTHON_2
 from gdbheap.contents.python.objects.connections import CONNECTION, IN_MEMORY, TEMPORARY
 from gdbheap.findings.holder.rule import (
     BUFFERING_HANDLER,
@@ -39,6 +40,7 @@ KINDS = {"async_generator": "asynchronous generator"}
 NARROW = 100
 # Steps of a path that only C code can take: to an item of a set, and through a field of an object written in C.
 AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
+AS_KEY, OF_CACHE = re.compile(r"has it as (key \d+)"), re.compile(r"\(_lru_cache_wrapper\)->cache ?")
 # SQLite's name for a database that exists only in memory.
 MEMORY_NAME = ":memory:"
 HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
@@ -212,6 +214,7 @@ def others_of(row: MainHolder) -> str:
 
 
 def readable(way: str) -> str:
-    """Return a path as text. A step to an item of a set becomes "[…]"; a step through a field that only C code knows is
-    left out."""
-    return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split()).replace(" ,", ",").removeprefix(", ")
+    """Return a path as text. A step to an item of a set becomes "[…]", and one to a key of a dict "key 3"; a step
+    through a field that only C code knows is left out."""
+    way = OF_CACHE.sub("", AS_KEY.sub(r"\1", AS_ITEM.sub("[…]", way)))
+    return " ".join(OF_C.sub("", OF_PYTHON_2.sub(r"[\1]", way)).split()).replace(" ,", ",").removeprefix(", ")

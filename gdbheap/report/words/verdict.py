@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.findings.holder.rule import FILE, SHARED
 from gdbheap.report.text.numbers import listed
 from gdbheap.report.text.style import Style
@@ -21,6 +22,7 @@ MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
 # The percentage of RSS from which on memory is mentioned that other owners may use too.
 MIN_PERCENT_OF_OTHERS = 25
 SHAREABLE = {SHARED: "shared", FILE: "file"}
+LINES = {SHARED: SHARED_MEMORY}
 WHERE = {SHARED: "is shared memory", FILE: "is in pages of mapped files"}
 PLAIN = "._-+"
 
@@ -82,6 +84,8 @@ def _of_others(answer: Ledger, style: Style) -> str:
     said = ""
     for kind, place in SHAREABLE.items():
         size = sum(row.resident or 0 for row in answer.holders if row.kind == kind)
+        # Objects may hold shared memory, too.
+        size = max([size, *(line.resident or 0 for line in answer.ledger if line.id == LINES.get(kind))])
         is_said = unknown is not None and unknown.id == place
         if answer.rss.bytes and 100 * size >= MIN_PERCENT_OF_OTHERS * answer.rss.bytes and not is_said:
             said += f" {style.bytes(size)} {WHERE[kind]}."
