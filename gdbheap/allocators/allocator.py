@@ -65,7 +65,7 @@ class LedgerLine:
 class Piece:
     """Address space [start, end) that one line of the ledger owns.
 
-    ``owner`` is the id of that line. It is None if the blocks inside the piece may belong to different lines."""
+    ``owner``: the id of the line; None if the blocks inside the piece may belong to different lines."""
 
     start: int
     end: int
@@ -349,8 +349,8 @@ class Allocator(ABC):
         """Return all address space of the allocator, ascending, including address space that is only reserved."""
 
     def single_blocks(self) -> Ranges:
-        """Return the mappings outside ``ranges`` that hold one block each, ascending. These mappings are searched for
-        after everything else."""
+        """Return the mappings outside ``ranges`` that hold one block each, ascending. The search for them comes last,
+        when all other memory is assigned."""
         return []
 
     def of_others(self) -> Ranges:

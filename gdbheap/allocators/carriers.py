@@ -35,7 +35,8 @@ def exports(loaded: LoadedObject) -> list[str]:
 def carriers(target: Target) -> list[LoadedObject]:
     """Return the loaded objects that may contain CPython, the likeliest first.
 
-    These are the objects that export ``PyType_Type``; if none does, the objects with python in their names."""
+    An object may contain CPython if it exports ``PyType_Type``. If no object exports it, an object may contain CPython
+    if its name contains "python"."""
     exporting = [loaded for loaded in python_first(target) if loaded.exported(TYPE)]
     if exporting:
         return sorted(exporting, key=lambda loaded: -len(exports(loaded)))

@@ -27,9 +27,8 @@ ENOUGH, FEW, BESIDE = 9, 2, 2
 
 
 def own_ranges(target: Target) -> Ranges:
-    """Return the ranges in which memory of jemalloc or tcmalloc can lie, ascending, with adjacent ranges joined.
-
-    These ranges are private, anonymous, readable and writable.
+    """Return the ranges in which memory of jemalloc or tcmalloc can lie, ascending, with adjacent ranges joined. The
+    memory there is private, anonymous, readable and writable.
     """
     return joined([
         (mapping.start, mapping.end)

@@ -1,11 +1,11 @@
 """Find the threads that may be inside an allocator, so that its data may be half changed.
 
 A thread is inside if one of its code addresses lies in the module that contains the allocator: its program counter, or
-a return address of one of its frames. This needs no symbols. If the allocator is linked into a program, the module has
-the program's own code too. Then the names of the functions decide, if they are known. Without names, a thread counts as
-inside if it has an address of the allocator's own data in a register or on top of its stack. It does not count if it
-waits in a system call that no allocator makes. A thread that changes a structure must have such an address, but an
-earlier call may also have left one behind.
+a return address of one of its frames. This test needs no symbols. If the allocator is linked into a program, the module
+has the program's own code too. The names of the functions then decide, if they are known. Without names, a thread
+counts as inside if it has an address of the allocator's own data in a register or on top of its stack. A thread that
+waits in a system call that no allocator makes does not count. A thread that changes a structure must have such an
+address, but an earlier call may also have left one behind.
 
 A thread that was killed by a fault of its own, or that aborts, will not finish its change.
 """

@@ -2,8 +2,8 @@
 
 The memory may be the pool of the library's own allocator, as with Arrow, or its work space, as with OpenBLAS. The
 assignment means only that most of the static pointers into the memory are in this library. Pointers of the dynamic
-linker do not count: they point to thread blocks and to memory that it took before malloc existed. Both lie in small
-mappings, which the kernel may have joined with a neighbour of any size.
+linker do not count: they point to thread blocks and to memory that the linker took before malloc existed. Thread blocks
+and such memory lie in small mappings, which the kernel may have joined with a neighbour of any size.
 """
 
 from __future__ import annotations

@@ -227,9 +227,8 @@ class _Survey:
                     yield frame
 
     def _tensors(self) -> Iterator[ArrayOrTable]:
-        """Yield one tensor for each storage: the one with the most items, preferably one that is not transposed.
-
-        The other tensors of the storage count as its views.
+        """Yield one tensor for each storage: the one with the most items, preferably one that is not transposed. All
+        further tensors of the storage count as views of the yielded one.
         """
         found = [self._read(address, what) for address, what in self._instances((TENSOR,))]
         frames = sorted((one for one in found if one is not None), key=_whole_first)

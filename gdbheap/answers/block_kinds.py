@@ -10,8 +10,8 @@ from gdbheap.heap import Heap
 class KindRow:
     """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose in words.
 
-    ``capacity``: the bytes that the blocks of containers can hold; ``occupied``: how many of these bytes hold items.
-    Both are None if the blocks belong to no containers, or if it is unknown.
+    ``capacity``: the bytes that the blocks of containers can hold. ``occupied``: how many of these bytes hold items.
+    ``capacity`` and ``occupied`` are None if they are unknown, or if the blocks belong to no containers.
     """
 
     type: str

@@ -60,8 +60,8 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 class Selection:
     """The selection of the chunks to list: by state, size, arena and type.
 
-    ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern. It must match the type of the Python
-    object in a chunk; for a block of C code, its class or the words for its kind.
+    ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern that must match the type of the Python
+    object in a chunk, or the class or the words for the kind of a block of C code.
     """
 
     states: tuple[str, ...] = STATES
@@ -302,9 +302,8 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
 
 
 def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
-    """Return the free list of each free block of allocators other than glibc's, by the block's address.
-
-    It is None if the block is on no named list.
+    """Return the free list of each free block of allocators other than glibc's, by the block's address; None for a
+    block that is on no named list.
     """
     known: dict[str, Allocator] = {allocator.name: allocator for allocator in heap.standing_in}
     free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]

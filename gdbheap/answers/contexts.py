@@ -84,8 +84,7 @@ def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
-    """Return the ident (None if the context has none), hidden if contents may not be shown.
-
-    It may be a text of the program's users, such as a query.
+    """Return the ident (None if the context has none), hidden if contents may not be shown. The ident may be a text of
+    the program's users, such as a query.
     """
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))

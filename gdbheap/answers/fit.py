@@ -1,9 +1,9 @@
 """Predict whether malloc can serve a request from memory that it has and, if not, what it asks the kernel for.
 
 malloc searches in this order: the thread's cache and the fast bin for exactly that size, then the bins for the smallest
-chunk that suffices, then the top chunk of the arena. Only then does it ask the kernel: at or above ``mmap_threshold``
-for a mapping of its own, below it for a larger heap. It takes one free chunk and never joins several. Before a large
-request it merges the chunks in fast bins with their free neighbours.
+chunk that suffices, then the top chunk of the arena. If none of them has enough memory, malloc asks the kernel: from
+``mmap_threshold`` on for a separate mapping, below that for a larger heap. malloc takes one free chunk and never joins
+several. Before a large request, malloc merges the chunks in fast bins with their free neighbours.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """How malloc would serve the request in one arena.
-
-    It takes ``best_piece``; if there is none, it takes memory of the top chunk (``uses_top``). If both fail, it asks
-    the kernel for a mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
+    """How malloc would serve the request in one arena. malloc takes ``best_piece``. If there is no ``best_piece``,
+    malloc takes memory of the top chunk (``uses_top``). If the top chunk is too small, malloc asks the kernel for a
+    mapping (``mmapped``) or for ``grows_by`` more bytes of heap.
     """
 
     index: int
@@ -83,9 +82,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The chunks of an arena that decide how a request is served.
-
-    They are the smallest sufficient chunk, the largest insufficient ones, and the top chunk.
+    """The chunks of an arena that decide how a request is served: the smallest sufficient chunk, the largest
+    insufficient ones, and the top chunk.
     """
 
     best: Piece | None
@@ -177,9 +175,8 @@ def largest_free(heap: Heap) -> dict[int, int]:
 
 
 def chunk_of(request: int) -> int:
-    """Return the size of the chunk for a request of ``request`` bytes (glibc's request2size).
-
-    It is eight bytes more, rounded up to a multiple of 16, and at least 32.
+    """Return the size of the chunk for a request of ``request`` bytes (glibc's request2size): eight bytes more than the
+    request, rounded up to a multiple of 16, and at least 32.
     """
     return max(SMALLEST_CHUNK, _up(request + 8, 16))
 

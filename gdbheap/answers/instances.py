@@ -17,7 +17,7 @@ ORDERS = ("together", "bytes", "buffers", "type", "address")
 class Instance:
     """A live object.
 
-    ``text``: a short text of the object. It is None if it would only repeat the type, or if the row comes after the
+    ``text``: a short text of the object; None if the text would only repeat the type, or if the row comes after the
     first MAX_TEXTS rows.
     """
 

@@ -174,9 +174,8 @@ def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
 
 
 def keeps(heap: Heap) -> int | None:
-    """Return how many bytes all pins together keep from being returned, without describing any pin.
-
-    It is the sum of ``would_free`` over ``Pins.sums``. None if no allocator is known or residency is unknown.
+    """Return how many bytes all pins together keep from being returned, without describing any pin: the sum of
+    ``would_free`` over ``Pins.sums``. Return None if no allocator is known or residency is unknown.
     """
     if heap.target.pages is None or not heap.allocators:
         return None

@@ -95,10 +95,10 @@ class Unknown:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest type first.
 
-    ``all_used``: the blocks in use of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. It is the sum
-    of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (blocks of pymalloc
-    and CPython's mimalloc) and ``other_chunks``. ``unidentified``: the largest blocks of ``unclassified`` and
-    ``other_chunks``. ``elsewhere``: objects in memory that is not walked; their sizes come from their own fields.
+    ``all_used``: the blocks in use of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. ``all_used``
+    is the sum of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (blocks
+    of pymalloc and CPython's mimalloc) and ``other_chunks``. ``unidentified``: the largest blocks of ``unclassified``
+    and ``other_chunks``. ``elsewhere``: objects in memory that is not walked; their sizes come from their own fields.
     """
 
     rows: list[TypeRow]

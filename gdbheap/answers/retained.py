@@ -68,13 +68,12 @@ class Kept:
 
     A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
     In a program without Python, blocks stand for objects. ``path``: how Python reaches the object, or None. ``chain``:
-    the same path in words. Both exist only for the first MAX_PATHS objects.
-
-    Among objects, a row without an address stands for objects of one type that several other objects hold; none of
-    these holders retains them. Some objects of such a row are examined, as examples. ``other_holders``: the paths of
-    the holders that hold several of the examples. ``path``: a path that leads to one example and that at least half of
-    the examples share. ``chain``: the path to that one example. Other rows without an address are a library's static
-    variable (GLOBAL), a library's data (MEMORY), or the modules of one file. The ``chain`` of such a row is its name.
+    the same path in words. ``path`` and ``chain`` exist only for the first MAX_PATHS objects. Among objects, a row
+    without an address stands for objects of one type that several other objects hold; none of these holders retains
+    them. Some objects of such a row are examined, as examples. ``other_holders``: the paths of the holders that hold
+    several of the examples. ``path``: a path that leads to one example and that at least half of the examples share.
+    ``chain``: the path to that one example. Other rows without an address are a library's static variable (GLOBAL), a
+    library's data (MEMORY), or the modules of one file. The ``chain`` of such a row is its name.
 
     ``same``: the objects below this object in a chain of objects that all retain the same bytes. Source code cannot
     name the objects above this object in the chain.
@@ -404,9 +403,8 @@ class _Chains:
 
 
 def _is_written(path: Path) -> bool:
-    """Return whether source code can write the path.
-
-    It can if the path is a local variable, or an expression that is not an object's dict.
+    """Return whether source code can write the path: it is a local variable, or an expression that is not an object's
+    dict.
     """
     if path.expression is not None:
         return not is_own_dict(path.expression)
@@ -545,10 +543,9 @@ def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
 
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
-    """Return, for each owner, the outermost object whose removal would make it unreachable; None if there is none.
-
-    This may be the owner itself. An object that source code can name is preferred to an unnamed object above it, such
-    as the frame of a variable.
+    """Return, for each owner, the outermost object whose removal would make the owner unreachable; None if there is
+    none. That object may be the owner itself. An object that source code can name is preferred to an unnamed object
+    above it, such as the frame of a variable.
     """
     references, graph = paths.references, paths.references.graph
     found: dict[int, int | None] = {}
@@ -609,10 +606,9 @@ def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
 
 
 def _agreed(names: list[set[str | None]]) -> list[str]:
-    """Return the names that several examples share, the most frequent first.
-
-    The list is empty if most examples have none of these names. It is also empty if there are more than MAX_HOLDERS
-    such names, because then no single holder matters.
+    """Return the names that several examples share, the most frequent first. The list is empty if most examples have
+    none of these names. More than MAX_HOLDERS shared names also give an empty list, because no single holder matters
+    then.
     """
     counts = Counter(name for one in names for name in one if name is not None)
     most_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -285,10 +285,10 @@ def _variables(
 ) -> Iterator[tuple[int, str, str | None, int | None]]:
     """Yield (node, path in words, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
 
-    All blocks below the node belong to the variable. ``end`` is the node to which the paths lead. It is None for a
-    static variable of a library, to which only blocks of C code belong. Parts of a variable with at least ``part``
-    bytes follow, and their parts in turn. Tables, arrays, trees whose nodes are of one class, and nodes in ``whole``
-    are not divided.
+    All blocks below the node belong to the variable. ``end``: the node to which the paths lead; None for a static
+    variable of a library, to which only blocks of C code belong. Parts of a variable with at least ``part`` bytes
+    follow, and their parts in turn. Tables, arrays, trees whose nodes are of one class, and nodes in ``whole`` are not
+    divided.
     """
     graph = paths.references.graph
     above = set(homes.seeds)

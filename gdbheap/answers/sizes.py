@@ -46,7 +46,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class OtherSizeRow(SizeRow):
-    """The blocks of one size of an allocator other than glibc's. They have no headers.
+    """The blocks of one size of an allocator other than glibc's. The blocks have no headers.
 
     ``groups``: the slabs, spans or pages with blocks of this size. ``asked``: bytes that the program asked for.
     ``spare``: groups that packing the blocks would empty. ``freed``: bytes that packing would free. A field is None if

@@ -199,8 +199,8 @@ def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
     """Return the answer for an incomplete graph: only objects to which no unread reference can point.
 
-    The reference counts of these objects are explained by references among themselves. Other blocks that no root
-    reaches count as not examined.
+    The reference counts of these objects are explained by references among themselves. Blocks that no root reaches, and
+    that are not in the answer, count as not examined.
     """
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))

@@ -133,8 +133,7 @@ def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
 
 def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
     """Return the views in ``found`` that alone keep large buffers alive, by type; the type that keeps most comes first.
-
-    This builds the graph of references. Raises Unsupported.
+    The graph of references is built for this. Raises Unsupported.
     """
     graph = heap.python.references.graph
     known = {window.address: (window, number) for window in found if (number := graph.find(window.address)) is not None}
@@ -193,9 +192,8 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
 
 
 def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[str]:
-    """Return how many of the bytes that the views of each type keep are not resident.
-
-    This includes buffers that several views keep in common and no single view keeps.
+    """Return how many of the bytes that the views of each type keep are not resident. The number includes bytes of
+    buffers that several views keep in common and no single view keeps.
     """
     found = absent_under(heap, types.get)
     together = {block: group.windows[0].type for group in groups if len(group.nodes) > 1 for block in group.blocks}

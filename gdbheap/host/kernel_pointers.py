@@ -1,7 +1,5 @@
-"""Addresses that a program gave to the kernel, which returns them with events.
-
-They come from epoll (proc_pid_fdinfo(5)) and timers (proc_pid_timers(5)). The kernel does not show the addresses in
-requests of io_uring.
+"""Addresses that a program gave to the kernel, which returns them with events. epoll (proc_pid_fdinfo(5)) and timers
+(proc_pid_timers(5)) hold such addresses. The kernel does not show the addresses in requests of io_uring.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 
 @dataclass
 class KernelPointers:
-    """The values that a process registered with ``epoll`` and with ``timers``. They may be addresses or other numbers.
+    """The values that a process registered with ``epoll`` and with ``timers``. A value may be an address or any number.
 
     ``is_whole``: whether all such values that the kernel shows were read.
     """

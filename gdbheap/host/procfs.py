@@ -113,7 +113,8 @@ class ProcessFolder:
         return True
 
     def is_running(self) -> bool:
-        """Return whether the process has not ended. Other threads may still run after the first one has ended."""
+        """Return whether at least one thread of the process has not ended; the first thread may end before the
+        others."""
         try:
             return self.living() is not None
         except OSError:

@@ -27,9 +27,9 @@ AT_SECURE = 23
 def has_our_rights(proc: str | None) -> bool:
     """Return whether a process has all rights of gdbheap; False if any of them is unknown.
 
-    ``proc``: the process's folder below /proc. Its real, effective and saved users must be ours, and it must have our
-    groups, namespaces, root folder, label, capabilities and filters. It must not have got rights from its file, because
-    any user may choose the command line of a set-uid program.
+    ``proc``: the process's folder below /proc. The process must have our real, effective and saved users, groups,
+    namespaces, root folder, label, capabilities and filters. A process that got rights from its file does not count,
+    because any user may choose the command line of a set-uid program.
     """
     try:
         return _is_allowed(f"{PROC}/self", f"{PROC}/{proc}")

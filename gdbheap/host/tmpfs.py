@@ -118,8 +118,8 @@ class _Search:
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
         """Search all of the tmpfs ``mount``, whose mount point is below ``root``.
 
-        ``ground``: the numbers of the mounts that may be crossed on the path. They are needed because the root folder
-        of a process may lie inside a mount that is not in the process's list of mounts.
+        ``ground``: the numbers of the mounts that may be crossed on the path. ``ground`` is needed because the root
+        folder of a process may lie inside a mount that is not in the process's list of mounts.
         """
         with suppress(OSError):
             held = walk_to_file(root, mount.point, ground, True)

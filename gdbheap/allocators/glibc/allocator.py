@@ -344,9 +344,8 @@ class GlibcAllocator(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """The inconsistencies in the walked chunks and in the bins.
-
-        Those that a thread inside malloc may have caused are marked as transient."""
+        """The inconsistencies in the walked chunks and in the bins. An inconsistency is marked as transient if a thread
+        inside malloc may have caused it."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
         return self._explained(found) if found else []
 

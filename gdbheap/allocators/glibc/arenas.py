@@ -289,9 +289,8 @@ class Glibc:
         return huge * HUGE_HEAP_PAGES if is_size else HEAP_MAX
 
     def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
-        """Return the stretches of a thread's arena, one for each heap.
-
-        They are found from the heap that holds the top back to the first heap, by ``heap_info.prev``."""
+        """Return the stretches of a thread's arena, one for each heap. The search follows ``heap_info.prev`` from the
+        heap that holds the top back to the first heap."""
         span = self.heap_span
         first = state.address // span * span
         heap = state.top // span * span

@@ -1,7 +1,7 @@
 """Find the memory of the main arena: one stretch from the first break on, or several if ``sbrk`` has failed.
 
-The extents of a noncontiguous arena are in no list. They are found by their ends. Their bytes are counted in
-``system_mem``, which shows whether all extents were found.
+No list contains the extents of a noncontiguous arena, so gdbheap finds each extent by its end. ``system_mem`` counts
+the bytes of all extents, and so shows whether all of them were found.
 """
 
 from __future__ import annotations
@@ -124,9 +124,8 @@ class MainExtents:
         return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the stretch of the top chunk extended to the end that follows from ``system_mem``.
-
-        This helps if the size of the top chunk is damaged. Return None if the memory does not reach to that end.
+        """Return ``found`` with the stretch of the top chunk extended to the end that follows from ``system_mem``, for
+        the case that the size of the top chunk is damaged. Return None if the memory does not reach to that end.
         """
         for place, (start, end) in enumerate(found):
             if start <= self._main.top < end:

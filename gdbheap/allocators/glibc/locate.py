@@ -181,7 +181,7 @@ def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
     """Return ``main_arena`` in its state before the first malloc, or None.
 
     All its bytes are then zero, except for ``next``, which points to the arena itself, and the count of one attached
-    thread. Other structures also point to themselves; an ``mp_`` near it distinguishes it from them.
+    thread. A different structure may also point to itself; ``main_arena`` has an ``mp_`` near it.
     """
     layouts: dict[int, list[dict[str, Any]]] = {}
     for layout in variants("glibc", "malloc_state"):

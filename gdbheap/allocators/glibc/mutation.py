@@ -37,8 +37,8 @@ MAX_EXCUSED = 16
 class Changes:
     """The changes that threads may be making inside malloc.
 
-    ``inside``: the threads inside malloc. It is empty if libc's file is absent, because the file says where the
-    functions lie."""
+    ``inside``: the threads inside malloc; empty if libc's file is absent, because only the file says where the
+    functions of malloc lie."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)

@@ -89,10 +89,9 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 
 
 def given_tops(target: Target, glibc: Glibc) -> list[int]:
-    """Return the start of each stretch whose top chunk malloc_trim(0) shortens.
-
-    It is the main arena's last stretch, and only if the break is at its end. The list is empty if malloc uses
-    transparent huge pages.
+    """Return the start of each stretch whose top chunk malloc_trim(0) shortens. Only the main arena's last stretch can
+    be in the list, and only if the break is at the end of that stretch. The list is empty if malloc uses transparent
+    huge pages.
     """
     unit = glibc.par.thp_pagesize or target.machine.page
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]

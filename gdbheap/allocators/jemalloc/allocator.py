@@ -182,10 +182,11 @@ class JemallocLibraries(ExtentLibraries):
 
     @cached_property
     def _is_passing(self) -> bool:
-        """Whether threads inside jemalloc can explain all inconsistencies, so that these are transient.
+        """Whether all inconsistencies are transient, because threads inside jemalloc can explain them.
 
         Each thread may have half changed one slab or one bin of a cache, and up to EXTENTS_AT_ONCE extents that it
-        splits or merges. It may also have half changed the extents that it returns together; these point to each other.
+        splits or merges. A thread may also have half changed the extents that it returns together, which point to each
+        other.
         """
         moving = self.store.moving
         return self.inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))

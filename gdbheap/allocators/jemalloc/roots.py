@@ -41,8 +41,8 @@ class Root:
 def thread_storage(target: Target) -> Ranges:
     """Return the ranges in which the thread-local data of modules may lie, for all threads, ascending and disjoint.
 
-    They are the static thread-local storage, and the memory to which each thread's dtv points. The dtv (``dtv_t *``) is
-    the second word of the thread's control block, and has an entry ``{value, to_free}`` for each module."""
+    The ranges are the static thread-local storage, and the memory to which each thread's dtv points. The dtv (``dtv_t
+    *``) is the second word of the thread's control block, and has an entry ``{value, to_free}`` for each module."""
     found, word = [], target.machine.word
     for pointer in [thread.thread_pointer for thread in target.threads if thread.thread_pointer]:
         places = [target.machine.storage.data(pointer, STORAGE)[0]]

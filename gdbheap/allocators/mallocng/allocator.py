@@ -1,7 +1,6 @@
-"""musl's malloc since 1.2.1, called mallocng, as an allocator: groups of slots of one size.
-
-It is found without symbols. The first word of its context, a secret, is also the first word of each page of metadata to
-which the context points. The first word of each group points to the structure that describes the group
+"""musl's malloc since 1.2.1, called mallocng, as an allocator: groups of slots of one size. gdbheap finds mallocng
+without symbols. The first word of its context, a secret, is also the first word of each page of metadata to which the
+context points. The first word of each group points to the structure that describes the group
 (src/malloc/mallocng/meta.h).
 """
 
@@ -122,8 +121,8 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         """The inconsistencies that were found in groups and slots.
 
         In a live process a bad slot header may be transient, because mallocng writes the header after it has released
-        the lock. It is transient if a thread has an address of the slot in its registers. The remaining bad headers are
-        transient too if there is, for each of them, a thread with an address of metadata in a register or on the stack.
+        the lock. A bad header is transient if a thread has an address of the slot in its registers. The remaining bad
+        headers are transient if at least as many threads have an address of metadata in a register or on the stack.
         """
         damage = self.store.damage
         broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]

@@ -164,9 +164,9 @@ class MimallocAllocator(StoreAllocator):
 def is_pythons(target: Target, root: Root) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
-    It is CPython's if its structures have a layout that no release of the library has, or if it lies in a loaded object
-    that contains CPython. If the module of the segments is unknown, the mimalloc counts as CPython's in a program with
-    Python. A mimalloc with a map of pages (3.0 and later) is never CPython's.
+    A mimalloc is CPython's if its structures have a layout that no release of the library has, or if it lies in a
+    loaded object that contains CPython. If the module of the segments is unknown, the mimalloc counts as CPython's in a
+    program with Python. A mimalloc with a map of pages (3.0 and later) is never CPython's.
     """
     if root.form.has_map:
         return False

@@ -99,7 +99,8 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def areas(self) -> list[_native.Segment]:
-        """Segments, arenas, and pages outside both, ascending. Those that are not completely mapped are left out."""
+        """Segments, arenas, and pages that are in neither, ascending. An area that is not completely mapped is left
+        out."""
         mapped = anonymous_ranges(self.target)
         return [row for row in self.store.segments() if row.start < row.end and is_in(mapped, row.start, row.end)]
 

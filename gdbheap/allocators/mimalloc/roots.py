@@ -214,10 +214,9 @@ def is_in(ranges: Ranges, start: int, end: int) -> bool:
 
 
 def _joined(roots: list[Root]) -> list[Root]:
-    """Return the mimallocs. One with only one segment is joined to the mimalloc to which the segment seems to belong.
-
-    Such a segment seems to have a damaged cookie. It is joined if exactly one other mimalloc has the same layout, and
-    if no other module is known to own the segment.
+    """Return the mimallocs, with single segments joined to the mimalloc to which they seem to belong. A mimalloc with
+    only one segment may be such a segment, with a damaged cookie. It is joined if exactly one further mimalloc has the
+    same layout, and if no further module is known to own the segment.
     """
     found: list[Root] = []
     for root in roots:

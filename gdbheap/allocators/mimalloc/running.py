@@ -57,9 +57,8 @@ class RunningMimalloc:
 
     @staticmethod
     def _candidates(mappings: Mappings, is_there: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of anonymous memory where a segment can lie, if their first page is in memory.
-
-        They begin at multiples of a segment's size."""
+        """Yield the ranges of anonymous memory where a segment can lie, if their first page is in memory. Each range
+        begins at a multiple of a segment's size."""
         for start, end in segment_ranges(mappings):
             for address in range(-(-start // SEGMENT) * SEGMENT, end, SEGMENT):
                 if is_there(address):

@@ -1,8 +1,8 @@
 """musl's malloc before 1.2.1, called oldmalloc, as an allocator: chunks between headers.
 
-It is found without symbols by its 64 bins, whose circular lists point back to their heads (src/malloc/malloc.c). No
-pointer refers to its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one
-another up to an end chunk.
+gdbheap finds oldmalloc without symbols, by its 64 bins, whose circular lists point back to their heads
+(src/malloc/malloc.c). No pointer refers to its heaps: a heap begins with a chunk whose predecessor is not in use, and
+its chunks follow one another up to an end chunk.
 """
 
 from __future__ import annotations

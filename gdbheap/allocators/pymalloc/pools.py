@@ -155,7 +155,7 @@ class Pymalloc:
     def free_pools(self) -> int:
         """The number of free pools, including pools not made yet: ``unused pools`` of ``sys._debugmallocstats()``.
 
-        It is the sum of ``nfreepools`` over all arenas."""
+        The number is the sum of ``nfreepools`` over all arenas."""
         return sum(arena.nfreepools for arena in self.arenas)
 
     def ranges(self) -> Ranges:

@@ -139,7 +139,7 @@ class RunningPymalloc:
                 yield ArenaObject(first + index, index, address, pool_address, free, total)
 
     def classes(self, space: _native.Space, now: PoolsNow) -> ClassesNow:
-        """Return the size classes of the arenas in ``now``. This reads every pool's header. Raises
+        """Return the size classes of the arenas in ``now``, read from the header of every pool. Raises
         KeyboardInterrupt."""
         rows = [ArenaRow(row.number, row.index, row.address, row.pool_address, self.arena_size) for row in now.arenas]
         pools = _native.read_pools(space, rows, self.pool_size, self.alignment)

@@ -192,9 +192,8 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Return whether the table has ``count`` slots.
-
-        It has them if the memory is mapped, every slot is valid, and the bytes after the last slot are no arena.
+        """Return whether the table has exactly ``count`` slots: their memory is mapped, every slot is valid, and the
+        bytes after the last slot are no arena.
         """
         if not self.target.space.contains(self.table, count * self._layout.size):
             return False

@@ -112,9 +112,8 @@ def may_be_buffer(heap: Heap, start: int, found: BlockObject) -> bool:
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """Return, for each block (program's pointer, size), what its bytes look like.
-
-    This is one of PLAIN_LOOKS, a C++ object with its class, or a kind from ``heap.known_structures``.
+    """Return, for each block (program's pointer, size), what its bytes look like: one of PLAIN_LOOKS, a C++ object with
+    its class, or a kind from ``heap.known_structures``.
     """
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]

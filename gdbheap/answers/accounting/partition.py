@@ -199,9 +199,9 @@ def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
 def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
     """Return {id of the line: state} for the allocators' ledger lines.
 
-    These are the lines that own bytes, and the subtotals above them, because all lines of a subtotal have the same
-    state. The line with an allocator's total is left out. The state is "used", "free" (also for reserved address
-    space), "top" or "overhead".
+    The result has the lines that own bytes, and the subtotals above them, because all lines of a subtotal have the same
+    state. It has no line with an allocator's total. The state is "used", "free" (also for reserved address space),
+    "top" or "overhead".
     """
     found: dict[LineId, str] = {}
     for allocator in allocators:

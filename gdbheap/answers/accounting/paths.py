@@ -27,8 +27,8 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
     """Return the path to each block in use, as a Python expression if possible, otherwise in words.
 
     The result is {address: path}. ``addresses`` may lie anywhere in the blocks. Blocks that no root reaches are left
-    out. This reads all references. Only the first MAX_PATHS addresses get a path. A warning is added if there are more
-    addresses, or if references cannot be read.
+    out. To find the paths, gdbheap reads all references. Only the first MAX_PATHS addresses get a path. A warning is
+    added if there are more addresses, or if references cannot be read.
     """
     wanted = list(dict.fromkeys(addresses))
     try:

@@ -246,9 +246,8 @@ def object_ranges(target: Target) -> Ranges:
 
 
 def code_ranges(target: Target) -> Ranges:
-    """Return the executable parts of the loaded objects, ascending.
-
-    They come from the segments, because the mappings of a core may not say which are executable."""
+    """Return the executable parts of the loaded objects, ascending. The segments of the objects decide, because the
+    mappings of a core may not say which are executable."""
     pairs = [
         (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
         for loaded in target.objects

@@ -1,7 +1,6 @@
-"""Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``) by libssl's static tables of methods.
-
-They are proven by their pointers. Each context and each connection points to its own ``CERT``, whose first word points
-into the ``CERT`` itself. Each connection points to its context, all of them at the same offset. Layouts:
+"""Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``) by libssl's static tables of methods. Their pointers
+prove that an address is one. Each context and each connection points to its own ``CERT``, whose first word points into
+the ``CERT`` itself. Each connection points to its context, all of them at the same offset. Layouts:
 ``layout/tables/openssl.json``.
 """
 

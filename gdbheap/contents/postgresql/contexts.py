@@ -432,8 +432,8 @@ class _Reader:
         return ContextSums(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
-        """Yield the empty blocks that a slab context keeps since PostgreSQL 16. They are in a dclist, whose last field
-        is the number of blocks."""
+        """Yield the empty blocks that a slab context keeps (PostgreSQL 16 and later). A dclist, whose last field is the
+        number of blocks, contains them."""
         if form["empty_count"] is None:
             return
         place = context + form["empty_count"]

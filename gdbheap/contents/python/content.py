@@ -165,9 +165,8 @@ class PythonContent(Content):
 
     @property
     def draws_for_owners(self) -> bool:
-        """Whether building the graph to find the owners of C blocks is worth its time for a table of all types.
-
-        It is not if that would take too long.
+        """Whether a table of all types builds the graph to find the owners of C blocks. It does not if that would take
+        too long.
         """
         stores = self.census.stores
         count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)

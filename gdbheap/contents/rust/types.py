@@ -1,8 +1,8 @@
 """Recognise programs in Rust, and find the types of the objects to which trait pointers point.
 
-rustc puts the paths of the standard library's sources into each program that can panic. They remain after symbols are
-stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or Debian's ``/usr/src/rustc-1.63.0/library/…``. A vtable has no
-symbol of its own; its type is known by the symbols of its functions.
+rustc puts the paths of the standard library's sources into each program that can panic. The paths remain after symbols
+are stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or Debian's ``/usr/src/rustc-1.63.0/library/…``. A vtable has
+no symbol of its own; its type is known by the symbols of its functions.
 """
 
 from __future__ import annotations

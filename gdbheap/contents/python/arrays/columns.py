@@ -113,6 +113,6 @@ class ArrayOrTable:
 
     @property
     def spans(self) -> Ranges:
-        """The address ranges of the values, ascending. They may overlap."""
+        """The address ranges of the values, ascending; ranges may overlap."""
         spans = {piece.span for column in self.columns for piece in column.values.pieces}
         return sorted(span for span in spans if span[0] < span[1])

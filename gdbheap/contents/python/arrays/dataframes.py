@@ -257,8 +257,8 @@ class DataFrames:
     def _sparse_length(self, index: int) -> int:
         """Return the number of items, including the absent ones.
 
-        IntIndex has ``Py_ssize_t length, npoints``, BlockIndex ``int32_t nblocks, npoints, length``. Both lie after a
-        pointer to a table of methods (pandas/_libs/sparse.pyx, 1.2 to 3)."""
+        IntIndex has ``Py_ssize_t length, npoints``, BlockIndex ``int32_t nblocks, npoints, length``. In IntIndex and
+        BlockIndex, these fields follow a pointer to a table of methods (pandas/_libs/sparse.pyx, 1.2 to 3)."""
         kinds, raw = self._fields.kinds_of(index), self._fields.raw(index)
         if "pandas.IntIndex" in kinds:
             return raw[1]

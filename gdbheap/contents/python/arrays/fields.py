@@ -1,8 +1,8 @@
 """Read the parts of objects whose classes are known by name, at any offset, because offsets differ between releases of
 a library.
 
-A part is an attribute in a dict or a slot, or a field of a Cython class. Such a field has no name in memory; it is
-recognised by the class of the object to which it refers.
+A part is an attribute in a dict or a slot, or a field of a Cython class. A field of a Cython class has no name in
+memory; it is recognised by the class of the object to which it refers.
 """
 
 from __future__ import annotations

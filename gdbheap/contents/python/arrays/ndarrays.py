@@ -153,7 +153,7 @@ class Arrays:
         return machine.structure(f"{count}N").unpack(raw) if count else ()
 
     def begins_within(self, address: int, start: int, end: int) -> bool:
-        """Return whether the data of the array at ``address`` begins in [start, end). This reads only one word."""
+        """Return whether the data of the array at ``address`` begins in [start, end), by reading only one word."""
         try:
             return start <= self._fields.memory.word(address + self._fields.release.at(DATA)) < end
         except Fault:

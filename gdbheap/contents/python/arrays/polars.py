@@ -258,8 +258,8 @@ class Polars:
         return self._series(address, vtable, None).values.length
 
     def _scalar(self, words: list[int], rows: int) -> DataColumn:
-        """Return a column that has one value for all rows. It is recognised by the number of rows after its name among
-        ``words``.
+        """Return a column that has one value for all rows. The number of rows, after the column's name among ``words``,
+        shows that it is one.
         """
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
@@ -447,8 +447,8 @@ class Polars:
             yield run(first, size)
 
     def _texts_in(self, words: list[int], at: int) -> dict[Place, str]:
-        """Return the texts that may be the column's name. They lie in the field (``Arc<Field>``) to which the word
-        after the vector points.
+        """Return the texts that may be the column's name, from the field (``Arc<Field>``) to which the word after the
+        vector points.
 
         The keys are (offset in the field, layout of the text).
         """

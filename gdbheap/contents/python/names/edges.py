@@ -275,9 +275,7 @@ class EdgeNames:
             yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
     def shadowed(self, kind: int, name: str) -> bool:
-        """Return whether the type or a base has an attribute of this name. It may hide the attribute of the
-        instance.
-        """
+        """Return whether the type or a base has an attribute of this name, which may hide the instance's attribute."""
         if (kind, name) not in self._shadowed:
             self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
         return self._shadowed[kind, name]
@@ -377,9 +375,7 @@ class EdgeNames:
 
     def _name(self, key: int) -> str | None:
         """Return the literal of a key that is the name of an attribute, or the dotted name of a module; None if there
-        is none.
-
-        Such names are shown even if contents are not.
+        is none. gdbheap shows attribute and module names even if it hides contents.
         """
         found = self.literal(key)
         if found is None and not self._disclosure.contents:

@@ -178,9 +178,8 @@ def _dotted(places: list[ModuleEntry]) -> str:
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Return the addresses of the types whose objects begin with a pointer to a dict.
-
-    These are modules and a few other types. Exceptions are left out.
+    """Return the addresses of the types whose objects begin with a pointer to a dict: the type of modules, and a few
+    more. Exceptions are left out.
     """
     found = []
     for address in types:

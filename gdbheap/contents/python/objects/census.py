@@ -129,8 +129,8 @@ class Owner:
 class Objects:
     """The Python objects of one target, in the ``blocks`` of its allocators.
 
-    They include objects in ``unwalked`` memory to which other objects point, and the buffers to which the fields of
-    such objects point. Raises Unsupported if the layout of the objects cannot be proven.
+    An object in ``unwalked`` memory is included if another object points to it, together with the buffers to which its
+    fields point. Raises Unsupported if the layout of the objects cannot be proven.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Objects:
         """Return the layout with the right size of PyGC_Head: the size with which the most blocks are found by
         references.
 
-        This search is used if no walked block shows the size. Raises Unsupported.
+        The search by references is used if no walked block shows the size. Raises Unsupported.
         """
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
@@ -227,9 +227,8 @@ class Objects:
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
-        """The heaps in which small objects may lie, by name.
-
-        These are stores that only objects use or, without any, chunks of malloc.
+        """The heaps in which small objects may lie, by name: the stores that only objects use or, if there are none,
+        chunks of malloc.
         """
         own, general = self.blocks.own, self.blocks.general
         sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
@@ -239,8 +238,7 @@ class Objects:
 
     def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
         """Return the address of CPython's function ``subtype_dealloc``; 0 if the sample has no heap types.
-
-        It is the most frequent deallocator of heap types.
+        ``subtype_dealloc`` is the most frequent deallocator of heap types.
         """
         sample = _native.sample_types(heaps, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]

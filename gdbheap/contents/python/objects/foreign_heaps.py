@@ -59,7 +59,7 @@ def class_dealloc(
 ) -> int:
     """Return the address of ``subtype_dealloc``; 0 if ``claimed`` has no objects of heap types.
 
-    It is the most frequent deallocator of the heap types of objects in ``claimed``.
+    ``subtype_dealloc`` is the most frequent deallocator of the heap types of objects in ``claimed``.
     """
     places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}

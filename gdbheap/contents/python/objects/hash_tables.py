@@ -53,7 +53,7 @@ class TableEntries:
 class Table:
     """The layout of an object's table; see native/core/src/python/containers/tables.rs.
 
-    These are offsets in the object: ``used_at``, the number of entries; ``table_at``, the pointer to the table;
+    Four fields are offsets in the object: ``used_at``, the number of entries; ``table_at``, the pointer to the table;
     ``mask_at``, the number of slots less one; ``shared_at``, a word that is not 0 if the table is shared. The last two
     may be -1. ``slot``: the most bytes of a slot with its part of the entries. ``key_at``: the offset of the key in a
     slot, if slots are entries.

@@ -123,9 +123,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks through the same fields.
-
-    They are all types that have a bit of ``flags``, or a base named in ``names``.
+    """Types that own blocks through the same fields: all types that have a bit of ``flags``, or a base named in
+    ``names``.
     """
 
     flags: int

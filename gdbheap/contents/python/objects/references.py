@@ -26,11 +26,9 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 @dataclass(frozen=True)
 class PythonRoot(Root):
-    """A root of Python objects.
-
-    It is a named root such as ``sys.modules``, a running frame, an exception that is being handled, functions
-    registered with an interpreter, or memory. ``interpreter``: for ``sys.modules`` the number of its interpreter, 0 for
-    the main one."""
+    """A root of Python objects: a named root such as ``sys.modules``, a running frame, an exception that is being
+    handled, functions registered with an interpreter, or memory. ``interpreter``: for ``sys.modules`` the number of its
+    interpreter, 0 for the main one."""
 
     frame: PythonFrame | None = None
     interpreter: int = 0

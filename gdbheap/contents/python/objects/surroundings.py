@@ -119,7 +119,7 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
-    """Return a logger's name. It is hidden if contents of strings are hidden. None if it cannot be read."""
+    """Return a logger's name, hidden if contents of strings are hidden; None if the name cannot be read."""
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_ATTRIBUTES):
             if name == NAME:

@@ -111,10 +111,9 @@ def _publishes(version: int | None) -> bool:
 
 
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
-    """Return the loaded object that contains CPython, and how it was found.
-
-    It is the first of these that exists: the object in whose data pymalloc was found; the one with the most of
-    CPython's exports; one whose data contains the type ``type``; one that is named like Python.
+    """Return the loaded object that contains CPython, and how it was found. These are tried in turn: the object in
+    whose data pymalloc was found, the object with the most of CPython's exports, an object whose data contains the type
+    ``type``, and an object that is named like Python.
     """
     if named is not None:
         return named, "its data contains pymalloc's usedpools"

@@ -1,7 +1,7 @@
 """Read the Python frames of one stopped thread while other threads run. Their lines are read later.
 
-Frames, and the objects to which they refer, belong to the stopped thread. Other memory can change meanwhile, such as
-lists of thread states. Reads of such memory are bounded and checked, and repeated if the check fails.
+Frames, and the objects to which they refer, belong to the stopped thread. All further memory, such as the lists of
+thread states, can change meanwhile. A read of it is bounded and checked, and repeated if the check fails.
 """
 
 from __future__ import annotations
@@ -244,9 +244,8 @@ class _States:
         return state
 
     def _is_listed(self, state: int, pointer: int) -> bool:
-        """Return whether a state still belongs to the thread, and is still in its interpreter's list.
-
-        It is in the list if its predecessor there, or the head of the list, points to it."""
+        """Return whether a state still belongs to the thread, and is still in its interpreter's list: its predecessor
+        there, or the head of the list, points to it."""
         release, space = self._release, self.space
         try:
             interpreter = space.word(state + release["ts_interp"])

@@ -1,5 +1,5 @@
-"""Find functions that a program registered with the interpreter. Such a function needs no variable that refers
-to it.
+"""Find functions that a program registered with the interpreter. The interpreter keeps a registered function alive,
+even if no variable refers to it.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ class Threads:
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
         """Return the interpreters: those that have a thread, and those that have none.
 
-        Interpreters without a thread are recognised by the offset of ``sys.modules``, which is known from the other
-        interpreters. They are found by pointers in the library's data and in other interpreters.
+        Interpreters without a thread are recognised by the offset of ``sys.modules``, which is known from the
+        interpreters with a thread. Pointers in the library's data and in interpreters lead to them.
         """
         pieces = self._candidates(module)
         few = list(islice(pieces, FEW))
@@ -305,10 +305,8 @@ class Threads:
         return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
-        """Return the offset of ``sys.modules`` in an interpreter; None if it is not found.
-
-        It is the offset that is known from another interpreter, or the offset of the first field with a dict that
-        fits."""
+        """Return the offset of ``sys.modules`` in an interpreter; None if it is not found. The offset is known from
+        another interpreter, or is that of the first field with a dict that fits."""
         if self._modules_at is not None:
             (word,) = self._words_at([interpreter], self._modules_at)
             if word is not None and self._may_be(word) and self._is_modules(word):
@@ -470,8 +468,7 @@ class Threads:
                 yield start + machine.word * index, value & clean
 
     def _variables(self, end: int, code: _Code, clean: int) -> Iterator[Local]:
-        """Yield the variables that have a value. They lie before ``end``, where the frame's stack begins. Raises
-        Fault."""
+        """Yield the variables that have a value, up to ``end``, where the frame's stack begins. Raises Fault."""
         word = self._space.machine.word
         start = end - word * len(code.variables)
         for place, value in self._objects(start, len(code.variables), clean):

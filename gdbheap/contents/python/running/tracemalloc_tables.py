@@ -1,5 +1,5 @@
-"""Read tracemalloc's tables from memory. They show which line of Python code allocated a block, if the program traces
-blocks.
+"""Read tracemalloc's tables from memory. If the program traces blocks, the tables show which line of Python code
+allocated a block.
 
 Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data points
 to a table of the traces of all blocks; in 3.8 and later, another one points to a table of further such tables by

@@ -61,9 +61,8 @@ def _cut(text: str, length: int, limit: int) -> str:
 
 
 def int_text(memory: ReadableMemory, release: Release, address: int, limit: int) -> str:
-    """Return the text of the int at ``address``. Raises Fault, Damaged.
-
-    It is decimal; if it has more than about ``limit`` digits, only its upper digits are shown, in hexadecimal."""
+    """Return the text of the int at ``address``. Raises Fault, Damaged. The text is decimal. If the int has more than
+    about ``limit`` digits, the text has only the upper digits, in hexadecimal."""
     count, sign = _digits(memory, release, address)
     start = address + release["ob_digit"]
     if count <= HEAD_DIGITS or count * DIGIT_BITS * 3 <= limit * 10:
