@@ -397,9 +397,10 @@ def signature(found: dict[str, str], processor: str, dotted: str) -> str:
     """Return the declaration in a folder of a name that others use, without values and argument names."""
     module, _, name = dotted.partition("::")
     text = found.get(f"{processor}::{module}", "")
-    declared = re.search(rf"^pub(?:\(crate\))? (?:const )?(?:const|fn) {name}\b[^;{{=]*", text, re.MULTILINE)
+    form = rf"struct {name}\b|(?:const )?(?:const|fn) {name}\b[^;{{=]*"
+    declared = re.search(rf"^pub(?:\(crate\))? (?:{form})", text, re.MULTILINE)
     assert declared, f"{processor} has no {dotted}"
-    return re.sub(r"\b\w+: (?=[&\w])", "", re.sub(r",?\s+", " ", declared[0])).replace("( ", "(").strip()
+    return re.sub(r"\b\w+: (?=[&\w\[])", "", re.sub(r",?\s+", " ", declared[0])).replace("( ", "(").strip()
 
 
 @pytest.mark.parametrize(

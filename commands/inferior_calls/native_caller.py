@@ -2,7 +2,7 @@
 
 In the shell gdbheap traces the process; inside gdb the calls are made on gdb's main thread. The native code
 (``call.rs``, ``unwind.rs``) makes the calls. This module decides whether a call may be made and in which thread, and
-why if it may not. The registers and the machine code below are those of x86-64.
+why if it may not. The code of a keeper below is that of x86-64, where the result needs one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, one_line
 from gdbheap.targets.frames import EFFORT
 from gdbheap.targets.stack_mappings import find_stacks
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 
-RAX, ORIG_RAX, RSP = 10, 15, 19
 SIGN = 1 << 63
+# The results of calls that are restarted: EINTR, and the kernel's own codes (include/linux/errno.h).
+RESTARTED = (-4, -512, -513, -514, -516)
 # Bytes of stack. The call's frame takes up to 12 KiB, binding a function lazily up to 3 KiB, printing up to 10 KiB.
 ROOM = 64 << 10
 GUARD_GAP = 1 << 20
 CODE_LIMIT = 64 << 20
-RESTORER = bytes.fromhex("48c7c00f0000000f05")
+VDSO = "[vdso]"
 # Code that stores rax at the address in a callee-saved register, then only moves the stack pointer up, and returns.
 KEEPER = re.compile(
     rb"(?P<store>\x48\x89\x03|\x48\x89\x45\x00|\x49\x89\x04\x24|\x49\x89\x45\x00|\x49\x89\x06|\x49\x89\x07)"
@@ -130,8 +131,6 @@ class NativeCaller:
 
     def _check(self) -> None:
         """Raise GdbheapError if no thread of this process can make a call."""
-        if not self._target.machine.has_calls:
-            raise Unsupported(f"{self._purpose.command}: gdbheap can call functions only on x86-64; gdb can call them")
         try:
             left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
         except OSError:
@@ -148,13 +147,17 @@ class NativeCaller:
             raise self._purpose.refusal("another process, which keeps running, shares the process's memory (CLONE_VM)")
 
     def _find_restorer(self) -> int:
-        for start, code in self._code(self._libc.loaded.path):
-            place = code.find(RESTORER)
-            if place >= 0:
-                return start + place
+        restorer = self._target.machine.restorer
+        for path in (self._libc.loaded.path, VDSO):
+            for start, code in self._code(path):
+                place = code.find(restorer)
+                if place >= 0:
+                    return start + place
         raise self._purpose.error(f"{named(self._libc.loaded.path)} has no code that returns from a signal handler")
 
     def _find_keeper(self) -> _Keeper:
+        if self._target.machine.restorer_keeps_result:
+            return _Keeper(0, 0, 0)
         for path in dict.fromkeys([self._libc.loaded.path, *(loaded.path for loaded in self._target.objects)]):
             for start, code in self._code(path):
                 found = KEEPER.search(code)
@@ -199,7 +202,7 @@ class NativeCaller:
         """Return whether a word on a thread's stack points into ``place``. True also if the thread is not on its own
         stack, because then the stack is unknown."""
         stack = self._stack_of(thread)
-        sp = self._look(thread.tid).registers[RSP]
+        sp = self._sp(thread.tid)
         if stack is None:
             return True
         lowest = max(sp - self._target.machine.red_zone, stack.start)
@@ -209,12 +212,24 @@ class NativeCaller:
         """Return the stack on which a thread runs, if it is the thread's own. None if it runs on a signal handler's or
         a coroutine's stack."""
         stack = self._stacks.get(thread.tid)
-        sp = self._look(thread.tid).registers[RSP]
+        sp = self._sp(thread.tid)
         if stack is None or not stack.start <= sp < stack.end:
             return None
         main = self._target.main_stack
         is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
         return stack if is_main or sp < thread.thread_pointer < stack.end else None
+
+    def _sp(self, tid: int) -> int:
+        return self._look(tid).registers[self._target.machine.notes.sp]
+
+    def _waits(self, tid: int) -> bool:
+        """Return whether a thread was interrupted inside a system call that the kernel then restarts."""
+        machine, registers = self._target.machine, self._look(tid).registers
+        calls = machine.system_calls
+        if calls.set_back:
+            code = self._target.space.read_available(registers[machine.notes.pc], len(calls.instruction))
+            return code == calls.instruction
+        return registers[calls.number_register] < SIGN and registers[calls.result] - 2 * SIGN in RESTARTED
 
     def choose(self) -> None:
         """Choose the thread that makes the calls. A thread that waits in a system call is preferred.
@@ -224,7 +239,7 @@ class NativeCaller:
         reasons: list[str] = []
         for wanted in (True, False):
             for thread in self._target.threads:
-                if _waits(self._look(thread.tid)) is wanted:
+                if self._waits(thread.tid) is wanted:
                     reason = self.unfit(thread)
                     if not reason:
                         self.tid, self._is_filtered = thread.tid, self._mode(thread.tid) != "0"
@@ -244,7 +259,9 @@ class NativeCaller:
             return "is just entering a system call"
         if not look.restartable:
             return "sleeps in a system call that cannot be restarted after the call"
-        if look.sequence and not _waits(look):
+        if not look.vector_size:
+            return "uses scalable vector registers, which a call cannot restore"
+        if look.sequence and not self._waits(thread.tid):
             return "is inside a restartable sequence (rseq)"
         filtered = self._filtered(thread.tid)
         if filtered:
@@ -252,7 +269,7 @@ class NativeCaller:
         stack = self._stack_of(thread)
         if stack is None or not self._is_posix(thread):
             return "does not run on a known stack of its own"
-        return "" if self._has_room(stack, look.registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
+        return "" if self._has_room(stack, self._sp(thread.tid)) else f"has less than {ROOM >> 10} KiB of stack left"
 
     def _filtered(self, tid: int) -> str:
         """Return why seccomp forbids a call in a thread, or may kill the process for it; "" if the call is allowed.
@@ -275,7 +292,10 @@ class NativeCaller:
         return self._folder.status(tid).get("Seccomp", "0")
 
     def _is_posix(self, thread: Thread) -> bool:
-        """Return whether a thread has glibc's thread-local storage, which contains a pointer to itself (tcbhead_t)."""
+        """Return whether a thread has glibc's thread-local storage. On some machines, that contains a pointer to itself
+        (tcbhead_t)."""
+        if not self._target.machine.storage.has_self_pointer:
+            return thread.thread_pointer != 0
         try:
             pointer = thread.thread_pointer
             return pointer != 0 and self._target.space.word(pointer + 16) == pointer
@@ -419,12 +439,6 @@ def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
     # A byte 0x41 is the prefix of the pop instruction after it.
     count = len(pops) - pops.count(b"\x41")
     return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
-
-
-def _waits(look: _native.ThreadLook) -> bool:
-    """Return whether a thread was interrupted inside a system call that the kernel then restarts."""
-    registers = look.registers
-    return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
 
 
 def _name(thread: Thread) -> str:

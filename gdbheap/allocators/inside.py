@@ -172,6 +172,5 @@ def _words(target: Target, thread: Thread) -> Sequence[int]:
 
 def _waits(target: Target, thread: Thread) -> bool:
     """Return whether a thread waits in a system call that no allocator makes."""
-    calls = target.machine.system_calls
-    number = calls.number(target.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
-    return number is not None and number not in calls.of_malloc
+    number = target.system_call(thread)
+    return number is not None and number not in target.machine.system_calls.of_malloc

@@ -55,14 +55,16 @@ class SystemCalls:
 
     The code before the thread's program counter then ends with ``instruction``. ``load``: the beginning of the
     instruction before it, which ends with the call's number in four bytes, as in glibc's wrappers; None if the general
-    register ``number_register`` keeps the number. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap,
-    brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of the calls that map memory, make it usable and
-    give it back. ``arguments``, ``result``: the registers of the arguments and the result, by their index among a
-    thread's registers (as in ``Notes``); functions take their first arguments in the same registers.
+    register ``number_register`` keeps the number. ``set_back``: whether the kernel sets a thread that is stopped in a
+    call back to ``instruction``, if it will restart the call. ``of_malloc``: the calls that malloc makes (mmap,
+    mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of the calls that map memory,
+    make it usable and give it back. ``arguments``, ``result``: the registers of the arguments and the result, by their
+    index among a thread's registers (as in ``Notes``); functions take their first arguments in the same registers.
     """
 
     load: bytes | None
     instruction: bytes
+    set_back: bool
     number_register: int
     of_malloc: frozenset[int]
     memfd_create: int
@@ -148,9 +150,10 @@ class Machine:
     ``user_end``: the end of the addresses that the kernel gives to a program that asks for no higher ones.
     ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
     its address; other bits may contain a program's own marks, or the signature of a return address. ``red_zone``: how
-    many bytes below its stack pointer a function may use. ``has_calls``: whether gdbheap can call functions and
-    change code in processes on this machine. ``relative_relocation``: the relocation type that adds an object's load
-    address (R_*_RELATIVE).
+    many bytes below its stack pointer a function may use. ``restorer``: code that returns from a signal handler
+    (rt_sigreturn(2)). ``restorer_keeps_result``: whether it leaves the register of a function's result alone.
+    ``has_patches``: whether gdbheap can change code in processes on this machine. ``relative_relocation``: the
+    relocation type that adds an object's load address (R_*_RELATIVE).
     """
 
     name: str
@@ -168,7 +171,9 @@ class Machine:
     storage: ThreadStorage
     frames: Frames
     gdb: GdbNames
-    has_calls: bool
+    restorer: bytes
+    restorer_keeps_result: bool
+    has_patches: bool
     relative_relocation: int
 
     @property
@@ -282,7 +287,7 @@ X86_64 = Machine(
         prpsinfo_pid=24, prpsinfo_name=40, name_size=16, siginfo_code=8, siginfo_pid=16,
     ),
     system_calls=SystemCalls(
-        load=b"\xb8", instruction=b"\x0f\x05", number_register=15,
+        load=b"\xb8", instruction=b"\x0f\x05", set_back=False, number_register=15,
         of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)),
         of_memory={9: "mmap", 10: "mprotect", 11: "munmap", 12: "brk", 25: "mremap", 28: "madvise"}, memfd_create=319,
         arguments=(14, 13, 12, 7, 9, 8), result=10,
@@ -299,7 +304,9 @@ X86_64 = Machine(
             "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
         ),
     ),
-    has_calls=True,
+    restorer=b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05",
+    restorer_keeps_result=False,
+    has_patches=True,
     relative_relocation=8,
 )  # fmt: skip
 
@@ -321,7 +328,7 @@ AARCH64 = Machine(
     ),
     # svc #0, and the number in x8.
     system_calls=SystemCalls(
-        load=None, instruction=b"\x01\x00\x00\xd4", number_register=8,
+        load=None, instruction=b"\x01\x00\x00\xd4", set_back=True, number_register=8,
         of_malloc=frozenset((98, 214, 215, 216, 222, 226, 233, 278)),
         of_memory={222: "mmap", 226: "mprotect", 215: "munmap", 214: "brk", 216: "mremap", 233: "madvise"},
         memfd_create=279, arguments=(0, 1, 2, 3, 4, 5), result=0,
@@ -333,7 +340,9 @@ AARCH64 = Machine(
         general=tuple(f"x{number}" for number in range(31)), saved=("pc", "cpsr", "x0", "x8"), restart="",
         nop=b"\x1f\x20\x03\xd5", registers=(*(f"x{number}" for number in range(31)), "sp", "pc", "cpsr"),
     ),
-    has_calls=False,
+    restorer=b"\x68\x11\x80\xd2\x01\x00\x00\xd4",
+    restorer_keeps_result=True,
+    has_patches=False,
     relative_relocation=1027,
 )  # fmt: skip
 

@@ -223,6 +223,14 @@ class Target:
         """The number of missing bytes that a truncated core should contain. They may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
+    def system_call(self, thread: Thread) -> int | None:
+        """Return the number of the system call that a thread waits in or has just made; None if there is none."""
+        calls = self.machine.system_calls
+        found = calls.number(self.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
+        if found is None and calls.set_back:
+            found = calls.number(self.space.read_available(thread.pc, calls.size), thread.registers)
+        return found
+
     def object_of(self, address: int) -> LoadedObject | None:
         """Return the ELF object whose file mappings or .bss contain ``address``, or None."""
         index = bisect_right(_Bases(self.objects), address) - 1

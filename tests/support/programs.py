@@ -10,6 +10,7 @@ import fcntl
 import functools
 import json
 import os
+import platform
 import resource
 import shutil
 import signal
@@ -33,8 +34,8 @@ from support.schemas import assert_fits
 SOURCES = Path(__file__).resolve().parent.parent / "programs"
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
-# x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
-RESTING = ("34 ", "0 0x0 ")
+# The beginnings of /proc/PID/syscall in pause(2), which is ppoll(NULL, 0) on aarch64, and in read(2) of descriptor 0.
+RESTING = {"x86_64": ("34 ", "0 0x0 "), "aarch64": ("73 0x0 0x0 ", "63 0x0 ")}[platform.machine()]
 PATIENCE = 120
 # Characters of a document that is compared with its schema: it takes seconds for the largest.
 MAX_FITTED = 300_000

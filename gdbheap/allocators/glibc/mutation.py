@@ -83,16 +83,10 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
     return libc.base if below is None else below, libc.end if above is None else above
 
 
-def _system_call(target: Target, thread: Thread) -> int | None:
-    """Return the number of the system call that a thread has just made or waits in; None if there is none."""
-    calls = target.machine.system_calls
-    return calls.number(target.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
-
-
 def _stands(target: Target, thread: Thread, libc: LoadedObject, place: tuple[int, int]) -> bool:
     if place[0] <= thread.pc < place[1]:
         return True
-    number = _system_call(target, thread)
+    number = target.system_call(thread)
     waits = not thread.failed and number is not None and number not in target.machine.system_calls.of_malloc
     if waits or not libc.contains(thread.pc):
         return False

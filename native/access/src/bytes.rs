@@ -24,6 +24,11 @@ pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word_at(bytes, offset).unwrap_or(0)
 }
 
+/// Write a 64-bit little-endian word at `offset` in `bytes`, which are long enough.
+pub(crate) fn put(bytes: &mut [u8], offset: usize, value: u64) {
+    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
 /// Fill `buffer` with the bytes of a file from `offset` on, up to the end of the file or the first error. Return the
 /// number of bytes that were read.
 pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {

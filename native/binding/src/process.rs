@@ -139,7 +139,8 @@ const LONGEST: f64 = 1e9;
 fn planned(given: CallPlan) -> PyResult<Plan> {
     let CallPlan { calls, restorer, keeper, keeper_register, keeper_skips, captured, filtered, limit, .. } = given;
     let fits = calls.iter().all(|(_, arguments)| arguments.len() <= 6);
-    if !fits || !process::PRESERVED.contains(&keeper_register) || keeper_skips > 256 || keeper_skips % 8 != 0 {
+    let is_kept = keeper == 0 || process::PRESERVED.contains(&keeper_register);
+    if !fits || !is_kept || keeper_skips > 256 || keeper_skips % 8 != 0 {
         return Err(PyValueError::new_err("not a plan of a call"));
     }
     let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e6));

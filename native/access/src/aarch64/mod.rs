@@ -1,5 +1,5 @@
-//! Code for aarch64. Registers can be read, and programs can be started under a filter; everything else returns an
-//! error.
+//! Code for aarch64: its registers, its system calls, calls of functions. Code is not changed, and calls that a stop ends
+//! with EINTR are not restarted.
 
 pub(crate) mod cache;
 pub(crate) mod call;

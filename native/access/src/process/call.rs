@@ -1,4 +1,4 @@
-//! Calls in a thread of a process: the called functions, their return, and their outcome. `arch::call` makes the calls.
+//! Calls in a thread of a process: the called functions, their return, and their outcome. `calling` makes the calls.
 #![forbid(unsafe_code)]
 
 use crate::process::ptrace::{self, Waited};

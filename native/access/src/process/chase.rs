@@ -358,7 +358,7 @@ pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
         return Err(io::Error::from_raw_os_error(libc::EFAULT));
     }
     let (mut registers, mask) = patch::original_registers(&found, &frame, address);
-    system_call::leave_out(&mut registers);
+    system_call::leave_out(tid, &mut registers);
     ptrace::set_general_registers(tid, &registers)?;
     ptrace::set_signal_mask(tid, mask)
 }

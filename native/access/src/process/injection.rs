@@ -121,17 +121,20 @@ fn call_under(
     if ptrace::has_moved(tid) {
         return None;
     }
-    let saved = registers::read(tid).ok()?;
+    let mut saved = registers::read(tid).ok()?;
     let mask = ptrace::signal_mask(tid).ok()?;
     let mut registers = saved.clone();
-    system_call::prepare(&mut registers, instruction, number, arguments);
+    let replaced = system_call::is_next(tid, &saved).then_some((number, arguments));
+    if replaced.is_none() {
+        system_call::prepare(&mut registers, instruction, number, arguments);
+    }
     ptrace::set_options(tid, OPTIONS | options).ok()?;
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| ptrace::set_general_registers(tid, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
-    let mut call = Injection { tid, patience, child: None, answer: None, held: Vec::new(), is_gone: false };
+    let mut call = Injection { tid, patience, replaced, child: None, answer: None, held: Vec::new(), is_gone: false };
     if ready.is_ok() {
-        call.follow();
+        call.follow(&mut saved);
         call.stand();
     }
     if call.is_gone {
@@ -153,6 +156,8 @@ fn call_under(
 struct Injection {
     tid: i32,
     patience: Duration,
+    /// The number and the arguments of the call, if the thread makes it in place of its own next call.
+    replaced: Option<(u64, [u64; 6])>,
     child: Option<i32>,
     answer: Option<i64>,
     /// Signals that arrived during the call, stopped the thread and cannot be masked. They are sent again after the
@@ -163,8 +168,9 @@ struct Injection {
 }
 
 impl Injection {
-    /// Follow the call from the entry to the exit; None if something else happens.
-    fn follow(&mut self) -> Option<()> {
+    /// Follow the call from the entry to the exit; None if something else happens. `saved`: the thread's own registers;
+    /// those of its own call, if that is replaced.
+    fn follow(&mut self, saved: &mut Vec<u64>) -> Option<()> {
         let (began, mut entered) = (Instant::now(), false);
         for _ in 0..MAX_STOPS {
             match self.wait()? {
@@ -172,7 +178,13 @@ impl Injection {
                     self.answer = Some(system_call::answer(&registers::read(self.tid).ok()?));
                     return Some(());
                 }
-                (SYSCALL_STOP, 0) => entered = true,
+                (SYSCALL_STOP, 0) => {
+                    if let Some((number, arguments)) = self.replaced {
+                        let own = registers::read(self.tid).ok()?;
+                        *saved = system_call::replace(self.tid, &own, number, arguments).ok()?;
+                    }
+                    entered = true;
+                }
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
                 // This stop is that of the interrupt, which was sent because the thread did not stop in time.
                 (_, ptrace::EVENT_STOP) if began.elapsed() > self.patience => return None,
@@ -201,7 +213,7 @@ impl Injection {
         }
         if self.answer.is_none() {
             let mut registers = registers::read(self.tid).ok()?;
-            system_call::leave_out(&mut registers);
+            system_call::leave_out(self.tid, &mut registers);
             ptrace::set_general_registers(self.tid, &registers).ok()?;
         }
         for _ in 0..MAX_STOPS {

@@ -2,6 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod call;
+pub(crate) mod calling;
 pub(crate) mod chase;
 pub(crate) mod epolls;
 pub(crate) mod follower;
@@ -23,12 +24,13 @@ pub(crate) mod tracepoint;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
-pub use crate::arch::call::{call, look};
+pub use crate::arch::call::look;
 pub use crate::arch::registers::PRESERVED;
 pub use crate::child::descriptor::{duplicate, filesystem, hold_known, owned};
 pub use crate::folder::ProcessFolder;
 pub use accounts::{accounts, every_process, Account, Memory};
 pub use call::{Answer, Bytes, End, Look, Plan, Style};
+pub use calling::call;
 pub use chase::{return_from_trap, Course};
 pub use epolls::watched;
 pub use follower::Follower;

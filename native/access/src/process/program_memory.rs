@@ -41,6 +41,12 @@ impl ProgramMemory {
         self.0.read_exact_at(bytes, address)
     }
 
+    pub(crate) fn word(&self, address: u64) -> Result<u64, Error> {
+        let mut bytes = [0u8; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
     /// Return whether these bytes are at `address`; false once no process has this address space.
     pub(crate) fn holds(&self, address: u64, bytes: &[u8]) -> bool {
         let mut found = vec![0u8; bytes.len()];

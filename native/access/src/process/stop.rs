@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
 use crate::memory::gate::Gate;
 use crate::process::call::{Answer, Look, Plan, Style};
+use crate::process::calling;
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
 use crate::work::{take, Watcher};
@@ -165,7 +166,7 @@ impl Stop {
                 return Err(io::Error::from_raw_os_error(libc::EBUSY));
             }
             plan.limit = left.map_or(plan.limit, |left| plan.limit.min(left));
-            Ok((call::call(tid, Style::Seized, &plan)?, plan.limit))
+            Ok((calling::call(tid, Style::Seized, &plan)?, plan.limit))
         };
         let answered = self.begin(made).map_err(too_late)?;
         Ok(await_or_cancel(watcher, &answered, &cancelled)?.map_err(too_late)??)

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
+use std::io::Error;
 
 /// Whether a stopped thread can be made to make a system call.
 pub(crate) const IS_SUPPORTED: bool = true;
@@ -42,9 +43,19 @@ pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, argu
     }
 }
 
+/// Return false: a call that a stop has interrupted shows in the registers, and `prepare` leaves it out.
+pub(crate) fn is_next(_: i32, _: &[u64]) -> bool {
+    false
+}
+
+/// Return ENOSYS: on this processor, no thread has to enter its own call first.
+pub(crate) fn replace(_: i32, _: &[u64], _: u64, _: [u64; 6]) -> Result<Vec<u64>, Error> {
+    Err(Error::from_raw_os_error(libc::ENOSYS))
+}
+
 /// Change the registers so that the thread skips the system call that it is about to make, or in which it was stopped.
 /// That call is not restarted.
-pub(crate) fn leave_out(registers: &mut [u64]) {
+pub(crate) fn leave_out(_: i32, registers: &mut [u64]) {
     registers[ORIG_RAX] = NO_CALL;
 }
 
