@@ -28,6 +28,7 @@ from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError, one_line
+from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
@@ -477,6 +478,10 @@ def _check(programs: Programs, options: Options) -> None:
             "gdbheap watch: what should it wait for? Give --rss=SIZE, --grows=SIZE/DURATION, --at-oom or"
             " --on-memory-error"
         )
+    if options.on_memory_error:
+        from gdbheap.targets.following import refuse_where_unpatched
+
+        refuse_where_unpatched(THIS_MACHINE, "'gdbheap watch --rss=SIZE' acts before memory runs out")
     if options.on_memory_error and options.prometheus is not None and options.look_every != 0:
         raise UsageError(
             "gdbheap watch: heaps cannot be read for --prometheus while --on-memory-error waits: add --look-every=0, "

@@ -217,10 +217,12 @@ PROCESSOR_ALLOWED = {
     # The note is named after its machine.
     "targets.cores.notes": {"aarch64"},
     # Code is called and patched, and libraries are preloaded, on x86-64 alone.
-    "commands.inferior_calls.native_caller": {"orig_rax", "rax", "rsp", "x86-64"},
+    "commands.inferior_calls.native_caller": {"rax", "x86-64"},
     "commands.inferior_calls.malloc_stats_call": {"x86_64"},
     "targets.code_places": {"x86-64"},
     "targets.following": {"x86-64"},
+    "tracing.recorder_files": {"x86-64"},
+    "tracing.replayer": {"x86-64"},
     "tracing.replay_settings": {"x86-64", "x86_64"},
     # An example for gdb.
     "commands.gdb.help": {"rdi"},

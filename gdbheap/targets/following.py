@@ -30,6 +30,10 @@ from gdbheap.targets.tracepoints import traced
 __all__ = ["Live", "LocalProcess", "Program"]
 
 NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
+# The commands that show what grew without changing code.
+GROWTH_INSTEAD = "'gdbheap growth --perf', or two snapshots and 'gdbheap diff', show what grew"
+# What stops at a call without gdbheap.
+CATCH_INSTEAD = "in gdb, a breakpoint with a condition stops at such a call"
 
 
 class Live(Protocol):
@@ -96,6 +100,7 @@ class LocalProcess:
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
         """Return a context manager that reports these system calls, as far as loaded objects make them."""
+        refuse_where_unpatched(self.machine, GROWTH_INSTEAD)
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
 
@@ -110,6 +115,7 @@ class LocalProcess:
 
         ``limit``: the most seconds for which a caught thread is stopped.
         """
+        refuse_where_unpatched(self.machine, CATCH_INSTEAD)
         self._clear()
         places = [place for name in names for place in function_places(self.running, name, conditions)]
         return self._followed(places, True, seccomp, limit)
@@ -139,16 +145,17 @@ class LocalProcess:
                 )
 
 
+def refuse_where_unpatched(machine: Machine, instead: str) -> None:
+    """Raise Unsupported on a machine on which gdbheap cannot change code. ``instead``: what the user can do."""
+    if not machine.has_patches:
+        raise Unsupported(f"gdbheap can follow calls only on x86-64, because it changes code for that; {instead}")
+
+
 def planned_for(running: RunningProcess, places: Sequence[CodePlace], seccomp: bool) -> PatchPlan:
     """Return the patches for these places of a process. ``seccomp``: also for a process with a seccomp filter. Raises
     NotPermitted, Unsupported.
     """
     pid = running.pid
-    if not running.machine.has_calls:
-        raise Unsupported(
-            f"process {pid} cannot be followed: gdbheap can change code only on x86-64; two snapshots, and 'gdbheap"
-            " diff' of them, show what grew"
-        )
     try:
         status = running.folder.status()
         # The kernel refuses this read for the same reasons as reading memory.

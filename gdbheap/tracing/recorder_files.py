@@ -19,6 +19,8 @@ from pathlib import Path
 import gdbheap
 from gdbheap import _native
 from gdbheap.errors import Unsupported
+from gdbheap.machines.machine import THIS_MACHINE
+from gdbheap.targets.following import GROWTH_INSTEAD
 from gdbheap.tracing.log import BEYOND, BY_LOCK, BY_TIME, RecordedProcess
 from gdbheap.tracing.preload import can_be_preloaded
 
@@ -58,6 +60,8 @@ def recorder_library() -> str:
     folder = Path(gdbheap.__file__).resolve().parent
     found = next(iter(sorted(folder.glob("_recorder*.so"))), None)
     if found is None:
+        if not THIS_MACHINE.has_patches:
+            raise Unsupported(f"gdbheap can record calls only on x86-64; {GROWTH_INSTEAD}")
         raise Unsupported("the recorder is missing: gdbheap was installed without it")
     if not can_be_preloaded(str(found)):
         raise Unsupported(f"LD_PRELOAD cannot name the recorder, because its path has a space or a colon: {found}")

@@ -18,6 +18,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
 from gdbheap.host.headroom import memory_left, threads_left
 from gdbheap.host.procfs import PROC, kib, parse_status
+from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.tracing.replay_settings import Setting
 
 __all__ = ["ReplayerEnded", "Grown", "ReplayMoment", "Replayer"]
@@ -77,6 +78,8 @@ def replayer_program() -> str:
     """Return the path of the replayer's program. Raises Unsupported if it is missing."""
     path = Path(gdbheap.__file__).resolve().parent / "_replayer"
     if not os.access(path, os.X_OK):
+        if not THIS_MACHINE.has_patches:
+            raise Unsupported("gdbheap can replay a trace only on x86-64: copy the trace to such a machine")
         raise Unsupported("the replayer is missing: gdbheap was installed without it")
     return str(path)
 
