@@ -1,12 +1,13 @@
 #!/bin/bash
 # gdbheap against the figures of glibc and of CPython itself on Debian's suites, each in a root folder: writes docs/support.md.
 #
-# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters mallocs"] [INSTANTS=200]
+# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters mallocs aarch64"] [INSTANTS=200]
 # SUITES, the oldest glibc first: its compiler builds the C program, and its libc is what the native module is linked with,
 # because what is linked with a newer one does not load there. "experimental" is sid with experimental's glibc.
 # FOLDER keeps the root folders for the next run; without it they are removed. With other SUITES the table is only printed.
 # "mallocs" are the other mallocs, which need no root folder: their builds are made (what cannot be had is left out), and each is looked
 # at in 1 and 8 threads at INSTANTS random instants (tests/test_instants.py). That takes two hours.
+# "aarch64" are two virtual machines, with pages of 4 and of 16 KiB, and tests in them (scripts/arm64_machine.sh).
 # Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +18,7 @@ ALL="bullseye bookworm trixie sid experimental"
 declare -A PYTHONS=([bullseye]="python2.7" [sid]="python3.15")
 VENV=${VENV:-.venv}
 read -ra suites <<< "${SUITES:-$ALL}"
-PARTS=${PARTS:-glibc interpreters mallocs}
+PARTS=${PARTS:-glibc interpreters mallocs aarch64}
 failed=0
 
 # look_at_mallocs: all builds of all of them.
@@ -31,7 +32,7 @@ look_at_mallocs() {
 if [[ $PARTS == *mallocs* ]]; then
     look_at_mallocs || failed=1
 fi
-[[ $PARTS == *glibc* || $PARTS == *interpreters* ]] || exit "$failed"
+[[ $PARTS == *glibc* || $PARTS == *interpreters* || $PARTS == *aarch64* ]] || exit "$failed"
 need_root_folders
 [ -n "${FOLDER:-}" ] && keep=yes || keep=
 folder=${FOLDER:-$(mktemp -d /var/tmp/gdbheap-matrix.XXXXXX)}
@@ -109,6 +110,12 @@ install_into() {
     inside "$root" /srv/venv/bin/gdbheap install >/dev/null
 }
 
+if [[ $PARTS == *aarch64* ]]; then
+    for pages in 4 16; do
+        PAGES=$pages scripts/arm64_machine.sh "$folder/aarch64" || failed=1
+    done
+fi
+[[ $PARTS == *glibc* || $PARTS == *interpreters* ]] || exit "$failed"
 for suite in "${suites[@]}"; do
     prepare "$suite" >&2
 done

@@ -289,10 +289,10 @@ outside of the folder and inside of it.
 
 {grid}
 
-These were not run: live processes on aarch64; the versions of glibc between these; processes stopped in the middle of
-malloc; glibc 2.30 and older. The layouts of these older versions are in gdbheap's tables, from their debug information
-and sources. Tests read heaps that `tests/images` lays out in the same way. `make test` tries `glibc.malloc.hugetlb=2`,
-if `/proc/sys/vm/nr_hugepages` has huge pages.
+Four kinds of targets were not run: aarch64 (see [targets.md](targets.md#aarch64)), versions of glibc between those in
+the table, processes that were stopped in the middle of malloc, and glibc 2.30 and older. For glibc 2.30 and older,
+gdbheap has layouts from debug information and sources. Tests read heaps with these layouts (`tests/images`).
+`make test` tries `glibc.malloc.hugetlb=2`, if `/proc/sys/vm/nr_hugepages` has huge pages.
 """
 
 
