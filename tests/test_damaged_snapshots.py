@@ -151,7 +151,7 @@ def test_each_damage(damage: str, good: Path, tmp_path: Path) -> None:
     path = tmp_path / "damaged.heap"
     _changed(good, path, *DAMAGES[damage])
     for words in _lines(path, good):
-        assert "it is damaged" in _said(words), words
+        assert "the file is damaged" in _said(words), words
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -78,7 +78,9 @@ def check_columns(parts: Sequence[PartitionKey]) -> None:
     others = {column: table.name for table in TABLES if table.name != SNAPSHOTS for column in table.names}
     for part in parts:
         if part.name in others:
-            raise UsageError(f"{part.name} is a column of {others[part.name]}: give the partition another name")
+            raise UsageError(
+                f"{part.name} is a column of {others[part.name]}: choose a different name for the partition"
+            )
 
 
 def values_of_parts(parts: Sequence[PartitionKey], identity: Mapping[str, Any]) -> dict[str, str]:

@@ -73,7 +73,10 @@ def _check(path: str, parent: HeldFolder, name: str, is_ours: Callable[[str], bo
         raise refused(path, f"it belongs to {name_of_user(status.st_uid)}: choose another name")
     others = [entry for entry in _entries(parent, name) if not is_ours(entry)]
     if others:
-        raise UsageError(f"{one_line(path)} is not replaced: it contains other files, such as {one_line(others[0])}")
+        raise UsageError(
+            f"{one_line(path)} is not replaced, because it has files that gdbheap did not make, such as "
+            f"{one_line(others[0])}"
+        )
     return True
 
 

@@ -108,7 +108,7 @@ def read(path: str) -> Look:
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except ValueError as error:
-        raise _refused(path, f"it is not a snapshot: {error}") from None
+        raise _refused(path, f"the file is not a snapshot: {error}") from None
     with file:
         return _read(_Source(path, f"/proc/self/fd/{file.fileno()}"))
 
@@ -116,17 +116,19 @@ def read(path: str) -> Look:
 def _read(source: _Source) -> Look:
     path, content = source.path, _document(source)
     if content.get("format") != FORMAT:
-        raise _refused(path, "it is not a gdbheap snapshot")
+        raise _refused(path, "the file is not a gdbheap snapshot")
     schema = content.get("schema")
     if not isinstance(schema, int) or schema > NUMBER:
-        raise _refused(path, f"it was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})")
+        raise _refused(
+            path, f"the file was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})"
+        )
     try:
         found = as_written(from_json(Snapshot, content))
         check_target(found.target)
     except UsageError as error:
-        raise _refused(path, f"it is damaged: {error}") from None
+        raise _refused(path, f"the file is damaged: {error}") from None
     if not is_time(found.time):
-        raise _refused(path, f"it is damaged: its time, {found.time:g} seconds after 1970, is impossible")
+        raise _refused(path, f"the file is damaged: its time, {found.time:g} seconds after 1970, is impossible")
     return Look(found, _columns(source, found) if found.blocks is not None else None, is_kept=True)
 
 
@@ -135,9 +137,9 @@ def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
     path, table = source.path, snapshot.blocks
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
-        raise _refused(path, "it is damaged: it claims more blocks than any process can have")
+        raise _refused(path, "the file is damaged: it claims more blocks than any process can have")
     if len(table.counts) != len(table.allocators):
-        raise _refused(path, "it is damaged: its numbers of blocks and of allocators do not match")
+        raise _refused(path, "the file is damaged: its numbers of blocks and of allocators do not match")
     names = [f"{FOLDER}{name}" for name in _columns_in(snapshot)]
     try:
         with _archive(source) as archive:
@@ -146,7 +148,7 @@ def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
         columns = _unpacked(source, entries)
         return columns_of(table, [columns.get(f"{FOLDER}{name}", b"") for name in (*COLUMNS, HOLDERS, OFFSETS)])
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise _refused(path, f"it is damaged: {error}") from None
+        raise _refused(path, f"the file is damaged: {error}") from None
 
 
 @contextmanager
@@ -171,7 +173,7 @@ def _check_directory(path: str, file: BinaryIO) -> None:
     end = tail.rfind(END_RECORD)
     is_large = end >= 0 and int.from_bytes(tail[end + 12 : end + 16], "little") > MAX_DIRECTORY_BYTES
     if is_large or LARGE_END_RECORD in tail[max(0, end - LARGE_END_BYTES) : end]:
-        raise _refused(path, "it is damaged: its zip directory is larger than in any snapshot")
+        raise _refused(path, "the file is damaged: its zip directory is larger than in any snapshot")
     file.seek(0)
 
 
@@ -185,7 +187,7 @@ def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int
         width = WIDTHS.get(name[len(FOLDER) :])
         is_wrong = entry.file_size > MAX_EXCEPTION_BYTES * count if width is None else entry.file_size != width * count
         if is_wrong:
-            raise _refused(path, f"it is damaged: {name} has the wrong size for {count:,} blocks")
+            raise _refused(path, f"the file is damaged: {name} has the wrong size for {count:,} blocks")
     _check_room(path, COPIES * sum(entry.file_size for entry in entries.values()))
 
 
@@ -211,16 +213,16 @@ def _document(source: _Source) -> dict[str, Any]:
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise _refused(path, f"it is damaged, or not a snapshot: {error}") from None
+        raise _refused(path, f"the file is damaged, or not a snapshot: {error}") from None
     if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
-        raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
+        raise _refused(path, f"the file claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
     text = _contents(source, entry, threading.Event())
     # Each value in the JSON text, except the first one, follows one of these characters.
     _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
         content = parsed(text)
     if not isinstance(content, dict):
-        raise _refused(path, "it is not a gdbheap snapshot")
+        raise _refused(path, "the file is not a gdbheap snapshot")
     return content
 
 
@@ -235,12 +237,12 @@ def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     try:
         entry = archive.getinfo(name)
     except KeyError:
-        raise _refused(path, "it is not a gdbheap snapshot") from None
+        raise _refused(path, "the file is not a gdbheap snapshot") from None
     # Other methods need memory of their own: lzma's dictionary has the size that the entry states, up to 4 GiB.
     if entry.compress_type not in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
-        raise _refused(path, f"it is damaged: {name} is packed by a method that no snapshot uses")
+        raise _refused(path, f"the file is damaged: {name} is packed by a method that no snapshot uses")
     if entry.file_size > DEFLATE_RATIO * entry.compress_size:
-        raise _refused(path, f"it is damaged: {name} claims to be larger than possible")
+        raise _refused(path, f"the file is damaged: {name} claims to be larger than possible")
     return entry
 
 
@@ -255,7 +257,7 @@ def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise _refused(path, f"it is damaged, or not a snapshot: {error}") from None
+        raise _refused(path, f"the file is damaged, or not a snapshot: {error}") from None
     return bytes(content)
 
 

@@ -17,8 +17,8 @@ IN_PYTHON = (
 def _text(figures: AfterFork) -> str:
     return (
         f"{size_text(figures.pss)} of {size_text(figures.anonymous)} of private memory is this process's share "
-        "(Pss_Anon). It shares the rest with its parent and child processes since fork(), and the RSS of each of "
-        "them counts these shared pages in full"
+        "(Pss_Anon). The process shares the rest with its parent and child processes since fork(), and the RSS of "
+        "each process counts the shared pages in full"
     )
 
 

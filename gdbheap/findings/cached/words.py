@@ -17,8 +17,8 @@ HOW = {
     ),
 }
 REST = (
-    ". Any thread can then use these blocks, and empty spans or slabs go back to the kernel. Busy threads allocate "
-    "more slowly"
+    ". Any thread can then use the blocks, and empty spans or slabs go back to the kernel. Busy threads allocate more "
+    "slowly"
 )
 
 

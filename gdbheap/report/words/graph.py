@@ -251,7 +251,7 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     if cycles.possible_bytes:
         may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
         does = f"{does}, and {may}" if cycles.collectable_bytes else may
-    yield style.filled(f"{all_of_it}. gc.collect() {does}. These references close the cycles:")
+    yield style.filled(f"{all_of_it}. gc.collect() {does}. References that close the cycles:")
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)

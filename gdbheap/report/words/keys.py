@@ -40,7 +40,7 @@ KEYS: dict[str, Key] = {
         "bytes",
         "the bytes of large blocks that are not resident, because they were never written to or are swapped out",
     ),
-    "acted": Key("number", "how often the watch acted; only the last event has this number, all others have 0"),
+    "acted": Key("number", "how often the watch acted; 0 in every event but the last"),
     "active": Key("bytes", "the bytes of the extents or pages that contain blocks", "the allocator has no such figure"),
     "actual": Key("bytes", "the bytes by which malloc_trim() reduced resident memory", "malloc_trim() was not called"),
     "address": Key(
@@ -59,8 +59,7 @@ KEYS: dict[str, Key] = {
     ),
     "allocated": Key(
         "number",
-        "the number of allocated blocks: the released ones, those counted in 'not_released', and those in use "
-        "at the end",
+        "the number of allocated blocks: released, counted in 'not_released', or in use at the end",
     ),
     "allocated_at": Key("", "the line of Python code that allocated the block", "tracemalloc does not trace the block"),
     "allocated_blocks": Key(
@@ -113,7 +112,7 @@ KEYS: dict[str, Key] = {
         "the pid of the process with which the pages of this process were compared",
         "the pages were not compared",
     ),
-    "beside_python": Key("", "whether the program also has Python objects, which these kinds do not include"),
+    "beside_python": Key("", "whether the program also has Python objects, which are not in the rows"),
     "best": Key(
         "number",
         "the index, counted from 0, of the run that used least memory, if it used significantly less than the "
@@ -128,9 +127,7 @@ KEYS: dict[str, Key] = {
     "block_kind": Key("", "what the block is: its kind, without its address", "the block is free"),
     "blocks": Key("number", "the number of blocks", "the rows are arrays, not blocks"),
     "boot_id": Key("", "the kernel's id for the current boot of the machine", "unknown"),
-    "both": Key(
-        "bytes", "the bytes of pages that differ both in reference counts and in data of the garbage collector"
-    ),
+    "both": Key("bytes", "the bytes of pages that differ in reference counts and in data of the garbage collector"),
     "bound": Key("bytes", "the limit in bytes that was reached"),
     "brk": Key("", "the calls of brk() that made memory grow"),
     "buffers": Key("bytes", "the bytes of other blocks that the objects own"),
@@ -142,7 +139,7 @@ KEYS: dict[str, Key] = {
     "by_stacks": Key("bytes", "the bytes by which thread stacks grew"),
     "bytes": Key("bytes", "the number of bytes that the record describes", "unknown"),
     "cache": Key("bytes", "the page cache without shared memory", "the kernel does not report it"),
-    "cached": Key("bytes", "the bytes of blocks in thread caches", "the allocator does not count them"),
+    "cached": Key("bytes", "the bytes of blocks in thread caches", "the allocator has no such count"),
     "cached_pieces": Key("", "chunks of exactly the requested size in thread caches"),
     "call": Key("number", "the number of the call: 1 for the first call, 0 for the time before it"),
     "calloc": Key("number", "the number of calls of calloc"),
@@ -158,8 +155,8 @@ KEYS: dict[str, Key] = {
     "cells": Key("", "the cells of the drawn area, by address"),
     "certain": Key(
         "",
-        "whether all references from the root to this object are known pointers; if not, one of them may be a "
-        "number that looks like a pointer",
+        "whether every reference on the path from the root is a known pointer; if not, one may be a number that looks "
+        "like a pointer",
     ),
     "cgroup": Key("", 'the path of the control group; "" for the whole machine', "the event is about one process"),
     "chain": Key("", "the path from a root to the object or block, in words", "the path was not searched"),
@@ -169,7 +166,7 @@ KEYS: dict[str, Key] = {
     "chunk": Key("bytes", "the size of the chunk that the request needs, including its header"),
     "chunks": Key("number", "the number of chunks"),
     "classes": Key("", "a row for each block size"),
-    "closings": Key("", "the references that close the cycles, at most 20 kinds of them"),
+    "closings": Key("", "the references that close the cycles, at most 20 kinds"),
     "collectable_bytes": Key("bytes", "the number of bytes that gc.collect() frees"),
     "collectable_objects": Key("number", "the number of objects that gc.collect() frees"),
     "collector": Key("bytes", "the bytes of pages that differ only in data of the garbage collector"),
@@ -202,7 +199,9 @@ KEYS: dict[str, Key] = {
     ),
     "damage": Key("", "contradictions in the target's data that no allocator would leave"),
     "data": Key(
-        "bytes", "the bytes of pages in which other data differ, too, because the program itself wrote to them"
+        "bytes",
+        "the bytes of pages that differ in more than reference counts and the collector's data, because the "
+        "program wrote to them",
     ),
     "data_address": Key("address", "the address of the first value", "the array has no values"),
     "deep": Key(
@@ -219,27 +218,29 @@ KEYS: dict[str, Key] = {
         "the allocator has no such figure",
     ),
     "disk_full": Key("", "whether calls are missing because the disk was full"),
-    "dominator_count": Key("number", "the number of all dominators, including those that the list leaves out"),
+    "dominator_count": Key("number", "the number of all dominators, including dominators that the list leaves out"),
     "dominators": Key(
         "",
         "the block's dominators: objects each of which keeps the block alive, so that removing any one of them "
         "frees it; the outermost first, the block itself last",
     ),
-    "doubtful": Key("", "blocks to which only possibly stale pointers point; these blocks may be lost too"),
+    "doubtful": Key("", "blocks to which only possibly stale pointers point, and which may be lost"),
     "doubtful_samples": Key(
         "number", "the number of samples that may be wrong because the process ran while they were taken"
     ),
     "dtype": Key("", "the type of the values", "the values have several types"),
     "edge": Key("", "the name of the reference"),
     "elsewhere": Key("", "the part of 'all_used' that lies in memory of allocators whose blocks gdbheap cannot list"),
-    "emptied": Key("", "the end of a sentence about what would happen to the groups if these blocks were freed"),
+    "emptied": Key(
+        "", "the end of a sentence about what would happen to the groups of pages if the pinning blocks were freed"
+    ),
     "emptiest": Key("", "the arenas with the fewest used bytes"),
     "empty": Key("number", "the number of containers without room for items"),
     "end": Key("address", "the address after the last byte"),
     "environment": Key("", "the environment variables that the advice names, with their values"),
     "error": Key("", "why there is no answer"),
     "inaccuracy": Key(
-        "share", "the largest possible error of the reported lifetimes, as a share: they are never too short"
+        "share", "the largest possible error of the reported lifetimes, as a share: a lifetime is never too short"
     ),
     "errors": Key("", "one line for each failure"),
     "event": Key(
@@ -306,7 +307,7 @@ KEYS: dict[str, Key] = {
     "frames": Key("", "the stack, the outermost frame first", "the log has no stack"),
     "free": Key("bytes", "the bytes of free blocks, including their headers", "memory cannot be read"),
     "free_caches": Key("", "the caches in which allocators without arenas keep free blocks"),
-    "free_count": Key("number", "the number of free blocks", "the allocator does not count them"),
+    "free_count": Key("number", "the number of free blocks", "the allocator has no such count"),
     "free_lists": Key("", "objects that are not in use and that the interpreter keeps for reuse"),
     "free_pools": Key("number", 'the number of pools without blocks ("unused pools" of sys._debugmallocstats())'),
     "free_resident": Key("bytes", "the resident part of 'free'", "residency is unknown"),
@@ -338,16 +339,19 @@ KEYS: dict[str, Key] = {
     "has_looked": Key("", "whether gdbheap read the arena's free chunks before the call"),
     "has_released": Key("", "whether malloc_trim() reported that it released memory", "malloc_trim() was not called"),
     "head_count": Key(
-        "number", "the number of all lost blocks to which no other lost block points; 'heads' lists some of them"
+        "number", "the number of all lost blocks to which no other lost block points; 'heads' lists at most 1,000"
     ),
-    "heads": Key("", "lost blocks to which no other lost block points; of these, the 1,000 that retain the most"),
+    "heads": Key(
+        "",
+        "at most 1,000 lost blocks to which no other lost block points; the list has the blocks that retain the most",
+    ),
     "heap": Key(
         "", "the bytes of the heap: in use, free and reclaimable", "the heap was not requested, or could not be read"
     ),
     "heaps": Key("", "the heaps of an arena, or mimalloc's heaps by purpose"),
     "heeded": Key("", "the ids of findings whose advised settings were set when the program started"),
     "held": Key("seconds", "the time for which the whole process was stopped", "it was not stopped"),
-    "held_by": Key("", "the types whose objects refer to these objects most often; empty unless requested"),
+    "held_by": Key("", "the types whose objects refer most often to the copies; empty unless requested"),
     "high": Key(
         "bytes", "the memory size above which the kernel slows the control group down", "there is no such limit"
     ),
@@ -378,7 +382,7 @@ KEYS: dict[str, Key] = {
         "bytes", "the part of the page cache that the kernel reclaims first", "the kernel does not report it"
     ),
     "index": Key("number", "the arena's index", "the row is a whole allocator without arenas"),
-    "inherited": Key("number", "calls that ancestors of the process made before they forked"),
+    "inherited": Key("number", "calls that ancestors of the process made before the fork"),
     "interpreter": Key("", "the interpreter's own tables and states"),
     "interpreters": Key("", "the interpreters with their own pools, the main one first; empty without pymalloc"),
     "is_blind": Key("", "whether there is no finding and the largest part of memory could not be analysed"),
@@ -396,7 +400,11 @@ KEYS: dict[str, Key] = {
     "is_whole": Key("", "whether the log is complete"),
     "items": Key("number", "the number of items in the containers"),
     "kept": Key("bytes", "the free resident bytes that are not counted in 'reclaimable'"),
-    "kept_by": Key("", "views that alone keep the memory, although they use little of it", "no such views keep it"),
+    "kept_by": Key(
+        "",
+        "views that alone keep the memory of the array, although the views show little of it",
+        "no such views keep it",
+    ),
     "kernel": Key("bytes", "the kernel's own memory for the control group", "the kernel does not report it"),
     "key": Key("number", "the common size, length or module of the objects"),
     "kind": Key("", "the kind of the described thing", "unknown"),
@@ -515,7 +523,7 @@ KEYS: dict[str, Key] = {
     "munmap": Key("number", "the number of calls of munmap"),
     "muzzy": Key("bytes", "the bytes of free extents that the kernel may reclaim", "the allocator has no such figure"),
     "name": Key("", "the name", "it has no name"),
-    "names": Key("", "other names of the object; each of them also keeps it alive"),
+    "names": Key("", "further names of the object; each name keeps the object alive"),
     "nbytes": Key("bytes", "the bytes of a tensor's own items", "the array is no tensor"),
     "nearest": Key("", "the largest free chunks of the arenas, if no free chunk is large enough"),
     "new": Key("number", "the number of blocks that only the last snapshot has"),
@@ -560,8 +568,8 @@ KEYS: dict[str, Key] = {
     "other_chunks": Key("", "unidentified blocks of glibc's malloc"),
     "other_holders": Key(
         "",
-        "the paths of other holders: of the objects in the row or, if 'at_most' is not null, of the blocks that they "
-        "share",
+        "the paths of further holders of the row's objects or, if 'at_most' is not null, of the blocks that the "
+        "objects share",
     ),
     "other_lines": Key("", "the lines of the ledger that are not drawn"),
     "other_processes": Key(
@@ -570,8 +578,8 @@ KEYS: dict[str, Key] = {
     "other_settings": Key("", "settings of runtimes and of mallocs other than glibc's"),
     "other_stacks": Key(
         "",
-        "the sums of all calls whose stacks were not kept: there were more than 10,000 stacks or 400,000 frames in "
-        "them, or reading them would have taken too long",
+        "the sums of all calls whose stacks were not kept, because there were more than 10,000 stacks or 400,000 "
+        "frames, or because reading the stack would have taken too long",
         "all stacks were kept",
     ),
     "ours": Key("bytes", "gdbheap's own figure"),
@@ -606,15 +614,15 @@ KEYS: dict[str, Key] = {
     ),
     "owner_count": Key(
         "number",
-        "the number of objects that the file lists: those that retain the most",
-        "no list of these objects was requested",
+        "the number of objects that the file lists because they retain the most",
+        "no list of objects was requested",
     ),
     "owners": Key("", "objects that retain more or less than before"),
     "p90": Key("number", "the lifetime that 90 % of the blocks did not exceed", "no block was released"),
     "pad": Key("bytes", "the free bytes that malloc_trim() leaves at the top of the heap"),
     "page_cache": Key("bytes", "the page cache, including shared memory", "the kernel does not report it"),
     "page_count": Key("number", "the number of mimalloc pages"),
-    "pages": Key("bytes", "the bytes of pages that lie completely in this memory, whether they are resident or not"),
+    "pages": Key("bytes", "the bytes of whole pages in the described memory, resident or not"),
     "parent": Key(
         "", "the id of the line to whose bytes this line's bytes belong", "the line is part of no other line"
     ),
@@ -631,7 +639,7 @@ KEYS: dict[str, Key] = {
     "peak_call": Key("number", "the number of the call after which the most bytes were in use"),
     "peak_rss": Key("bytes", "the largest number of resident bytes of the allocator", "the run failed"),
     "peak_time": Key("seconds", "the time of the peak, in seconds since 1970"),
-    "percent": Key("%", "the largest percentage of used bytes in these arenas"),
+    "percent": Key("%", "the largest percentage of used bytes in an arena of the group"),
     "perms": Key("", "the mapping's permissions, as in /proc/PID/maps"),
     "pictures": Key("number", "the number of pictures"),
     "pid": Key("number", "the pid of the process", "unknown, or there are several processes"),
@@ -711,7 +719,7 @@ KEYS: dict[str, Key] = {
         "structure, cached or unknown",
     ),
     "room": Key("number", "the number of items for which the containers have room"),
-    "roots": Key("", "blocks that no object owns, grouped by what points to them"),
+    "roots": Key("", "blocks that no object owns, grouped by the library or threads that point to the blocks"),
     "rounds": Key("number", "how many times the calls were replayed"),
     "row_count": Key("number", "the number of rows"),
     "rows": Key("", "the rows of the table, one record for each row"),
@@ -770,14 +778,12 @@ KEYS: dict[str, Key] = {
     "sizes": Key("", "a row for each size"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),
     "slabs": Key("number", "the number of slabs and large blocks of jemalloc"),
-    "smaller": Key(
-        "number", "the number of your processes that are left out because they are not among the 100 largest"
-    ),
+    "smaller": Key("number", "the number of your processes that are left out, because only the 100 largest are listed"),
     "snapshots": Key("", "the paths of the snapshots that were taken during the recording"),
     "some": Key("%", "the percentage of the last 10, 60 and 300 seconds in which at least one task waited for memory"),
     "some_seconds": Key("seconds", "the total time in which at least one task waited for memory"),
     "source": Key("", "the source from which gdbheap read the figure or fact"),
-    "sources": Key("", "the source file and line of each frame", "no debug information names them"),
+    "sources": Key("", "the source file and line of each frame", "no debug information names the source lines"),
     "spans": Key("number", "the number of tcmalloc spans that contain blocks"),
     "spare": Key(
         "number",
@@ -801,7 +807,7 @@ KEYS: dict[str, Key] = {
         "why the other free resident memory (not in 'returnable') cannot be returned to the kernel, the largest part "
         "first",
     ),
-    "still_there": Key("number", "the number of blocks that both snapshots have"),
+    "still_there": Key("number", "the number of blocks that are in the first snapshot and in the last one"),
     "stood": Key("seconds", "the time for which threads were stopped, summed up over all threads"),
     "stopped": Key(
         "number", "the number of the call after which the replay was ended early", "the replay ran to its end"
@@ -868,7 +874,8 @@ KEYS: dict[str, Key] = {
     "units": Key("", "the words for one group of blocks and for several groups, each with its verb"),
     "unknown": Key("number", "calls for blocks whose allocation is not in the log"),
     "unpatched": Key(
-        "number", "the number of places in machine code that make such calls and that gdbheap could not observe"
+        "number",
+        "the number of places in machine code that make system calls for memory and that gdbheap could not observe",
     ),
     "unread": Key("", "one line for each file that could not be read; names of functions are missing for this reason"),
     "unreadable": Key("number", "the number of entries or objects whose fields make no sense"),
@@ -877,7 +884,7 @@ KEYS: dict[str, Key] = {
     "url": Key("", "the URL at which the metrics are served", "no metrics are served"),
     "usable": Key("bytes", "the usable bytes of the blocks, as malloc_usable_size() reports them", "the run failed"),
     "used": Key("bytes", "the bytes of blocks in use, including headers"),
-    "used_count": Key("number", "the number of blocks in use", "the allocator does not count them"),
+    "used_count": Key("number", "the number of blocks in use", "the allocator has no such count"),
     "used_resident": Key("bytes", "the resident part of 'used'", "residency is unknown"),
     "usedpools": Key("address", "the address of the interpreter's array usedpools"),
     "uses_top": Key("", "whether malloc would take the request from the top chunk"),
@@ -913,13 +920,15 @@ KEYS: dict[str, Key] = {
     "whose": Key("", "the owner of the memory; for a setting, the allocator or runtime to which the setting belongs"),
     "why": Key("", "the reason"),
     "why_ended": Key("", "the reason why it ended"),
-    "within": Key("", "the id of a finding that may count some of the same bytes", "no other finding counts them"),
+    "within": Key(
+        "", "the id of a finding that may count some of the same bytes", "no other finding counts the same bytes"
+    ),
     "within_a_call": Key("number", "the number of blocks that the very next call of any thread released"),
     "without": Key("number", "the number of allocating calls that have no stack"),
     "words": Key("", "the words of the program's command line"),
     "workers": Key("number", "the number of processes that the advice concerns"),
-    "would_free": Key("bytes", "the bytes of resident pages that would be freed if these blocks were freed"),
-    "written": Key("", "bytes of formerly shared pages, by what was written to them", "no process was compared"),
+    "would_free": Key("bytes", "the bytes of resident pages that would be freed if the pinning blocks were freed"),
+    "written": Key("", "bytes of formerly shared pages, by what was written to the pages", "no process was compared"),
     "zero": Key("bytes", "memory that is mapped to the kernel's zero page, and is therefore not resident", "unknown"),
 }
 """The meaning of each key. It holds for all records that have the key."""
@@ -1024,10 +1033,14 @@ OTHERWISE: dict[str, Key] = {
     "query.Answered.rows": Key("", "the rows, each a list of values"),
     "difference.Difference.ledger": Key("", "the lines of the ledger that changed"),
     "difference.Difference.holders": Key(
-        "", "holders whose bytes changed, those that grew the most first", "a snapshot has no list of holders"
+        "",
+        "holders whose bytes changed; the holder that grew the most comes first",
+        "a snapshot has no list of holders",
     ),
     "holder_change.Since.holders": Key(
-        "", "holders whose bytes changed, those that grew the most first", "a snapshot has no list of holders"
+        "",
+        "holders whose bytes changed; the holder that grew the most comes first",
+        "a snapshot has no list of holders",
     ),
 }
 """By record and key: keys that have another meaning in this record. Each shows a key that should be renamed."""

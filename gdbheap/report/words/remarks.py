@@ -105,7 +105,8 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "first-paths": ("paths are shown for the first {most:,} of {blocks:,} blocks: no path is shown for the others"),
     "holders-not-known": "holders are not known: {error}",
     "jemalloc-blocks-moving": _moving(
-        "jemalloc", "moving free blocks between slabs and a cache: these blocks may count as used, or still as cached"
+        "jemalloc",
+        "moving free blocks between slabs and a cache: the moved blocks may count as used, or still as cached",
     ),
     "jemalloc-extents-moving": _moving(
         "jemalloc",
@@ -148,7 +149,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "served-by-others": _others,
     "since-another": "{file} is a snapshot of another process: 'heap diff' compares the two",
     "tcmalloc-blocks-moving": _moving(
-        "tcmalloc", "moving free blocks between spans and a cache: these blocks count as used"
+        "tcmalloc", "moving free blocks between spans and a cache: the moved blocks count as used"
     ),
     "tcmalloc-no-lists": (
         "no central lists of tcmalloc were found in {module}: blocks in transfer caches count as used"
@@ -159,7 +160,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
         "or end, {astray} list entries that point to no matching block, {spans} spans with a wrong count)",
     ),
     "too-many-arrays": "there are {count:,} arrays or tables: only the largest {most:,} are listed",
-    "two-owners": "two owners claim the bytes at {address:#x}: these bytes do not count for {owner}, the second owner",
+    "two-owners": "two owners claim the bytes at {address:#x}: the bytes do not count for {owner}, the second owner",
     "values-not-read": _unread,
     "zero-pages": (
         "zero pages cannot be distinguished from other pages: the lines add up to {bytes} bytes more than the "
