@@ -94,10 +94,10 @@ COMMAND = Command(
     the sum of the stacks for which there is no room. A flame graph takes at most 1 MiB.
 
     If stacks were sampled, the figures are estimates. The trace has a stack for a block of s bytes with the probability
-    p = 1 - exp(-s/mean); each block with a stack counts 1/p times. Here, mean is the average number of bytes between
-    two samples. The mean error of a sum is at most sqrt(sum × mean). If a stack was recorded every 512 KiB, a sum of
-    100 MiB has an error of 7 MiB. `--diff` subtracts the figures after call A from the figures after call B. Pictures
-    do not show stacks that have fewer bytes after call B than after call A.
+    p = 1 - exp(-s/mean); each block with a stack counts 1/p times. In this formula, "mean" is the average number of
+    bytes between two samples. The mean error of a sum is at most sqrt(sum × mean). If a stack was recorded every 512
+    KiB, a sum of 100 MiB has an error of 7 MiB. `--diff` subtracts the figures after call A from the figures after call
+    B. Pictures do not show stacks that have fewer bytes after call B than after call A.
 
     gdbheap reads the names of functions from files on this machine that have the recorded build-ids. A function without
     a symbol is shown as a file and an address. A Python frame is shown as a function with its file and line. gdbheap

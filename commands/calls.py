@@ -77,20 +77,21 @@ COMMAND = Command(
     call that returned a block. The lower bound counts only the bytes that a realloc adds to its block. A lifetime
     counts the calls of all threads. A realloc does not end a lifetime, even if it moves the block. A block is temporary
     if the thread that allocated it releases it with its very next call. heaptrack looks at the next call of the whole
-    process instead. It treats a realloc as a release and an allocation. The figure "half" is the lifetime that half of
-    the released blocks did not exceed. The figure "90 %" is the lifetime that nine tenths did not exceed. Both figures
-    are at most 1/128 too high, and exact below 256. Lifetimes in seconds are less exact, because the trace has a
-    timestamp only for every 256 events.
+    process instead. heaptrack treats a realloc as a release and an allocation. The figure "half" is the lifetime that
+    half of the released blocks did not exceed. The figure "90 %" is the lifetime that nine tenths did not exceed. The
+    median and the "90 %" are at most 1/128 too high, and exact below 256. Lifetimes in seconds are less exact, because
+    the trace has a timestamp only for every 256 events.
 
     A curve has at most 2,048 points, and each point stands for several successive calls. The point has the value after
     the last of these calls, and the most bytes in use during them. The peak is therefore always visible. Sizes are
     grouped in steps of 16 bytes below 32 KiB, and in steps of 32 KiB below 64 MiB. gdbheap needs memory for each block
     in use, but not for each call. docs/calls.md says more.
 
-    `--growth` replays the calls as the program made them (docs/replay.md). It lists the calls that made an arena grow.
-    Each row shows by how many bytes the arena grew. It also shows how many bytes the largest free chunk was too small.
-    gdbheap looks for this chunk only before each of the N largest growths; N may be "all". The main arena grows when
-    the program break rises. Another arena grows when one of its heaps becomes larger than ever before.""",
+    `--growth` replays the calls as the program made them (docs/replay.md). `--growth` lists the calls that made an
+    arena grow. Each row shows by how many bytes the arena grew. One column shows by how many bytes the largest free
+    chunk was too small. gdbheap looks for that chunk only before each of the N largest growths; N may be "all". The
+    main arena grows when the program break rises. Another arena grows when one of its heaps becomes larger than ever
+    before.""",
     needs=LOG,
     options=Options,
     answer=_answer,

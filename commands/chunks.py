@@ -131,7 +131,7 @@ COMMAND = Command(
     column of contents, such as Python types and C++ classes.
 
     gdbheap also lists the blocks of every other allocator that it can read. Blocks of these allocators have no header.
-    Their states are `used`, `free` and `tcache`. Unused room on a page of such an allocator is listed as free blocks.
+    Each has the state `used`, `free` or `tcache`. Unused room on a page of such an allocator is listed as free blocks.
 
     A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
     Nodes and buffers of a container of C++ or Rust are proven if their links agree with its count. Objects of `Box<dyn
@@ -143,9 +143,9 @@ COMMAND = Command(
     how much of it is filled. Blocks of Python's own allocator are left out. Other blocks that belong to Python objects
     have no kind.
 
-    `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). It lists the stacks of the sampled
-    blocks in use, and the stacks with the most bytes come first. `--format` and the options for its
-    formats draw all these stacks, without jemalloc's own frames.""",
+    `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). `--by=stack` lists the stacks of the
+    sampled blocks in use. The stacks with the most bytes come first. `--format` and the options for its formats draw
+    all these stacks, without jemalloc's own frames.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -33,8 +33,8 @@ COMMAND = Command(
     TopMemoryContext, its name and its purpose. The first table adds up the contexts that have the same name.""",
     example="heap contexts --top=10",
     details="""The figures equal total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts. gdbheap
-    reads them from any backend or core, even while a query runs. It sends no request to the server. gdbheap knows the
-    memory contexts of PostgreSQL 13 to 18; other programs have none.
+    reads them from any backend or core, even while a query runs. gdbheap sends no request to the server. gdbheap knows
+    the memory contexts of PostgreSQL 13 to 18; only PostgreSQL has memory contexts.
 
     `--sort=tree` lists each context before the contexts below it. `--format` and the options for its
     formats draw this tree. The free bytes of a context are drawn as one of its children. Purposes are not shown. All

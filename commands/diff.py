@@ -48,7 +48,7 @@ COMMAND = Command(
 
     If there are three or more states, diff shows the figures that never fell, and how fast they rose. If the control
     group has a limit, or `--limit` gives one, a line predicts when RSS reaches the limit. A block counts as kept if a
-    block of the same size and type is at its address later. This may be a different block.""",
+    block of the same size and type is at its address later. The later block may be a different one.""",
     needs=LOOKS,
     options=Options,
     answer=_answer,

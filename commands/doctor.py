@@ -28,7 +28,7 @@ COMMAND = Command(
     summary="Check permissions, and show the command that helps",
     text="""doctor stops no process and changes nothing. Without a process, doctor checks gdbheap itself.""",
     example="gdbheap doctor",
-    details="""gdbheap reads several files below /proc/PID. Each of them has a line with the kernel's answer. Every
+    details="""gdbheap reads several files below /proc/PID. Each file has a line with the kernel's answer. Every
     user may read the file status. The user who owns the process may read maps, smaps_rollup and pagemap. The file
     mem gives access to the process's memory. doctor also attaches for an instant, without a stop, as a seccomp
     filter may refuse it: to the process, or to a child of its own. A line says whether a control group counts the

@@ -57,8 +57,9 @@ COMMAND = Command(
     returned, top of a heap, or other.""",
     example="heap map --svg=heap.svg",
     details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
-    separate lines. It is in colour on a terminal, unless NO_COLOR is set. It uses only ASCII if the terminal supports
-    nothing else. If the kernel reports huge pages (Linux 6.7), a group's title says how much of the group they map.""",
+    separate lines. On a terminal, the picture is in colour, unless NO_COLOR is set. If the terminal supports nothing
+    else, the picture uses only ASCII. If the kernel reports huge pages (Linux 6.7), a group's title says how much of
+    the group they map.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

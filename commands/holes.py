@@ -69,15 +69,16 @@ COMMAND = Command(
     details="""Each row shows how much of a hole is resident, and which used blocks are before and after the hole.
 
     malloc serves a request from a single free chunk, but a hole may consist of several chunks. Chunks in thread caches
-    and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order. It tries the
-    thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin comes next, and then
-    the top chunk. malloc last enlarges the heap or, from mmap_threshold on, creates a separate mapping. malloc merges
-    the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose another chunk of the same size
-    than the chunk that gdbheap names. malloc may also choose another chunk after a request that left a remainder.
+    and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order. malloc first
+    tries the thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin comes next,
+    and then the top chunk. malloc last enlarges the heap or, from mmap_threshold on, creates a separate mapping. malloc
+    merges the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose another chunk of the
+    same size than the chunk that gdbheap names. malloc may also choose another chunk after a request that left a
+    remainder.
 
-    `--path` reads all references. It shows the path to each block next to a hole, as a Python expression or in words.
-    `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. It then shows the stack that allocated
-    each block next to a hole.""",
+    `--path` reads all references. `--path` shows the path to each block next to a hole, as a Python expression or in
+    words. `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. `--calls` then shows the stack
+    that allocated each block next to a hole.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -76,20 +76,20 @@ COMMAND = Command(
     example="heap owners --top=10",
     details="""Each block in use counts in one row. The row of a package includes its modules, classes and functions,
     and everything that only these reach. A variable that holds much memory has a row of its own, named by its path.
-    Other rows are running frames, data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A
-    library's static variable has a row of its own if it holds much memory and has a symbol. A holder with less than 2 %
-    of the memory in use counts for its package. Small packages share one row. A file that was loaded as several modules
-    has one row. The share of RSS counts only resident bytes. If some bytes of a row are not resident, a column shows
-    the resident bytes.
+    Further rows show running frames, data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks.
+    A library's static variable has a row of its own if it holds much memory and has a symbol. A holder with less than 2
+    % of the memory in use counts for its package. Small packages share one row. A file that was loaded as several
+    modules has one row. The share of RSS counts only resident bytes. If some bytes of a row are not resident, a column
+    shows the resident bytes.
 
-    Memory that objects mapped counts for the holder of these objects. Such objects are mmap.mmap, numpy.memmap,
-    SharedMemory, and mapped files of Arrow and torch. A shared mapping is unmapped when its object is freed. The memory
-    of the mapping is freed only if no other process has the pages.
+    Memory that an object mapped counts for the holder of the object. mmap.mmap, numpy.memmap, SharedMemory, and mapped
+    files of Arrow and torch can map memory. A shared mapping is unmapped when its object is freed. The memory of the
+    mapping is freed only if no other process has the pages.
 
     In a program without Python, a row is a holder from which the shortest chains of pointers start. A global is named
-    by its symbol, or else its section, and by the type of most of its bytes. Other rows are thread variables, mappings,
-    the objects in a Java heap, and PostgreSQL's memory contexts, by name. `--by=type` groups all blocks by kind.
-    `--by=global` shows only blocks that globals hold; `--by=thread` shows only blocks that threads hold.
+    by its symbol, or else its section, and by the type of most of its bytes. Further rows show thread variables,
+    mappings, the objects in a Java heap, and PostgreSQL's memory contexts, by name. `--by=type` groups all blocks by
+    kind. `--by=global` shows only blocks that globals hold; `--by=thread` shows only blocks that threads hold.
 
     A row says "at least" if some references could not be read: the time of `--max-stop` was over, or a core is
     truncated. The bytes of such a row are proven: the objects' reference counts do not exceed the references that

@@ -63,7 +63,8 @@ COMMAND = Command(
     only after the group is freed. pymalloc returns an arena when its last block is freed, so that all pages of the
     arena count. In mimalloc, these are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, these
     are slabs. The groups that keep the most memory, apart from their own bytes, come first. A second table lists the
-    blocks of all groups by type or owner. It also says how many groups contain only blocks of this type or owner.
+    blocks of all groups by type or owner. One column counts the groups that contain only blocks of the row's type or
+    owner.
 
     glibc's blocks form a group if they share a page and fill at most half of the page. A fuller page counts if it
     contains only blocks of the group. A freed small chunk first goes to a thread's cache, and is returned only after it
@@ -75,9 +76,9 @@ COMMAND = Command(
     gets the page later: when mimalloc returns another page of the segment, after 10 ms or more. A free-threaded build
     of Python may keep empty pages of objects for objects of the same size.
 
-    `--path` reads all references. It shows the paths to the first 20 blocks of each listed group. For each kind of
-    block, only the most common path is shown. Two paths of a group count as one path if they differ only in bracketed
-    numbers or the last key.""",
+    `--path` reads all references. `--path` shows the paths to the first 20 blocks of each listed group. For each kind
+    of block, only the most common path is shown. Two paths of a group count as one path if they differ only in
+    bracketed numbers or the last key.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -37,17 +37,18 @@ COMMAND = Command(
     details="""pymalloc can use an empty pool for any size class. The kernel gets an empty pool back only when its whole
     arena is free.
 
-    `--detail` adds a second row to each class. It is about the objects that record their own size. It shows the bytes
-    that were requested for these objects, the bytes that they got, and the difference. It also shows how many arenas
-    have blocks of the class, and how many arenas have no other blocks. Two tables follow: how full the arenas are, and
-    the five arenas with the fewest used bytes. An arena is returned only when its last block is freed.
+    `--detail` adds a second row to each class. The second row is about the objects that record their own size. The row
+    shows the bytes that were requested for the objects, the bytes that the objects got, and the difference. The row
+    also shows how many arenas have blocks of the class, and how many have only such blocks. Two tables follow: how full
+    the arenas are, and the five arenas with the fewest used bytes. An arena is returned only when its last block is
+    freed.
 
     The figures are sums over all interpreters that have their own pools (CPython 3.12 and later). If pymalloc is not in
     use (PYTHONMALLOC=malloc), there are no rows, and the answer says so.
 
-    Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. Each row then describes a block size. Its
-    pools are mimalloc's pages, and its free blocks are the room for more blocks in these pages. A second table shows
-    the purpose of the pages, and which pages no longer belong to a thread.""",
+    Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. Each row then describes a block size. The
+    row's pools are mimalloc's pages, and its free blocks are the room for more blocks in the pages. A second table
+    shows the purpose of the pages, and which pages no longer belong to a thread.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

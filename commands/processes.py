@@ -52,15 +52,15 @@ COMMAND = Command(
     'gdbheap PID PID' and 'gdbheap PID --children' run this command, too.""",
     example="gdbheap processes --children",
     details="""The first lines show the memory of all processes together, and the verdict and the largest holder of each
-    process. Each row shows RSS, PSS, USS, the heap's used and free bytes, and the largest finding. It also shows how
-    many bytes malloc_trim(0) would return.
+    process. Each row shows RSS, PSS, USS, the heap's used and free bytes, and the largest finding. The column
+    "reclaimable" shows the bytes that malloc_trim(0) would return.
 
     All processes are stopped while gdbheap reads the kernel's figures, so that PSS adds up. Each process is then
-    stopped separately. Its private pages are compared with those of its parent or a sibling, if both processes come
-    from one exec. The answer shows which pages are no longer shared since the fork, and what wrote to them
-    (docs/processes.md). It shows how much memory a call of gc.freeze() before the fork would save. It also counts equal
-    pages of strings, bytes and numbers that several workers have, but not their parent. Loading these values before the
-    fork would save the pages. A note marks each process that has ended or cannot be read.""",
+    stopped separately. gdbheap compares a process with its parent or a sibling if the two come from one exec. The
+    answer shows which pages are no longer shared since the fork, and what wrote to them (docs/processes.md). The answer
+    shows how much memory a call of gc.freeze() before the fork would save. The answer also counts equal pages of
+    strings, bytes and numbers that several workers have, but not their parent. Loading these values before the fork
+    would save the pages. A note marks each process that has ended or cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

@@ -125,14 +125,14 @@ COMMAND = Command(
     dict's keys, a list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
     details="""A block without a known owner counts for the object, library or thread that points to it. Shares of RSS
-    leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks. It
-    says what the bytes of each block look like: zeros, text, pointers, data or a C++ class.
+    leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks. The
+    table says what the bytes of each block look like: zeros, text, pointers, data or a C++ class.
 
     The column "mapped" shows memory that objects such as mmap.mmap mapped. The column appears only if such an object
-    exists. These bytes are in no allocator's block, and do not count as used.
+    exists. Mapped bytes are in no allocator's block, and do not count as used.
 
     A program may have a malloc whose blocks gdbheap cannot list. gdbheap then lists only those Python objects in it
-    that references reach. It computes the sizes of these objects from their own fields.
+    that references reach. The sizes of the objects come from their own fields.
 
     The GLOB of `--type` may contain `*`, `?` and `[...]`.
 
@@ -147,8 +147,8 @@ COMMAND = Command(
     bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` shows, for list, bytearray, dict and set, how
     many items they have and for how many they have room.
 
-    `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. It counts blocks and requested bytes
-    for each line, as tracemalloc.take_snapshot() does, but calls nothing in the program.
+    `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. gdbheap counts blocks and requested
+    bytes for each line, as tracemalloc.take_snapshot() does, but calls nothing in the program.
 
     `--group` shows a row for each value of ATTRIBUTE, and needs `--type`. An example is `heap pyobjects
     --type=app.Session --group=tenant_id`. Objects whose value could not be read are in no group.""",

@@ -56,15 +56,14 @@ COMMAND = Command(
 
     A figure with "at most" includes blocks of C code that the object owns and that other objects may hold. A column
     names these other holders. The bytes in the column "retained" are certain. A row may stand for several objects that
-    retain the same bytes. It shows the path of the outermost of these objects that source code can name. The path is a
+    retain the same bytes. The row shows the path of the outermost object that source code can name. The path is a
     Python expression if possible, or else in words.
 
     Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column of their own
     if some bytes are not resident. A share is unknown if the bytes without these pages exceed RSS.
 
-    Memory that an object mapped counts for this object. Such objects are mmap.mmap, numpy.memmap, SharedMemory, and
-    mapped files of Arrow and torch. If other processes also map the memory, it is unmapped with the object but not
-    freed.
+    Memory that an object mapped counts for the object. mmap.mmap, numpy.memmap, SharedMemory, and mapped files of Arrow
+    and torch can map memory. If other processes also map the memory, it is unmapped with the object but not freed.
 
     If some references could not be read, an object retains "at least" the proven bytes, and groups have no rows. One
     line, "not examined", shows the bytes that no object is proven to retain.

@@ -33,13 +33,13 @@ COMMAND = Command(
     The session also has the commands help, refresh and quit. All answers show one moment, until you type refresh.""",
     example="gdbheap shell",
     details="""On a terminal, the tab key completes commands, options and file names. Typed lines are kept for the next
-    session, in the file $XDG_STATE_HOME/gdbheap/history. This file has at most 1,000 lines, and only you can read it.
-    If `--no-text` is given, no lines are kept. Lines may also come from a pipe or a file; the session then has no
-    prompt. Empty lines and lines that begin with # are skipped.
+    session, in the file $XDG_STATE_HOME/gdbheap/history. The file has at most 1,000 lines, and only you can read it. If
+    `--no-text` is given, no lines are kept. Lines may also come from a pipe or a file; the session then has no prompt.
+    Empty lines and lines that begin with # are skipped.
 
     gdbheap keeps the memory that it has read for the next command. A live process is stopped once, while its private
     memory is copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes.
-    This frozen copy takes no memory in gdbheap, and needs only a short stop. While it exists, the kernel copies each
+    The frozen copy takes no memory in gdbheap, and needs only a short stop. While it exists, the kernel copies each
     page to which the process writes. The frozen copy ends with the process. If neither copy is possible, each command
     stops the process anew, and a line says so. Commands that follow a process (growth, catch) or call into it (stats,
     trim --yes) are about the process itself. After a call, gdbheap reads the process anew.
@@ -49,7 +49,7 @@ COMMAND = Command(
     `--json` makes a session for a program. Each line that gdbheap reads, even an empty line, yields exactly one line of
     output: {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of
     the same command in a shell. The answer is null for a line that requests nothing, such as refresh. A line with
-    --text is answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. These lines do not
+    --text is answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. The text does not
     appear on standard error, and there is no prompt.
 
     The exit status of a session on a terminal is 0. If the lines come from a pipe or a file, it is the highest status

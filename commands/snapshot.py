@@ -44,11 +44,11 @@ COMMAND = Command(
     contain the contents of strings, bytes and keys unless --with-contents is given.""",
     example="heap snapshot before.heap",
     details="""The file keeps the answers that `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` give at
-    this moment. It contains the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their
-    pins. It also contains all types, and the number of used blocks of each size and allocator. It contains the 200
-    largest holders, and the 200 objects that retain the most, with their paths. For a process with more than 2,000,000
-    blocks, these holders and objects need `--owners`. `--blocks` adds the address, size and type of each used block;
-    this takes at most about a byte for each block. An older file is replaced only when the new one is complete.
+    this moment. The file contains the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with
+    their pins. The file contains all types, and the number of used blocks of each size and allocator. The file contains
+    the 200 largest holders, and the 200 objects that retain the most, with their paths. For a process with more than
+    2,000,000 blocks, these holders and objects need `--owners`. `--blocks` adds the address, size and type of each used
+    block; this takes at most about a byte for each block. An older file is replaced only when the new one is complete.
     docs/snapshots.md describes the file.""",
     needs=TARGET,
     options=Options,

@@ -60,7 +60,7 @@ COMMAND = Command(
     stopped running. A greenlet without such a frame is shown as idle: it runs now, has not begun or has ended.
 
     `--retained` adds a column: the bytes that would be freed with all tasks of a row and the coroutines of their
-    chains. This figure is at least as large as the bytes of the row.""",
+    chains. The figure is at least as large as the row's own bytes.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

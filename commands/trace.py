@@ -99,27 +99,28 @@ COMMAND = Command(
     text="""Processes that the command starts are recorded, too. A program is not recorded if it is static or set-uid,
     clears its environment or brings its own malloc.""",
     example="gdbheap trace -o calls.log",
-    details="""The command is started with a library that records malloc, calloc, realloc, reallocarray and free. It
-    also records memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and delete call these functions.
+    details="""The command is started with a library that records malloc, calloc, realloc, reallocarray and free. The
+    library also records memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and delete call these
+    functions.
     mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. The trace contains the requested size, address,
     thread and number of each call; the numbers give the order of all calls. Nothing is lost when a process is killed.
     gdbheap passes on the command's exit status. The status is 1 instead of 0 if calls are missing because the disk is
     full. Recording ends when the command and all processes that it started have ended.
 
     The calls of several threads are made one after the other, so that their order is known. If `--order=time` is given,
-    no thread waits for another: each thread records its own calls, with the time of the processor's clock. This order
-    suits programs that allocate in many threads at once. A replay is then similar to the program, but not equal.
-    docs/calls.md describes the file, and `gdbheap replay` makes the calls again.
+    no thread waits for another: each thread records its own calls, with the time of the processor's clock.
+    `--order=time` suits programs that allocate in many threads at once. A replay is then similar to the program, but
+    not equal. docs/calls.md describes the file, and `gdbheap replay` makes the calls again.
 
     Python requests only large blocks from malloc. `--pymalloc` also records the requests to Python's own allocator:
-    size, address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL;
-    pymalloc places its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap
-    replay` leaves them out.
+    size, address and thread (PyMem_Malloc, PyObject_Malloc and the like). `--pymalloc` needs CPython 3.7 to 3.13 with a
+    GIL; pymalloc places its blocks as it does without the recorder. Requests to Python's allocator do not count as
+    calls, and `gdbheap replay` leaves them out.
 
     `--stacks` records stacks of C and Python for `gdbheap stacks`. Recording one stack for every SIZE requested bytes
     costs next to nothing. `--stacks=all` records a stack for each call that allocates. Each stack then takes some
     microseconds in C, and some tens of microseconds in Python. `--attach` records nothing, because a program must be
-    recorded from its start. It only explains what to do instead.""",
+    recorded from its start. `--attach` only explains what to do instead.""",
     needs=STARTED,
     options=Options,
     answer=_answer,

@@ -83,10 +83,11 @@ COMMAND = Command(
     text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. malloc_trim()
     returns neither thread caches, nor locked memory, nor the tops of arenas other than the main arena.""",
     example="heap trim --yes",
-    details="""malloc_trim() first merges the chunks in fast bins. It then releases the whole pages inside free chunks
-    of each arena. It also releases the top of the main arena, except for the last `--pad` bytes. It does not release
-    other tops, thread caches and locked memory (mlock). It keeps the first 48 bytes of each chunk, and the page that
-    contains them. A released page that is shared after fork() no longer counts in this process's RSS. The machine gets
+    details="""malloc_trim() first merges the chunks in fast bins. malloc_trim() then releases the whole pages inside
+    free chunks of each arena. The top of the main arena is released, too, except for the last `--pad` bytes. Tops of
+    threads' arenas, thread caches and locked memory (mlock) are not released. malloc_trim() keeps the page with the
+    first 48 bytes of each chunk. A released page that is shared after fork() no longer counts in this process's RSS.
+    The machine gets
     the page back only when the other process returns it, too.
 
     `--yes` calls malloc_trim() after a proof that the call cannot hang, as for `heap stats`. The answer shows the

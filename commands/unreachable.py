@@ -27,18 +27,19 @@ COMMAND = Command(
     references that were found. Lost blocks are blocks to which nothing points. Doubtful blocks are reached only by weak
     pointers, such as stale words.""",
     example="heap unreachable",
-    details="""Each row describes the blocks of one type and size. Its bytes include the buffers that these blocks own.
+    details="""Each row describes the blocks of one type and size. The bytes of a row include the buffers that the
+    blocks own.
 
     Cycles are objects that are kept alive only by references from one another, and all that they keep alive. The answer
     names the references that close the cycles. gc.collect() frees the cycles, unless the row says why not: gc.freeze(),
     a type that hides references from the collector, or `__del__` in Python 2.
 
-    Lost references are objects whose reference count is too high: a library took a reference and never released it.
-    Such an object and the objects that it keeps alive are never freed.
+    Lost references are objects whose reference count is too high: a library took a reference and never released it. An
+    object with a lost reference is never freed, and neither are the objects that it keeps alive.
 
-    Lost blocks are blocks to which nothing points, except perhaps other lost blocks. They cannot be freed, unless the
-    program computes their address. It may compute an address from a compressed or hidden pointer, or an integer of
-    Python (ctypes, cffi).
+    Lost blocks are blocks to which nothing points, except perhaps other lost blocks. The program can free a lost block
+    only if it computes the block's address. A program may compute an address from a compressed or hidden pointer, or an
+    integer of Python (ctypes, cffi).
 
     Doubtful blocks are reached only by weak pointers. A pointer is weak if it lies on a thread's stack or in a
     register. A pointer into the middle of a block is also weak. Words after the last item of a C++ container are also
@@ -46,9 +47,9 @@ COMMAND = Command(
     word is stale, or is a number, the block is lost.
 
     In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
-    registers, blocks that these reach, and memory that the program mapped. It does not read mapped files on a disk.
-    Heads come first: lost blocks to which no other lost block points. If lost blocks form a cycle, one of them is also
-    a head. Each row says how many blocks, and how many bytes, would be freed with the head. A row of blocks without a
+    registers, blocks that these reach, and memory that the program mapped. Mapped files on a disk are not read. Heads
+    come first: lost blocks to which no other lost block points. If lost blocks form a cycle, one of them is also a
+    head. Each row says how many blocks, and how many bytes, would be freed with the head. A row of blocks without a
     type says what most of them look like: text, zeros, pointers or data. If a core is truncated, its missing memory may
     point to any block. No block then counts as lost.
 

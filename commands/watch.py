@@ -537,8 +537,8 @@ COMMAND = Command(
     MemoryError in the process. watch then takes a snapshot, without contents, and takes the other steps that options
     request. `--name` also waits for processes that start later. `--cgroup` watches a control group as a whole and acts
     on its largest process. `--rss` and `--grows` then count all processes of the group together. Waiting costs next to
-    nothing: the kernel wakes watch if it can. Otherwise watch reads a few numbers about once a second. Near a limit, it
-    reads them up to fifty times a second.
+    nothing: the kernel wakes watch if it can. If the kernel cannot, watch reads a few numbers about once a second. Near
+    a limit, it reads them up to fifty times a second.
 
     watch prints each event as a line with its time on standard error. If a step fails, watch continues. watch ends when
     it has acted `--count` times, when all processes have ended, after `--duration`, or at Ctrl-C or SIGTERM. The exit
@@ -548,17 +548,17 @@ COMMAND = Command(
     `--at-oom` acts when memory use reaches the percentage `--mark` of the limit. From three quarters of the limit on,
     it also acts if memory would be full within `--within` at this rate.
 
-    `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). It acts when a request
-    of Python for memory fails, before MemoryError is raised. The thread with the failed request is stopped while watch
-    acts, and Python's other threads wait for it.
+    `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). The watch acts when a
+    request of Python for memory fails, before MemoryError is raised. The thread with the failed request is stopped
+    while watch acts, and Python's other threads wait for it.
 
     Files in `--output` are named after the program, the process id and the time. If root gives no folder, watch prints
     which folder it uses. `--heap` saves the answer of `heap --json` about the same moment as the snapshot. `--core`
     needs room on the disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is
     too short, no core is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh
     -c …'` starts a shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`
-    chooses processes, `--count` counts the actions for each user separately. `--user` leaves out the processes of other
-    users. This is useful because anybody can give any name to a process.
+    chooses processes, `--count` counts the actions for each user separately. `--user` keeps only the processes of one
+    user. Without it, `--name` also matches processes of users who chose that name.
 
     `--prometheus` serves these figures of each process: RSS, bytes in use, free, kept and trimmable, and findings.
     watch then needs no other condition, and continues after `--count` actions. It needs prometheus_client: `pip install

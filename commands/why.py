@@ -43,7 +43,7 @@ COMMAND = Command(
     a Python expression. Dominators follow: removing any one of them would free the object.""",
     example="heap why 0x7f31c0de1230",
     details="""If the program evaluates the expression, it gets this object. gdbheap prefers chains from sys.modules,
-    then chains from variables of running functions and from static types. It then prefers chains through words in C
+    then chains from variables of running functions and from static types. Third are chains through words in C
     structures that look like references. Chains from words on stacks and in the interpreter's own data come last.
 
     Each dominator is shown with the bytes that would be freed with it. If the chain of dominators is long, only its two
