@@ -25,6 +25,7 @@ FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
 ALLOWED: dict[str, set[object]] = {
     # ELF files of 64 bits.
     "machines.image": {"<QQQIHHHHHH", "<IIQQ8xQQQ", "<IIQQQQIIQQ"},
+    "targets.source_lines": {"<I4xQ8x"},
     # NT_FILE's own field.
     "targets.cores.notes": {"page_size"},
     # /proc/PID/pagemap: an entry is of 64 bits on every machine.

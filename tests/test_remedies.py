@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.gdb_side import compiled
 from support.installed import python_with
-from support.programs import ask, running
+from support.programs import ask, gdbheap, running
 
 WAIT = "print(flush=True); sys.stdin.readline()"
 # Each program keeps COUNT times 4,000 bytes.
@@ -51,6 +51,27 @@ int main(void) {
 """
 
 
+# A table, and a buffer of stdout in memory that had pointers to the table and its blocks before.
+PRINTED = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+char **table;
+int main(void) {
+    char **first = malloc(8192), *fence;
+    table = malloc(2000 * sizeof *table);
+    for (int i = 0; i < 2000; i++)
+        memset(table[i] = malloc(4000), 1, 4000);
+    for (int i = 0; i < 1024; i++)
+        first[i] = i % 2 ? (char *)table : table[i];
+    fence = malloc(100);
+    free(first);
+    printf("a line\\n");
+    return getchar() == 1 && fence != NULL;
+}
+"""
+
+
 @pytest.mark.parametrize("remedy", KEPT)
 def test_remedy_of_the_holder(remedy: str, rng: random.Random, tmp_path: Path) -> None:
     """Check that the finding about the largest holder has a remedy for its kind."""
@@ -76,3 +97,10 @@ def test_a_view_shows_its_items(rng: random.Random, tmp_path: Path) -> None:
     # A word on the stack may keep the last one alive.
     views = found["figures"]["views"]
     assert count - 1 <= views <= count and found["figures"]["shown"] == views * side * side * 8
+
+
+def test_a_buffer_of_text_holds_nothing(tmp_path: Path) -> None:
+    """Check that what was in a stream's buffer before is no pointer: else stdout would hold the table, too."""
+    with compiled(PRINTED, tmp_path) as program, running([str(program)], tmp_path) as target:
+        page = gdbheap(str(target.pid)).stdout
+    assert "'table' in program" in page and "also held by" not in page, page

@@ -6,12 +6,13 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.following import following
-from support.programs import SOURCES, gdbheap, running, status
+from support.programs import PATIENCE, SOURCES, gdbheap, running, status
 
 from gdbheap import _native
 from gdbheap.machines import image
@@ -147,7 +148,8 @@ def test_damaged_debug_information(rng: random.Random, tmp_path: Path) -> None:
         sections = {name: table.contents(name, room) for name in (*NEEDED, *OTHERS)}
         code = next(one for name, one in table.named(room) if name == ".text")
     addresses = range(code.address, code.address + code.size, 7)
-    assert sum(bool(_native.SourceLines(sections).find(address)) for address in addresses) > len(addresses) // 2
+    whole = _native.SourceLines(sections, _native.LineBudget())
+    assert sum(bool(whole.find(address)) for address in addresses) > len(addresses) // 2
     for _ in range(200):
         damaged = {name: bytearray(contents) for name, contents in sections.items()}
         for name in rng.sample([name for name in damaged if damaged[name]], 2):
@@ -155,9 +157,67 @@ def test_damaged_debug_information(rng: random.Random, tmp_path: Path) -> None:
                 value = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
                 damaged[name][rng.randrange(len(damaged[name]))] = value
             del damaged[name][rng.choice([len(damaged[name]), rng.randrange(len(damaged[name]))]) :]
-        lines = _native.SourceLines({name: bytes(contents) for name, contents in damaged.items()})
+        lines = _native.SourceLines({name: bytes(one) for name, one in damaged.items()}, _native.LineBudget())
         for address in rng.sample(addresses, 20):
             assert all(len(line) == 3 for line in lines.find(address))
+
+
+# A child reads debug information that is made up to take much time or memory, with the memory of a few files.
+READS = r"""
+import resource, struct, sys
+from gdbheap._native import LineBudget, SourceLines
+kind, count = sys.argv[1], int(sys.argv[2])
+HIGH = 1 << 40
+def number(value):
+    low = value & 127
+    return bytes([low | 128]) + number(value >> 7) if value >> 7 else bytes([low])
+def form(code, tag, children, *attributes):
+    pairs = b"".join(number(name) + number(kind) for name, kind in attributes)
+    return number(code) + number(tag) + bytes([children]) + pairs + bytes(2)
+def unit(entries):
+    body = struct.pack("<HBBI", 5, 1, 8, 0) + entries
+    return struct.pack("<I", len(body)) + body
+def table(program, names, files):
+    lengths = bytes([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1])
+    head = struct.pack("<BBBbBB", 1, 1, 1, -1, 14, 13) + lengths + bytes([1, 1, 8]) + number(1) + b"d\0"
+    head += bytes([1, 1, 8]) + number(files) + names
+    body = struct.pack("<HBBI", 5, 8, 0, len(head)) + head + program
+    return struct.pack("<I", len(body)) + body
+def place(address): return bytes([0, 9, 2]) + struct.pack("<Q", address)
+END = bytes([0, 1, 1])
+own = struct.pack("<QQI", 0, HIGH, 0)
+# Units with and without children; an inlined call with a list of ranges.
+forms = form(1, 0x11, 0, (0x11, 1), (0x12, 7), (0x10, 0x17)) + form(2, 0x11, 1, (0x11, 1), (0x12, 7), (0x10, 0x17))
+found = {".debug_abbrev": forms + form(3, 0x1D, 0, (0x55, 0x17)) + bytes(1)}
+line = place(0) + b" \2" + number(HIGH) + END
+found[".debug_line"] = table(line, b"f\0", 1)
+found[".debug_info"] = unit(number(1) + own)
+if kind == "files":
+    found[".debug_line"] = table(line, bytes(count), count)
+elif kind == "shared rows":
+    found[".debug_line"] = table(place(1 << 50) + b" " * count + b"\2" + number(1) + END, b"f\0", 1)
+    found[".debug_info"] = unit(number(1) + own) * 64
+elif kind == "empty ranges":
+    rows = struct.pack("<HBBI", 5, 8, 0, 0) + bytes([4, 0, 0]) * count + bytes(1)
+    found[".debug_rnglists"] = struct.pack("<I", len(rows)) + rows
+    found[".debug_info"] = unit(number(2) + own + (number(3) + struct.pack("<I", 12)) * 100_000 + bytes(1))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+lines = SourceLines(found, LineBudget())
+for address in range(10, 3000, 10):
+    print(len(lines.find(address)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("plain", 0), ("files", 4 << 20), ("shared rows", 3 << 20), ("empty ranges", 8 << 20)]
+)
+def test_debug_information_that_would_take_hours(kind: str, count: int) -> None:
+    """Check that few bytes of debug information cost neither gigabytes nor minutes: a budget ends the work."""
+    command = [sys.executable, "-I", "-c", READS, kind, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr[-2000:]
+    counts = set(map(int, done.stdout.split()))
+    assert counts == {1} if kind in ("plain", "empty ranges") else counts == {0}
 
 
 def test_a_section_that_would_unpack_to_gigabytes(tmp_path: Path) -> None:

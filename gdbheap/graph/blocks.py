@@ -12,6 +12,7 @@ from gdbheap import _native
 from gdbheap.graph.linker_tables import linker_tables
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_PADDING, BY_STATIC, tables
+from gdbheap.graph.stdio_buffers import stdio_buffers
 from gdbheap.targets.target import Target
 
 __all__ = ["BlockReferences", "Kinds"]
@@ -57,8 +58,10 @@ class BlockReferences(Nodes):
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
         heaps = _native.Heaps(target.space, stores)
-        linked = linker_tables(target)
-        self.graph = _native.draw_blocks(heaps, tables(target), roots, linked, kinds, progress, is_partial, hidden)
+        linked, texts = linker_tables(target), stdio_buffers(target)
+        self.graph = _native.draw_blocks(
+            heaps, tables(target), roots, linked, kinds, progress, is_partial, hidden, texts
+        )
 
     @property
     def space(self) -> _native.Space:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from gdbheap._native import SymbolTable
+from gdbheap._native import LineBudget, SymbolTable
 from gdbheap.dataclass import dataclass
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.headroom import room_for_copy
@@ -69,6 +69,8 @@ class SymbolRoom:
         # The bytes that are known to fit. To measure free memory again takes longer than to read a library's symbols.
         self._sure = 0
         self._tables = self._bytes = 0
+        # How much debug information may still be decoded.
+        self.lines = LineBudget()
 
     @property
     def left(self) -> int:

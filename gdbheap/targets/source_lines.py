@@ -17,7 +17,7 @@ __all__ = ["SourceLine", "SourceLines"]
 NEEDED = (".debug_info", ".debug_abbrev", ".debug_line")
 OTHERS = (".debug_str", ".debug_line_str", ".debug_str_offsets", ".debug_addr", ".debug_ranges", ".debug_rnglists")
 # A table of abbreviations takes many times its bytes when it is decoded.
-MAX_ABBREVIATIONS = 32 << 20
+MAX_ABBREVIATIONS = 8 << 20
 # Elf64_Chdr: type (1 is zlib), size.
 COMPRESSION, ZLIB = struct.Struct("<I4xQ8x"), 1
 
@@ -45,7 +45,7 @@ class SourceLines:
     def of(cls, stream: BinaryIO, sections: SectionTable, room: SymbolRoom) -> SourceLines | None:
         """Return the lines of an open file, which the caller may close; None if it has no debug information.
 
-        ``room``: limits the bytes of all files of the target.
+        ``room``: limits the bytes and the work of all files of the target.
         """
         if all(map(sections.has_bytes, NEEDED)):
             with suppress(OSError):
@@ -56,14 +56,14 @@ class SourceLines:
         """Return the lines to which the code at a linked address belongs, innermost first.
 
         Lines in inlined functions come first, then the line of the function that owns the code. Empty if they are
-        unknown.
+        unknown, or if there was too much debug information.
         """
         if self._lines is None:
             contents: dict[str, bytes] = {}
             with suppress(OSError, ValueError, MemoryError, struct.error, zlib.error), self._file as file:
                 table = SectionTable(file)
                 contents = {name: _contents(table, name, self._room) for name in (*NEEDED, *OTHERS)}
-            self._lines = _native.SourceLines(contents)
+            self._lines = _native.SourceLines(contents, self._room.lines)
         return [
             SourceLine(None if name is None else os.fsdecode(name), os.fsdecode(file), line)
             for name, file, line in self._lines.find(address)

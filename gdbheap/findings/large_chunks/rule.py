@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from gdbheap._native import Space
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
+from gdbheap.machines.machine import Machine
+from gdbheap.targets.target import Target
 
 # Used chunks of more than 128 KiB must have at least this percentage of the holes' bytes.
 MIN_PERCENT_USED = 25
 
 
-# A hole keeps the headers of the free chunks that were merged into it. They are searched at PLACES places, in SAMPLE
-# bytes of each. CHAIN: how many headers in a row prove that the chunks were small, of at most SMALL bytes.
-PLACES, SAMPLE, CHAIN, SMALL = 3, 4096, 4, 512
+# A hole keeps the headers of the free chunks that were merged into it. They are searched at PLACES places, in a page
+# at each. CHAIN: how many headers in a row prove that the chunks were small, of at most SMALL bytes.
+PLACES, CHAIN, SMALL = 3, 4, 512
 GRAIN, FLAGS = 16, 7
 
 
@@ -39,7 +40,7 @@ def find(evidence: Evidence) -> list[Claim]:
     There is none if chunks in use of more than 128 KiB have less than a quarter of the bytes of these pages.
     """
     glibc = evidence.glibc
-    holes = [hole for hole in evidence.large_holes if not _is_of_small_blocks(evidence.heap.target.space, *hole)]
+    holes = [hole for hole in evidence.large_holes if not _is_of_small_blocks(evidence.heap.target, *hole)]
     if glibc is None or not holes:
         return []
     kept = evidence.released(holes)
@@ -56,26 +57,27 @@ def find(evidence: Evidence) -> list[Claim]:
     return [Claim(finding, lambda: holes, has_remedy=True)]
 
 
-def _is_of_small_blocks(space: Space, start: int, end: int) -> bool:
+def _is_of_small_blocks(target: Target, start: int, end: int) -> bool:
     """Return whether a hole was made of small free chunks, which the threshold does not concern.
 
     At most of the sampled places, the sizes of old chunks lead from one to the next.
     """
-    step = (end - start) // (PLACES + 1) // GRAIN * GRAIN
-    found = (_has_small_chunks(space.read_available(start + step * place, SAMPLE)) for place in range(1, PLACES + 1))
-    return 2 * sum(found) > PLACES
+    step, page = (end - start) // (PLACES + 1) // GRAIN * GRAIN, target.machine.page
+    places = (start + step * place for place in range(1, PLACES + 1))
+    found = (_has_small_chunks(target.space.read_available(place, page), target.machine) for place in places)
+    return PLACES < 2 * sum(found)
 
 
-def _has_small_chunks(sample: bytes) -> bool:
+def _has_small_chunks(sample: bytes, machine: Machine) -> bool:
     """Return whether old headers of small chunks lead from near the beginning of a sample of free memory to its end."""
-    words = memoryview(sample[: len(sample) // GRAIN * GRAIN]).cast("Q")
-    for first in range(1, min(SMALL // 8 + 1, len(words)), 2):
+    words, word = machine.words_of(sample), machine.word
+    for first in range(1, min(SMALL // word + 1, len(words)), GRAIN // word):
         at, count = first, 0
         while at < len(words):
             size = words[at] & ~FLAGS
             if not 2 * GRAIN <= size <= SMALL or size % GRAIN:
                 break
-            at, count = at + size // 8, count + 1
+            at, count = at + size // word, count + 1
         if at >= len(words) and count >= CHAIN:
             return True
     return False

@@ -341,9 +341,11 @@ impl From<graph::KeptNode> for KeptNode {
 /// An edge is exact if the word points to the beginning of a block or of another thing in the graph, likely if the word
 /// is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data and for
 /// memory that belongs to threads, 1 for stacks and registers. The type of a block is the number of its kind in
-/// `structures`. For `linked` and the exceptions, see `draw_graph`.
+/// `structures`. `texts`: blocks that contain only text, ascending. For `linked` and the exceptions, see `draw_graph`.
 #[pyfunction]
-#[pyo3(signature = (heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
+#[pyo3(signature = (
+    heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new(), texts=Vec::new()
+))]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
@@ -354,6 +356,7 @@ pub fn draw_blocks(
     progress: Option<Report>,
     is_partial: bool,
     hidden: Vec<(u64, u64)>,
+    texts: Vec<(u64, u64)>,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
@@ -369,6 +372,7 @@ pub fn draw_blocks(
             &held_inside,
             &linked,
             &left_over,
+            &texts,
             is_partial,
             &hidden,
         )

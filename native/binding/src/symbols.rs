@@ -7,12 +7,12 @@ use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 answers! {}
 
 exports! {
-    classes: SourceLines, SymbolTable;
+    classes: LineBudget, SourceLines, SymbolTable;
 }
 
 /// A symbol: the linked address, the size, and the name.
@@ -81,21 +81,41 @@ fn text(name: &[u8]) -> String {
 /// A line of source code: the inlined function (None for the function that owns the machine code), the file, the line.
 type SourceLine = (Option<Vec<u8>>, Vec<u8>, u64);
 
-/// The source lines of one ELF file, by linked address. `sections`: its debug information, by the names of the sections,
-/// such as `.debug_info`.
+/// How much debug information may still be decoded of all files of one target: for a few seconds, and up to some 150 MB.
 #[pyclass(frozen)]
-pub struct SourceLines(Mutex<source_lines::SourceLines<PyBackedBytes>>);
+pub struct LineBudget(Mutex<source_lines::Budget>);
+
+#[pymethods]
+impl LineBudget {
+    #[new]
+    fn new() -> LineBudget {
+        LineBudget(Mutex::default())
+    }
+}
+
+/// The source lines of one ELF file, by linked address. `sections`: its debug information, by the names of the sections,
+/// such as `.debug_info`. `budget`: of all files of the target.
+#[pyclass(frozen)]
+pub struct SourceLines(Mutex<source_lines::SourceLines<PyBackedBytes>>, Py<LineBudget>);
 
 #[pymethods]
 impl SourceLines {
     #[new]
-    fn new(py: Python<'_>, sections: HashMap<String, PyBackedBytes>) -> SourceLines {
-        SourceLines(Mutex::new(py.detach(|| source_lines::SourceLines::new(sections))))
+    fn new(py: Python<'_>, sections: HashMap<String, PyBackedBytes>, budget: Py<LineBudget>) -> SourceLines {
+        let left = budget.get();
+        let lines = py.detach(|| source_lines::SourceLines::new(sections, &mut held(&left.0)));
+        SourceLines(Mutex::new(lines), budget)
     }
 
-    /// Return the lines to which the code at an address belongs, innermost first; empty if they are unknown.
+    /// Return the lines to which the code at an address belongs, innermost first; empty if they are unknown, or if the
+    /// budget is used up.
     fn find(&self, py: Python<'_>, address: Address) -> Vec<SourceLine> {
-        let found = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).find(address.0));
+        let budget = self.1.get();
+        let found = py.detach(|| held(&self.0).find(address.0, &mut held(&budget.0)));
         found.into_iter().map(|one| (one.function, one.file, one.line)).collect()
     }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,19 +23,24 @@ impl From<gimli::Error> for Unreadable {
     }
 }
 
-/// The most attributes, ranges and rows of line tables that are decoded for one compilation unit. Together they take at
-/// most about 200 MB and a second.
-const MAX_OF_UNIT: usize = 8 << 20;
-/// How long the compilation units of one file are searched for their code.
+/// The most attributes, ranges and rows of line tables that are decoded for one compilation unit, and the most of what is
+/// kept of all files of a target. Together they take at most some 150 MB.
+const MAX_OF_UNIT: usize = 4 << 20;
+const MAX_KEPT: usize = 3 << 20;
+/// How long the debug information of all files of a target may be decoded.
 const MOST_SECONDS: Duration = Duration::from_secs(3);
+/// The most bytes of the header of a line table. gimli keeps a hundred bytes for each byte of it.
+const MAX_LINE_HEADER: u64 = 256 << 10;
 /// The most ranges that are tried for one address. Code that the linker removed can overlap other code.
 const MAX_OVERLAPS: usize = 64;
 /// The most steps from an inlined function to the entry that has its name.
 const MAX_STEPS: usize = 8;
 /// The most inlined functions at one address that have a line.
 const MAX_INLINED: usize = 32;
+/// A name counts as so many things.
+const NAME_COST: usize = 8;
 /// The most bytes of a name, and of a path.
-const MAX_TEXT: usize = 4096;
+const MAX_TEXT: usize = 4000;
 
 /// A line of source code. `function`: the symbol or name of an inlined function; None for the function that owns the
 /// machine code.
@@ -73,6 +78,64 @@ struct Code {
     ranges: Vec<(u64, u64)>,
 }
 
+/// How much may still be decoded of all files of a target: a time, and a number of things that are kept.
+pub struct Budget {
+    time: Duration,
+    kept: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { time: MOST_SECONDS, kept: MAX_KEPT }
+    }
+}
+
+/// The work of one call.
+struct Effort<'a> {
+    budget: &'a mut Budget,
+    began: Instant,
+    left: usize,
+}
+
+impl Effort<'_> {
+    fn new(budget: &mut Budget) -> Effort<'_> {
+        Effort { budget, began: Instant::now(), left: MAX_OF_UNIT }
+    }
+
+    /// Count things that are decoded.
+    fn take(&mut self, count: usize) -> Result<()> {
+        let before = self.left;
+        self.left = self.left.checked_sub(count).ok_or(Unreadable)?;
+        match before / CHECKED == self.left / CHECKED {
+            true => Ok(()),
+            false => self.check(),
+        }
+    }
+
+    /// Count things that are decoded and kept.
+    fn keep(&mut self, count: usize) -> Result<()> {
+        self.budget.kept = self.budget.kept.checked_sub(count).ok_or(Unreadable)?;
+        self.take(count)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.began.elapsed() < self.budget.time {
+            Ok(())
+        } else {
+            Err(Unreadable)
+        }
+    }
+}
+
+impl Drop for Effort<'_> {
+    fn drop(&mut self) {
+        self.budget.time = self.budget.time.saturating_sub(self.began.elapsed());
+    }
+}
+
+/// The time is checked after so many things.
+const CHECKED: usize = 5000;
+
 /// The source lines of one file. `T`: the bytes of a section.
 pub struct SourceLines<T> {
     sections: HashMap<String, T>,
@@ -81,30 +144,44 @@ pub struct SourceLines<T> {
     /// The offsets of all compilation units, ascending.
     starts: Vec<usize>,
     known: HashMap<usize, Option<Arc<Code>>>,
+    /// The names of functions by the offsets of their entries, and the paths of files by unit and number.
+    names: HashMap<usize, Option<Vec<u8>>>,
+    paths: HashMap<(usize, u64), Vec<u8>>,
 }
 
 impl<T: AsRef<[u8]>> SourceLines<T> {
     /// Find the code of each compilation unit. `sections`: by their names, such as `.debug_info`; others count as empty.
-    pub fn new(sections: HashMap<String, T>) -> SourceLines<T> {
-        let mut lines = SourceLines { sections, ranges: Vec::new(), starts: Vec::new(), known: HashMap::new() };
+    pub fn new(sections: HashMap<String, T>, budget: &mut Budget) -> SourceLines<T> {
         let (mut ranges, mut starts) = (Vec::new(), Vec::new());
-        // What was found before damage stays.
-        let _ = find_code(&lines.dwarf(), &mut ranges, &mut starts);
+        let mut lines = SourceLines {
+            sections,
+            ranges: Vec::new(),
+            starts: Vec::new(),
+            known: HashMap::new(),
+            names: HashMap::new(),
+            paths: HashMap::new(),
+        };
+        // What was found before damage, or before the budget was used up, stays.
+        let _ = lines.find_code(&mut ranges, &mut starts, &mut Effort::new(budget));
         ranges.sort_unstable();
         (lines.ranges, lines.starts) = (ranges, starts);
         lines
     }
 
     /// Return the lines to which the code at a linked address belongs, innermost first: those in inlined functions, then
-    /// that of the function that owns the code. Empty if they are unknown.
-    pub fn find(&mut self, address: u64) -> Vec<SourceLine> {
+    /// that of the function that owns the code. Empty if they are unknown, or if the budget is used up.
+    pub fn find(&mut self, address: u64, budget: &mut Budget) -> Vec<SourceLine> {
+        let mut effort = Effort::new(budget);
         for offset in self.units_at(address) {
+            if effort.check().is_err() {
+                break;
+            }
             if !self.known.contains_key(&offset) {
-                let code = self.read(offset).ok().map(Arc::new);
+                let code = self.read(offset, &mut effort).ok().map(Arc::new);
                 self.known.insert(offset, code);
             }
             let Some(Some(code)) = self.known.get(&offset).cloned() else { continue };
-            if let Ok(found @ [_, ..]) = self.lines(&code, offset, address).as_deref() {
+            if let Ok(found @ [_, ..]) = self.lines(&code, offset, address, &mut effort).as_deref() {
                 return found.to_vec();
             }
         }
@@ -123,46 +200,115 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         near.filter(|range| address < range.1).map(|range| range.2).collect()
     }
 
-    fn read(&self, offset: usize) -> Result<Code> {
+    /// Parse a unit, unless the header of its line table is too long.
+    fn unit<'a>(&'a self, dwarf: &Dwarf<Bytes<'a>>, header: UnitHeader<Bytes<'a>>) -> Result<Unit<Bytes<'a>>> {
+        let abbreviations = dwarf.abbreviations(&header)?;
+        let mut entries = header.entries_raw(&abbreviations, None)?;
+        for specification in entries.read_abbreviation()?.map_or(&[][..], |form| form.attributes()) {
+            let attribute = entries.read_attribute(*specification)?;
+            if attribute.name() == gimli::DW_AT_stmt_list {
+                let lines = self.sections.get(".debug_line").map_or(&[][..], AsRef::as_ref);
+                let place = match attribute.value() {
+                    AttributeValue::DebugLineRef(offset) => offset.0,
+                    _ => return Err(Unreadable),
+                };
+                if line_header(lines, place).is_none_or(|size| size > MAX_LINE_HEADER) {
+                    return Err(Unreadable);
+                }
+            }
+        }
+        Ok(Unit::new_with_abbreviations(dwarf, header, abbreviations)?)
+    }
+
+    /// Find the ranges of code of all units, and the offsets of the units.
+    fn find_code(
+        &self,
+        ranges: &mut Vec<(u64, u64, usize)>,
+        starts: &mut Vec<usize>,
+        effort: &mut Effort<'_>,
+    ) -> Result<()> {
         let dwarf = self.dwarf();
-        let unit = dwarf.unit(header(&dwarf, offset)?)?;
-        let mut effort = Effort(MAX_OF_UNIT);
-        let sequences = sequences(&unit, &mut effort)?;
+        let mut headers = dwarf.units();
+        while let Some(header) = headers.next()? {
+            let UnitSectionOffset::DebugInfoOffset(DebugInfoOffset(offset)) = header.offset() else { continue };
+            effort.keep(1)?;
+            effort.check()?;
+            starts.push(offset);
+            let Ok(unit) = self.unit(&dwarf, header) else { continue };
+            let Ok(found) = dwarf.unit_ranges(&unit) else { continue };
+            // gimli gives one range, or a list whose entries are counted here.
+            match code_list(&dwarf, &unit)? {
+                Some(mut list) => each_range(&mut list, effort, |start, end| ranges.push((start, end, offset)))?,
+                None => {
+                    let mut found = found;
+                    while let Ok(Some(range)) = found.next() {
+                        effort.keep(1)?;
+                        if range.begin < range.end {
+                            ranges.push((range.begin, range.end, offset));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, offset: usize, effort: &mut Effort<'_>) -> Result<Code> {
+        let dwarf = self.dwarf();
+        let unit = self.unit(&dwarf, header(&dwarf, offset)?)?;
+        let sequences = sequences(&unit, effort)?;
         // Without what was inlined the lines are still right.
         let (mut inlined, mut ranges) = (Vec::new(), Vec::new());
-        let _ = find_inlined(&dwarf, &unit, &mut inlined, &mut ranges, &mut effort);
+        let _ = find_inlined(&dwarf, &unit, &mut inlined, &mut ranges, effort);
         Ok(Code { sequences, inlined, ranges })
     }
 
-    fn lines(&self, code: &Code, offset: usize, address: u64) -> Result<Vec<SourceLine>> {
+    fn lines(&mut self, code: &Code, offset: usize, address: u64, effort: &mut Effort<'_>) -> Result<Vec<SourceLine>> {
         let end = code.sequences.partition_point(|sequence| sequence.start <= address);
         let mut near = code.sequences[..end].iter().rev().take(MAX_OVERLAPS);
         let Some(sequence) = near.find(|sequence| address < sequence.end) else { return Ok(Vec::new()) };
         let Some(index) = sequence.rows.partition_point(|row| row.0 <= address).checked_sub(1) else {
             return Ok(Vec::new());
         };
-        let dwarf = self.dwarf();
-        let unit = dwarf.unit(header(&dwarf, offset)?)?;
-        let (mut place, mut found) = (sequence.rows[index].1, Vec::new());
         let is_here = |one: &&Inlined| {
             code.ranges[one.ranges.clone()].iter().any(|range| range.0 <= address && address < range.1)
         };
+        let (mut place, mut found) = (sequence.rows[index].1, Vec::new());
         for one in code.inlined.iter().rev().filter(is_here).take(MAX_INLINED) {
-            if let Some(name) = one.origin.and_then(|origin| self.name(&dwarf, origin).ok().flatten()) {
-                found.push(line(&dwarf, &unit, place, Some(name)));
-                place = one.call;
-            }
+            effort.check()?;
+            let Some(name) = one.origin.and_then(|origin| self.name_of(origin, effort)) else { continue };
+            found.push(SourceLine { function: Some(name), file: self.path_of(offset, place.0), line: place.1 });
+            place = one.call;
         }
-        found.push(line(&dwarf, &unit, place, None));
+        found.push(SourceLine { function: None, file: self.path_of(offset, place.0), line: place.1 });
         Ok(found)
     }
 
+    fn name_of(&mut self, origin: usize, effort: &mut Effort<'_>) -> Option<Vec<u8>> {
+        if !self.names.contains_key(&origin) {
+            let name = effort.keep(NAME_COST).and_then(|()| self.name(&self.dwarf(), origin, effort)).ok().flatten();
+            self.names.insert(origin, name);
+        }
+        self.names[&origin].clone()
+    }
+
+    fn path_of(&mut self, offset: usize, number: u64) -> Vec<u8> {
+        if !self.paths.contains_key(&(offset, number)) {
+            let dwarf = self.dwarf();
+            let unit = header(&dwarf, offset).and_then(|header| self.unit(&dwarf, header));
+            let path = unit.ok().and_then(|unit| path(&dwarf, &unit, number)).unwrap_or_default();
+            self.paths.insert((offset, number), path);
+        }
+        self.paths[&(offset, number)].clone()
+    }
+
     /// Return the linker's symbol of the function with the entry at `offset`, else its name.
-    fn name(&self, dwarf: &Dwarf<Bytes<'_>>, mut offset: usize) -> Result<Option<Vec<u8>>> {
+    fn name(&self, dwarf: &Dwarf<Bytes<'_>>, mut offset: usize, effort: &mut Effort<'_>) -> Result<Option<Vec<u8>>> {
         for _ in 0..MAX_STEPS {
+            effort.check()?;
             let Some(index) = self.starts.partition_point(|start| *start <= offset).checked_sub(1) else { break };
             let start = self.starts[index];
-            let unit = dwarf.unit(header(dwarf, start)?)?;
+            let unit = self.unit(dwarf, header(dwarf, start)?)?;
             let entry = unit.entry(UnitOffset(offset - start))?;
             for name in [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name, gimli::DW_AT_name] {
                 if let Some(text) = entry.attr_value(name)?.and_then(|value| text(dwarf, &unit, value)) {
@@ -180,14 +326,47 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
     }
 }
 
-/// How much may still be decoded.
-struct Effort(usize);
+/// Return the length of the header of the line table at `place`.
+fn line_header(bytes: &[u8], place: usize) -> Option<u64> {
+    let number = |at: usize, size: usize| -> Option<u64> {
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(bytes.get(at..at.checked_add(size)?)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let (start, size) = if number(place, 4)? == 0xffff_ffff { (place.checked_add(12)?, 8) } else { (place + 4, 4) };
+    // Since version 5 the sizes of addresses and of segments are before the length.
+    let sizes = if number(start, 2)? >= 5 { 2 } else { 0 };
+    number(start + 2 + sizes, size)
+}
 
-impl Effort {
-    fn take(&mut self, count: usize) -> Result<()> {
-        self.0 = self.0.checked_sub(count).ok_or(Unreadable)?;
-        Ok(())
+/// Return the list of ranges of a unit, if it has one.
+fn code_list<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>) -> Result<Option<gimli::RngListIter<Bytes<'a>>>> {
+    let mut entries = unit.entries_raw(None)?;
+    for specification in entries.read_abbreviation()?.map_or(&[][..], |form| form.attributes()) {
+        let attribute = entries.read_attribute(*specification)?;
+        if attribute.name() == gimli::DW_AT_ranges {
+            return Ok(dwarf.attr_ranges(unit, attribute.value())?);
+        }
     }
+    Ok(None)
+}
+
+/// Call `add` for each range of a list. Each entry is counted, also those that give no range.
+fn each_range(
+    list: &mut gimli::RngListIter<Bytes<'_>>,
+    effort: &mut Effort<'_>,
+    mut add: impl FnMut(u64, u64),
+) -> Result<()> {
+    while let Some(entry) = list.next_raw()? {
+        effort.take(1)?;
+        if let Some(range) = list.convert_raw(entry)? {
+            effort.keep(1)?;
+            if range.begin < range.end {
+                add(range.begin, range.end);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn header<'a>(dwarf: &Dwarf<Bytes<'a>>, offset: usize) -> Result<UnitHeader<Bytes<'a>>> {
@@ -199,36 +378,12 @@ fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, value: AttributeVa
     dwarf.attr_string(unit, value).ok().map(|text| text.slice()).filter(|text| text.len() <= MAX_TEXT)
 }
 
-/// Find the ranges of code of all units, and the offsets of the units.
-fn find_code(dwarf: &Dwarf<Bytes<'_>>, ranges: &mut Vec<(u64, u64, usize)>, starts: &mut Vec<usize>) -> Result<()> {
-    let began = Instant::now();
-    let mut effort = Effort(MAX_OF_UNIT);
-    let mut headers = dwarf.units();
-    while let Some(header) = headers.next()? {
-        let UnitSectionOffset::DebugInfoOffset(DebugInfoOffset(offset)) = header.offset() else { continue };
-        effort.take(1)?;
-        starts.push(offset);
-        if began.elapsed() > MOST_SECONDS {
-            break;
-        }
-        let Ok(unit) = dwarf.unit(header) else { continue };
-        let Ok(mut found) = dwarf.unit_ranges(&unit) else { continue };
-        while let Ok(Some(range)) = found.next() {
-            effort.take(1)?;
-            if range.begin < range.end {
-                ranges.push((range.begin, range.end, offset));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort) -> Result<Vec<Sequence>> {
+fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort<'_>) -> Result<Vec<Sequence>> {
     let Some(program) = unit.line_program.clone() else { return Ok(Vec::new()) };
     let (mut found, mut rows) = (Vec::new(), program.rows());
     let mut open: Vec<(u64, Place)> = Vec::new();
     while let Some((_, row)) = rows.next_row()? {
-        effort.take(1)?;
+        effort.keep(1)?;
         if !row.end_sequence() {
             open.push((row.address(), (row.file_index(), row.line().map_or(0, Into::into))));
             continue;
@@ -247,7 +402,7 @@ fn find_inlined(
     unit: &Unit<Bytes<'_>>,
     inlined: &mut Vec<Inlined>,
     ranges: &mut Vec<(u64, u64)>,
-    effort: &mut Effort,
+    effort: &mut Effort<'_>,
 ) -> Result<()> {
     let mut entries = unit.entries_raw(None)?;
     while !entries.is_empty() {
@@ -277,11 +432,9 @@ fn find_inlined(
             ranges.extend(end.map(|end| (low, end)));
         }
         if let Some(mut list) = list {
-            while let Some(range) = list.next()? {
-                effort.take(1)?;
-                ranges.push((range.begin, range.end));
-            }
+            each_range(&mut list, effort, |start, end| ranges.push((start, end)))?;
         }
+        effort.keep(2)?;
         inlined.push(Inlined { ranges: first..ranges.len(), origin, call });
     }
     Ok(())
@@ -301,10 +454,6 @@ fn absolute(unit: &Unit<Bytes<'_>>, value: AttributeValue<Bytes<'_>>) -> Option<
         AttributeValue::DebugInfoRef(DebugInfoOffset(offset)) => Some(offset),
         _ => None,
     }
-}
-
-fn line(dwarf: &Dwarf<Bytes<'_>>, unit: &Unit<Bytes<'_>>, place: Place, function: Option<Vec<u8>>) -> SourceLine {
-    SourceLine { function, file: path(dwarf, unit, place.0).unwrap_or_default(), line: place.1 }
 }
 
 /// Return the path of a file of a unit.

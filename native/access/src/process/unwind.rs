@@ -27,6 +27,8 @@ const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
 /// The largest number of registers that functions preserve on any machine.
 const MAX_KEPT: usize = 11;
+/// The most words of memory that one expression of an unwind table reads. Compilers write one or two.
+const MAX_READS: u32 = 16;
 /// The largest number of cached pages.
 const MAX_PAGES: usize = 4 << 10;
 
@@ -469,18 +471,22 @@ impl Machine<'_> {
 
     fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
         // Compilers write no loops. Without them an expression has at most as many steps as bytes, and these bytes count
-        // as work.
+        // as work. A read of memory takes longer than a step.
         let steps = u32::try_from(expression.length).unwrap_or(u32::MAX);
         let mut evaluation = expression.get(self.section)?.evaluation(self.encoding);
         evaluation.set_max_iterations(steps);
         if let Some(value) = initial {
             evaluation.set_initial_value(value);
         }
-        let mut result = evaluation.evaluate()?;
+        let (mut result, mut reads) = (evaluation.evaluate()?, 0);
         loop {
             result = match result {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresMemory { address, .. } => {
+                    reads += 1;
+                    if reads > MAX_READS {
+                        return Err(gimli::Error::TooManyIterations);
+                    }
                     evaluation.resume_with_memory(Value::Generic(self.word(address)?))?
                 }
                 EvaluationResult::RequiresRegister { register, .. } => {

@@ -76,10 +76,10 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 /// and registers. `kinds`: the kind of each block, by the block's number. Kinds count from 1, and 0 stands for an
 /// unknown kind; the list is empty if all kinds are unknown. `held_inside`: the kinds of blocks to whose middle their
 /// holder points. `linked`: the addresses of the dynamic linker's tables, ascending. `left_over`: parts of blocks that
-/// contain no items, according to the containers to which the blocks belong, ascending. `is_partial`: whether memory is
-/// missing that may contain references. `hidden`: unaligned words, each as its address and its value, ascending. Fails
-/// if a root has an invalid phase, if the blocks contain objects, if there are more than 2^30 blocks, or if memory runs
-/// out.
+/// contain no items, according to the containers to which the blocks belong, ascending. `texts`: blocks that contain only
+/// text, ascending; they have no kind. `is_partial`: whether memory is missing that may contain references. `hidden`:
+/// unaligned words, each as its address and its value, ascending. Fails if a root has an invalid phase, if the blocks
+/// contain objects, if there are more than 2^30 blocks, or if memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
@@ -90,6 +90,7 @@ pub fn draw_blocks(
     held_inside: &HashSet<u32>,
     linked: &[u64],
     left_over: &[(u64, u64)],
+    texts: &[(u64, u64)],
     is_partial: bool,
     hidden: &[(u64, u64)],
 ) -> Result<Graph> {
@@ -104,7 +105,7 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, (linked, left_over), hidden));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, (linked, left_over, texts), hidden));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
@@ -116,8 +117,9 @@ pub fn draw_blocks(
         ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
-    let draw =
-        |control: &Control| outside(control, Drawer::new(blocks, tables, &kinds, (linked, left_over), hidden), roots);
+    let draw = |control: &Control| {
+        outside(control, Drawer::new(blocks, tables, &kinds, (linked, left_over, texts), hidden), roots)
+    };
     written.push(heaps.space.task(watcher, None).alone(draw)?);
     let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
     let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
@@ -220,6 +222,7 @@ struct Drawer<'a> {
     linked: &'a [u64],
     /// The parts of blocks that contain no items: of all blocks, and of the block that is being read (`left_here`).
     left_over: &'a [(u64, u64)],
+    texts: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
@@ -232,7 +235,7 @@ impl<'a> Drawer<'a> {
         blocks: Blocks<'a>,
         tables: &'a Tables,
         kinds: &'a [u32],
-        (linked, left_over): (&'a [u64], &'a [(u64, u64)]),
+        (linked, left_over, texts): (&'a [u64], &'a [(u64, u64)], &'a [(u64, u64)]),
         hidden: &'a [(u64, u64)],
     ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
@@ -250,6 +253,7 @@ impl<'a> Drawer<'a> {
             hidden,
             linked,
             left_over,
+            texts,
             left_here,
             padding,
             ends,
@@ -399,12 +403,11 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Return the parts of a block that contain no items. Only blocks of containers have such parts, and the kind of
-    /// such a block is known.
+    /// Return the parts of a block that contain no items: parts of containers' blocks, whose kind is known, and texts.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
         if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
-            return &[];
+            return left_in(self.texts, address, end);
         }
         left_in(self.left_over, address, end)
     }
