@@ -137,7 +137,7 @@ KEYS: dict[str, Key] = {
     "by_kind": Key("", "the blocks whose kind was found, summed up by kind over all groups"),
     "by_name": Key("", "the memory contexts, summed up by name"),
     "by_stacks": Key("bytes", "the bytes by which thread stacks grew"),
-    "bytes": Key("bytes", "the number of bytes that the record describes", "unknown"),
+    "bytes": Key("bytes", "the total size of the blocks, objects or pages that the record is about", "unknown"),
     "cache": Key("bytes", "the page cache without shared memory", "the kernel does not report it"),
     "cached": Key("bytes", "the bytes of blocks in thread caches", "the allocator has no such count"),
     "cached_pieces": Key("", "chunks of exactly the requested size in thread caches"),
