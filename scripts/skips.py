@@ -161,7 +161,7 @@ def page() -> str:
     lines = [
         "# Skipped tests\n",
         "If something that a test needs is missing, the test is skipped, and pytest prints the reason at its end.",
-        "The tables here list all reasons, and what the tests need. `scripts/skips.py --write` makes the tables from the",
+        "The tables below list all reasons, and what the tests need. `scripts/skips.py --write` makes them from the",
         "tests. A word in braces is replaced by a value when the test runs.\n",
     ]
     for heading in (INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE):
