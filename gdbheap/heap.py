@@ -188,8 +188,8 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str | Remark]:
-        """Warnings about what the answer may lack or where it may be wrong. They come from the target, the allocators,
-        the contents and the answers.
+        """Warnings about what the answer may lack or where it may be wrong. The target, the allocators, the contents
+        and the answers add warnings.
         """
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]

@@ -107,7 +107,7 @@ class Stacks:
     def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
         """Return the stack of a stopped thread with these registers (in DWARF's numbering, the program counter last).
 
-        This is quick and never raises: if frames cannot be read, they are missing, and ``cut`` says so.
+        The function is quick and never raises: frames that cannot be read are missing, and ``cut`` says so.
         """
         places, cut = self._places(registers, None)
         return Captured(places, cut, self._python(thread_pointer))
@@ -273,10 +273,10 @@ def merge(
     """Merge native frames and groups of Python frames into one stack, innermost first.
 
     Each group has the frames that one call of the interpreter's loop (an evaluator) runs. The evaluators are replaced
-    by their Python frames. Other frames of the interpreter are left out, unless they are inside the innermost Python
-    frame. ``cut``: whether there may be more native frames further out; ``torn``: whether there may be more Python
-    frames. If the numbers of evaluators and groups do not match, the result is the native frames inside the innermost
-    evaluator, followed by all Python frames.
+    by their Python frames. Frames of the interpreter that are no evaluators are left out, unless they are inside the
+    innermost Python frame. ``cut``: whether there may be more native frames further out; ``torn``: whether there may be
+    more Python frames. If the numbers of evaluators and groups do not match, the result is the native frames inside the
+    innermost evaluator, followed by all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):

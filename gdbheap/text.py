@@ -64,9 +64,8 @@ def as_typed(text: str, command: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, with an escape for each character that controls a terminal or is invisible.
-
-    These are controls, line breaks, bidirectional controls, lone surrogates and characters without a width.
+    """Return ``text`` on one line, with an escape for each character that controls a terminal or is invisible:
+    controls, line breaks, bidirectional controls, lone surrogates and characters without a width.
     """
     # The mark of a cut text is in many long texts, which would take long below.
     if text.isprintable() and (text.isascii() or max(text.replace(CUT, " ")) < PLAIN_END):

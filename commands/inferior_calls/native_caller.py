@@ -347,11 +347,9 @@ class NativeCaller:
     def call_to_end(
         self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
     ) -> int:
-        """Call a function that must not be abandoned halfway. If it takes too long, the process finishes it itself, and
-        this method raises CallEnded.
-
-        ``kept``: bytes to restore unless the process finishes the call itself; ``freed``: bytes to restore if a signal
-        ended the call and it was undone."""
+        """Call a function that must not be abandoned halfway. If the call takes too long, the process finishes it, and
+        this method raises CallEnded. ``kept``: bytes to restore unless the process finishes the call; ``freed``: bytes
+        to restore if a signal ended the call and gdbheap undid it."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:

@@ -140,7 +140,7 @@ def _by_malloc(target: Target) -> OtherAllocator | None:
     if there is none.
 
     The allocator is named after the runtime to which the loaded object belongs, or else after the object's file. The
-    function is used if the C library's own malloc is idle.
+    caller uses the result only if the C library's own malloc is idle.
     """
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")

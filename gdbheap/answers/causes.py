@@ -95,8 +95,8 @@ class CauseTexts:
     def text(self, number: int, cause: _native.Cause, is_head: bool) -> str:
         """Return why a block is not freed.
 
-        ``is_head``: the cause is about this block itself. Otherwise another block, which the cause is about, keeps this
-        block from being freed.
+        ``is_head``: whether the cause is about this block itself, and not about another block that keeps this block
+        alive.
         """
         if cause.group == "cycles":
             if number not in self._known:

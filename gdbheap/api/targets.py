@@ -32,11 +32,9 @@ class Opened(Protocol):
 
 
 class LiveProcess:
-    """A process, read at the first question.
-
-    It is stopped while its private memory is copied, or with ``clone`` while the kernel makes a frozen copy of it. If
-    there is no room for its memory, it is stopped for each question. ``limit``: the most seconds for which it is
-    stopped; None: no limit."""
+    """A process, read at the first question. The process is stopped while its private memory is copied, or with
+    ``clone`` while the kernel makes a frozen copy. If there is no room for its memory, the process is stopped for each
+    question. ``limit``: the most seconds for which it is stopped; None: no limit."""
 
     def __init__(self, folder: ProcessFolder, limit: float | None, clone: bool) -> None:
         self._folder, self._limit, self._clone = folder, limit, clone

@@ -107,7 +107,7 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
 
 
 def _list(database: Any, source: Source, held: ExitStack) -> None:
-    """Create all tables, for a query that lists the tables. They stay empty if the source is a process or a core,
+    """Create all tables, for a query that lists the tables. The tables stay empty if the source is a process or a core,
     because reading it would take long."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
     if source.folder is not None:
@@ -289,7 +289,7 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
 def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
     """Raise UsageError if no export can have written one of these files.
 
-    Such a file has too many rows for its size, or other columns or compression than an export. A few bytes can encode
+    A forged file has too many rows for its size, or other columns or compression than an export. A few bytes can encode
     billions of rows or list items.
     """
 

@@ -156,7 +156,8 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Raise UsageError or NotPermitted if ``path`` cannot be written. This is called before work that takes long."""
+    """Raise UsageError or NotPermitted if ``path`` cannot be written. Commands call this function before work that
+    takes long."""
     try:
         number = own_descriptor(path)
         if number is not None:

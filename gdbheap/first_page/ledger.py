@@ -321,8 +321,8 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     """Return the names of the ledger's lines: the fixed lines, the lines of the allocators, and the children of both.
 
-    With ``detail`` every line has children. Without it, the only fixed line with children is other memory, if a known
-    allocator or runtime has memory there.
+    With ``detail`` every line has children. Without ``detail``, "other" is the only fixed line with children, if a
+    known allocator or runtime has memory there.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)

@@ -1,6 +1,5 @@
-"""Describe the main holders of a Python program by the objects around them.
-
-These objects are labels of metrics, log handlers, databases of sqlite3, and mapped files.
+"""Describe the main holders of a Python program by the objects around them: labels of metrics, log handlers, databases
+of sqlite3, and mapped files.
 """
 
 from __future__ import annotations

@@ -171,9 +171,8 @@ class _Caller(_Catcher):
 
 
 class _Grower(_Catcher):
-    """Catches calls of the wanted function in which malloc gets memory from the kernel.
-
-    Such a call is caught when its system call returns.
+    """Catches calls of the wanted function in which malloc gets memory from the kernel, at the return of the system
+    call.
     """
 
     def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:

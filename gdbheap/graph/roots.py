@@ -1,6 +1,5 @@
-"""Find the roots outside the heaps.
-
-They are static data of the loaded objects by symbol, data of threads, and other memory that a program mapped.
+"""Find the roots outside the heaps: static data of the loaded objects by symbol, data of threads, and memory that a
+program mapped.
 """
 
 from __future__ import annotations
@@ -353,8 +352,8 @@ def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
 def linked(target: Target, loaded: LoadedObject) -> Ranges:
     """Return the words of static data that the linker wrote and that look like addresses in anonymous memory.
 
-    They were written before any block existed, so they are not references. In a program linked at a fixed address near
-    its heap, flags of static types, code and text look like such addresses.
+    The linker wrote these words before any block existed, so they are not references. In a program linked at a fixed
+    address near its heap, flags of static types, code and text look like such addresses.
     """
     heaps = target.mappings.writable_anonymous
     # Each piece has one extra word, because data from the file may begin in the middle of a word.

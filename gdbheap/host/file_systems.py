@@ -227,9 +227,7 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return a user other than root and our own user, if there is one; otherwise any of ``users``; None if ``users`` is
-    empty.
-    """
+    """Return one of ``users``, if possible one who is neither root nor our own user; None if ``users`` is empty."""
     return max(users, key=lambda user: not is_trusted(user), default=None)
 
 

@@ -49,8 +49,8 @@ class Written:
     """Bytes of the private writable pages that only one process maps, by how they differ from another process's pages.
 
     ``collector`` includes pages that the collector has certainly written and restored. ``freezing``: the bytes that
-    gc.freeze() would have saved. This is ``collector`` less the share of pages that are written for other reasons, as
-    measured on memory that the collector never writes."""
+    gc.freeze() would have saved: ``collector`` less the share of pages that are written for other reasons, as measured
+    on memory that the collector never writes."""
 
     restored: int = 0
     recounted: int = 0
@@ -88,7 +88,7 @@ def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
     """Return the facts that identify the exec of a process and can be read without stopping it.
 
     They are the program and the auxiliary vector, which contains addresses chosen at random. Processes of different
-    execs hardly ever have the same values; ``is_fork`` decides. None if the kernel shows nothing.
+    execs hardly ever have equal facts; ``is_fork`` decides. None if the kernel shows nothing.
     """
     try:
         vector = folder.read("auxv")
@@ -98,10 +98,8 @@ def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
 
 
 def is_fork(one: Process, other: Process) -> bool:
-    """Return whether two processes come from one exec.
-
-    They do if they have the same auxiliary vector, which says where the kernel's random bytes are, and the same bytes
-    there."""
+    """Return whether two processes come from one exec: their auxiliary vectors are equal, and so are the kernel's
+    random bytes to which the vectors point."""
     if not one.auxv or one.auxv != other.auxv:
         return False
     return _seed(one) is not None and _seed(one) == _seed(other)

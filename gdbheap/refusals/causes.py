@@ -98,8 +98,8 @@ def other_user(facts: Facts) -> str | None:
 
 
 def not_dumpable(facts: Facts) -> str | None:
-    """Return the cause if the process is not dumpable. It is set-uid, its file is unreadable, or it changed this
-    setting itself.
+    """Return the cause if the process is not dumpable: the process is set-uid, its file is unreadable, or it changed
+    the setting itself.
     """
     if facts.may_trace_all or facts.dumpable:
         return None

@@ -238,9 +238,8 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """Return the id that a process has here; 0 if there is no such process.
-
-    ``pid``: its id in a PID namespace below this one.
+    """Return the id of a process in gdbheap's own PID namespace; 0 if there is no such process. ``pid``: the id of the
+    process in a PID namespace below.
     """
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:

@@ -147,7 +147,7 @@ class Recording:
         return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
     def _firsts(self) -> list[Event]:
-        """Return the events that describe the present processes. They belong at the beginning of a file."""
+        """Return the events that describe the present processes, for the beginning of a file."""
         described = [(pid, one.found.target) for pid, one in self.sampler.watched.items() if one.found is not None]
         return [self.sampler.event("start", pid, target=target) for pid, target in described]
 

@@ -75,10 +75,9 @@ def _without_places(path: str) -> str:
 
 
 def _name(row: MainHolder, patterns: set[str]) -> str:
-    """Return a holder's path without the parts that change between snapshots.
-
-    Such parts are counts, the first items, and the most frequent type. If another snapshot lists the variable only in a
-    group of similar variables (``patterns``), return the path of that group.
+    """Return a holder's path without the parts that change between snapshots: counts, the first items, and the most
+    frequent type. If another snapshot lists the variable only in a group of similar variables (``patterns``), return
+    the path of that group.
     """
     path = _without_places(row.path)
     plain = COUNT.sub("", path, count=1)

@@ -223,7 +223,7 @@ class ElfFiles:
     def get(self, path: str) -> ElfFile | None:
         """Return the file at ``path``; None if it cannot be opened or is not an ELF file for this machine.
 
-        A target may give one file many names (hard links). It is read once.
+        A file to which a target gives many names (hard links) is read once.
         """
         if path not in self._files:
             held = self.systems.find(path)

@@ -31,8 +31,8 @@ DTV_WORD = 1
 class EndedStack:
     """A stack whose thread has ended: [start, end), its guard included.
 
-    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data. This table
-    is a block in use.
+    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, which is a
+    block in use.
     """
 
     start: int

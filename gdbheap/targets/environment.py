@@ -46,7 +46,7 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 def started_as(target: Target) -> str:
     """Return the file name by which the program was started, which may be the name of a link; "" if unknown.
 
-    It is the file name in AT_EXECFN, provided that the first argument begins with this name too. For a script,
+    AT_EXECFN has the file name, which counts only if the first argument begins with the same name. For a script,
     AT_EXECFN is not the interpreter, and a shell may pass any first argument.
     """
     with suppress(Fault):
@@ -67,9 +67,8 @@ def executed_file(target: Target) -> str:
 
 
 def _first_argument(target: Target) -> int:
-    """Return the address of the first argument's text; 0 if it is not found.
-
-    It is found through argc, which is followed by this number of pointers to arguments and a null.
+    """Return the address of the first argument's text; 0 if it is not found. The search looks for argc, which is
+    followed by as many pointers to arguments and a null.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:

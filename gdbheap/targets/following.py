@@ -89,8 +89,8 @@ class LocalProcess:
     def _hold(self) -> int:
         """Return the descriptor through which the process's code is written.
 
-        It is opened before any read. After exec(), reads may come from another program, but this descriptor never gives
-        access to that program's memory.
+        The descriptor is opened before any read. After exec(), reads may come from another program, but the descriptor
+        never gives access to the memory of that program.
         """
         try:
             self._memory = self._memory or self.folder.memory()

@@ -139,7 +139,7 @@ def function_at(target: Target, address: int, names: dict[int, Functions]) -> st
 
 
 def functions_of(loaded: LoadedObject) -> Functions:
-    """Return the functions of a loaded object. They are read once for each file."""
+    """Return the functions of a loaded object, read once for each file."""
     if loaded.elf is None:
         return Functions(None, loaded.build_id)
     if loaded.elf not in _KNOWN:

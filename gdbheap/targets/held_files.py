@@ -11,7 +11,7 @@ FILE_LIMIT = 400
 class HeldFiles:
     """Files for a Space, at most as many as may be open at once.
 
-    They are held open until the Space has opened them, so that they cannot be replaced meanwhile.
+    The files are held open until the Space has opened them, so that nobody can replace them before.
     """
 
     def __init__(self) -> None:

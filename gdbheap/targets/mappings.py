@@ -90,10 +90,8 @@ class Mapping:
 
     @property
     def anonymous(self) -> bool:
-        """Whether no file backs the mapping.
-
-        This means no inode and no path (System V memory may have inode 0 but has a path), or huge pages mapped without
-        a file (MAP_HUGETLB).
+        """Whether no file backs the mapping: it has no inode and no path (System V memory may have inode 0 but has a
+        path), or consists of huge pages mapped without a file (MAP_HUGETLB).
         """
         return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
 
@@ -163,7 +161,7 @@ class Mappings:
 
 
 def parse_maps(text: bytes) -> Mappings:
-    """Return the mappings of ``/proc/PID/maps``. Other lines are skipped."""
+    """Return the mappings of ``/proc/PID/maps``. A line that is no mapping is skipped."""
     return Mappings(_mapping(match.groups()) for match in _MAPS_LINE.finditer(text))
 
 

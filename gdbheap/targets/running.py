@@ -153,9 +153,7 @@ class RunningProcess(Target):
 
 
 def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
-    """Return the rows without overlaps. If two rows overlap, the first one stays. They may overlap if a header is
-    damaged.
-    """
+    """Return the rows without overlaps, which a damaged header may cause. If two rows overlap, the first one stays."""
     kept: list[MappingRow] = []
     for row in sorted(rows):
         if row.start < row.end and (not kept or kept[-1].end <= row.start):

@@ -76,8 +76,8 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
 def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """Return the memory that may be in use at stack pointers outside all ``stacks``.
 
-    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. This does not prove that the memory
-    is the thread's stack.
+    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. The result does not prove that the
+    memory is the thread's stack.
     """
     known = [(stack.start, stack.end) for stack in stacks]
     found = []

@@ -207,10 +207,8 @@ class Target:
         return None
 
     def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
-        """Return the data ranges of the ``unseen`` files, as far as their mappings show.
-
-        These are their readable mappings without code. Their .bss is missing: it is anonymous memory after the last of
-        these mappings.
+        """Return the data ranges of the ``unseen`` files, as far as their mappings show: the readable mappings without
+        code. The .bss of a file is missing, because it is anonymous memory after the file's last mapping.
         """
         paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
         for one in self.mappings:
@@ -220,7 +218,7 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """The number of missing bytes that a truncated core should contain. They may contain pointers."""
+        """The number of missing bytes that a truncated core should contain, and that may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
     def system_call(self, thread: Thread) -> int | None:

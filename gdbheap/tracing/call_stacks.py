@@ -177,8 +177,7 @@ def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
 
 
 class Namer:
-    """Names the frames of recorded stacks. It reads the names from files on this machine that have the recorded
-    build-ids."""
+    """Names the frames of recorded stacks, from files on this machine that have the recorded build-ids."""
 
     def __init__(self, found: _native.LiveStacks) -> None:
         # Each access to a field of a native record creates a new object, so read each field once.

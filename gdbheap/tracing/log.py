@@ -90,7 +90,7 @@ class ProcessCalls:
 
     @property
     def opened(self) -> str:
-        """A path to the file that the frames were read from. It stays valid if the log is renamed or replaced."""
+        """A path to the file that the frames were read from, which stays valid if the log is renamed or replaced."""
         return f"/proc/self/fd/{self.held.number}"
 
 

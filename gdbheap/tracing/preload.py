@@ -9,5 +9,5 @@ SEPARATORS = frozenset(" :")
 
 
 def can_be_preloaded(path: str) -> bool:
-    """Return whether LD_PRELOAD can name this path. It cannot if the path has a space or a colon."""
+    """Return whether LD_PRELOAD can name this path: the path has neither a space nor a colon."""
     return not SEPARATORS & set(path)

@@ -115,8 +115,7 @@ class Pymalloc:
         return states
 
     def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:
-        """Return the list heads of interpreters other than the main one. Pools that lie in anonymous memory point to
-        them."""
+        """Return the list heads of interpreters other than the main one, to which pools in anonymous memory point."""
         own = [pair for loaded in self.target.objects for pair in loaded.writable_ranges()]
         size = main.arena_size
         own += [(arena.address, arena.address + size) for arena in main.arenas]

@@ -128,8 +128,8 @@ class TcmallocLibraries(ExtentLibraries):
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
         """Return the setting for a purpose: return free pages at once, or limit thread caches.
 
-        For the purpose "fewer arenas" the result is {}, because tcmalloc has no arenas. The limit of thread caches is
-        an eighth of the default, for all thread caches together.
+        For the purpose "fewer arenas" the result is {}, because tcmalloc has no arenas. The advised limit is an eighth
+        of the default, for all thread caches together.
         """
         found = {Purpose.UNUSED: {AT_ONCE: "1"}, Purpose.CACHES: {CACHE_BYTES: str(4 << 20)}}
         return found.get(purpose, {})

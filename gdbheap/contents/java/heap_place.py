@@ -23,7 +23,7 @@ JAVA, IN_JAVA = "java heap", "objects in the Java heap (Deflater, Inflater, dire
 
 
 class JavaContent(Content):
-    """The Java heap of a HotSpot JVM. Its objects hold blocks of C code."""
+    """The Java heap of a HotSpot JVM, whose objects hold blocks of C code."""
 
     # This kind names no blocks.
     beside_python = False

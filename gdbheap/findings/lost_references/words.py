@@ -1,4 +1,4 @@
-"""Texts of the finding ``lost-references``: objects with a larger count than there are references."""
+"""Texts of the finding ``lost-references``: objects whose reference count is larger than the number of references."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A film of a heap: pictures of its map at many moments, at the same scale, and a page that plays them.
 
 Until all frames have been added, a frame stores only the bytes of each cell by kind; most cells are equal and share one
-object. The pictures are drawn at the end, when all addresses that the heap ever had are known. So each address has the
-same place in all pictures.
+object. The pictures are drawn at the end, when all addresses that the heap ever had are known. Each address therefore
+has the same place in all pictures.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """A map, reduced to the data that is needed to draw it."""
+    """One picture of the film: the data of a heap map that drawing needs."""
 
     call: int
     cell: int

@@ -91,10 +91,9 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _settings_of_ours() -> Iterator[None]:
-    """Let matplotlib be imported without settings of other users.
-
-    In the current folder it would evaluate a file matplotlibrc, whoever put it there, so it is imported in another
-    folder. If gdbheap runs as root, it also ignores the variables SETTINGS, and leaves no cache in a user's home.
+    """Let matplotlib be imported without settings of other users. matplotlib evaluates a file matplotlibrc in the
+    current folder, whoever put it there, so the import happens in another folder. If gdbheap runs as root, matplotlib
+    also ignores the variables SETTINGS, and leaves no cache in a user's home.
     """
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}

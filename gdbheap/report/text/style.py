@@ -101,7 +101,7 @@ class Style:
     def of_rss(self, size: int | None, absent: int = 0) -> str:
         """Return " (12.3 % of RSS)" for the size of blocks in a sentence; "" if ``share`` is unknown.
 
-        If the ``absent`` bytes, which are not resident, change the share, the resident size comes before it.
+        If ``absent`` bytes, which are not resident, change the share, the resident size comes before the share.
         """
         if size is None or not self._is_share(size, absent):
             return ""

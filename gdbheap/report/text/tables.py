@@ -170,7 +170,7 @@ def _shortened(columns: list[Column], widths: list[int], limit: int) -> list[int
 
 
 def _whole(widths: Iterable[int]) -> int:
-    """Return the width of a whole line with columns of these widths."""
+    """Return the width of a line of the table, the gaps between columns included."""
     known = list(widths)
     return sum(known) + len(BETWEEN) * (len(known) - 1)
 

@@ -63,7 +63,7 @@ class Agreement:
 
 @dataclass
 class Left:
-    """The number of words and relocations that may still be compared. It is limited because a core may name a large
+    """The number of words and relocations that may still be compared, which is limited because a core may name a large
     file many times.
     """
 

@@ -254,7 +254,8 @@ class _Kept:
         return self.stream
 
     def end_of_core(self) -> int | None:
-        """Return the offset of the core's end; None until its program headers are complete, or if it has no ELF header.
+        """Return the offset of the core's end; None if the core has no ELF header, or as long as its program headers
+        are incomplete.
 
         Raises NoTarget if the program headers lie further from the start than in any real core.
         """

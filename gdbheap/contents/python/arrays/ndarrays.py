@@ -74,7 +74,8 @@ class Array:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The address of the first byte of all items, and the address after their last byte."""
+        """The range of addresses that the array's items occupy, even if the strides are negative: (first, after the
+        last)."""
         if not self.length:
             return self.data, self.data
         reach = [(size - 1) * stride for size, stride in zip(self.shape, self.strides)]

@@ -482,8 +482,8 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """Return the text at an offset among words, or None. Polars before 1.0 uses the layout SMART, and has no
-        columns that are one value for all rows.
+        """Return the text at an offset among words, or None. Before 1.0, polars uses the layout SMART, and stores every
+        value of a column.
         """
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
