@@ -124,10 +124,11 @@ def _core_path(inferior: gdb.Inferior) -> str:
     if corefile is not None:
         return str(corefile.filename)
     text = gdb.execute("info files", to_string=True)
-    found = re.search(r"core[^\n]*\n\s*[`'‘]([^\n]+)['’], ", text)
-    if found is None:
+    # The program's path comes first, and its folder may have any name.
+    found = re.findall(r"^Local core dump file:\n\s*[`'‘]([^\n]+)['’], file type ", text, re.MULTILINE)
+    if not found:
         raise GdbheapError("gdb does not say where this core's file is ('info files')")
-    return os.path.abspath(found.group(1))
+    return os.path.abspath(found[-1])
 
 
 def program() -> str | None:

@@ -7,6 +7,7 @@ packets; this module does not import gdb."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 
@@ -69,7 +70,8 @@ class RemoteFiles:
         except ValueError:
             raise OSError(0, "the server's answer is damaged", path) from None
         if result < 0:
-            raise OSError(error, os.strerror(error), path)
+            known = error if error in errno.errorcode else errno.EIO
+            raise OSError(known, os.strerror(known), path)
         return result, _unescaped(data, result)
 
 

@@ -17,6 +17,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, check_writable, own_descriptor
 from gdbheap.report.text.numbers import parse_duration, parse_size
+from gdbheap.text import bounded_number
 
 __all__ = [
     "Addressed",
@@ -55,6 +56,8 @@ __all__ = [
 Value = TypeVar("Value")
 OPTION = "option"
 MAX_SECONDS = 1e6
+# A larger number of rows, calls or times means the same.
+LARGEST_NUMBER = 1 << 40
 STDOUT, STANDARD_OUTPUT = 1, "/dev/stdout"
 MIB = 1 << 20
 PICTURES = ("folded", "svg", "speedscope", "pprof")
@@ -400,7 +403,7 @@ def whole_number(text: str) -> int:
     """Parse a number of times, where 0 means no limit. Raises ValueError."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
-    return int(text)
+    return bounded_number(text, LARGEST_NUMBER)
 
 
 def number_or_all(what: str) -> Callable[[str], int]:
@@ -410,7 +413,7 @@ def number_or_all(what: str) -> Callable[[str], int]:
     def number(text: str) -> int:
         if text != "all" and not (text.isascii() and text.isdecimal()):
             raise ValueError(f"{text!r} is not {what}")
-        return 0 if text == "all" else int(text)
+        return 0 if text == "all" else bounded_number(text, LARGEST_NUMBER)
 
     return number
 
