@@ -128,7 +128,7 @@ def _core_path(inferior: gdb.Inferior) -> str:
     found = re.findall(r"^Local core dump file:\n\s*[`'‘]([^\n]+)['’], file type ", text, re.MULTILINE)
     if not found:
         raise GdbheapError("gdb does not say where this core's file is ('info files')")
-    return os.path.abspath(found[-1])
+    return os.path.abspath(str(found[-1]))
 
 
 def program() -> str | None:
