@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # The most segments of one object, and of all objects together, in memory or in opened files. Linkers write about
 # fifteen.
 SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
+# The most paths of files that are looked up for one target. The kernel lists some 60,000 mappings at most.
+MAX_PATHS = 50_000
 SECTION_LIMIT = 64 << 10
 # The most bytes and notes of all note segments of an object. Programs have about four notes.
 NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
@@ -223,8 +225,11 @@ class ElfFiles:
     def get(self, path: str) -> ElfFile | None:
         """Return the file at ``path``; None if it cannot be opened or is not an ELF file for this machine.
 
-        A file to which a target gives many names (hard links) is read once.
+        A file to which a target gives many names (hard links) is read once. After MAX_PATHS paths, others count as
+        unknown.
         """
+        if path not in self._files and len(self._files) >= MAX_PATHS:
+            return None
         if path not in self._files:
             held = self.systems.find(path)
             if held is None:
