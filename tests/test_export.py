@@ -274,7 +274,7 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         ([pid, "-o", out, "--partition=pid", "--format=sqlite"], 2, "a single file"),
         ([pid, "-o", "s3://bucket/heaps"], 2, "needs --partition"),
         ([pid, "-o", str(tmp_path / "no" / "folder"), "--format=csv"], 2, "there is no folder"),
-        ([pid, "-o", str(tmp_path / "taken"), "--format=csv"], 2, "it contains other files"),
+        ([pid, "-o", str(tmp_path / "taken"), "--format=csv"], 2, "it has files that gdbheap did not make"),
         ([pid, "-o", str(tmp_path / "taken" / "mine.txt"), "--format=csv"], 2, "it is not a folder"),
         ([str(tmp_path / "taken" / "mine.txt"), "-o", out, "--format=csv"], 4, "mine.txt"),
         ([pid, "-o", out, "--format=heapsnapshot", "--tables=blocks"], 2, "one file"),

@@ -144,7 +144,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
         (["--frames=FOLDER", "--stop-at=1"], "cannot be combined"),
         (["--every=5"], "--frames=FOLDER"),
         (["--frames=FOLDER", "--every=0"], "--every must be at least"),
-        (["--frames=."], "it contains other files"),
+        (["--frames=."], "it has files that gdbheap did not make"),
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:
