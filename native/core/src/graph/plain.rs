@@ -57,6 +57,9 @@ pub struct Tables {
     pub code: Vec<(u64, u64)>,
 }
 
+/// Ranges of addresses, ascending.
+type Parts<'a> = &'a [(u64, u64)];
+
 impl Tables {
     /// Return whether an object with virtual functions begins at `address`: its first word points to a table, and the
     /// first word of the table points to code.
@@ -221,8 +224,8 @@ struct Drawer<'a> {
     /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
     linked: &'a [u64],
     /// The parts of blocks that contain no items: of all blocks, and of the block that is being read (`left_here`).
-    left_over: &'a [(u64, u64)],
-    texts: &'a [(u64, u64)],
+    left_over: Parts<'a>,
+    texts: Parts<'a>,
     left_here: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
@@ -235,7 +238,7 @@ impl<'a> Drawer<'a> {
         blocks: Blocks<'a>,
         tables: &'a Tables,
         kinds: &'a [u32],
-        (linked, left_over, texts): (&'a [u64], &'a [(u64, u64)], &'a [(u64, u64)]),
+        (linked, left_over, texts): (&'a [u64], Parts<'a>, Parts<'a>),
         hidden: &'a [(u64, u64)],
     ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
