@@ -118,9 +118,25 @@ pub(crate) fn hold_or_close(owned: &mut Owned) {
 /// inherits a descriptor that is not noted in `HELD`.
 static OPENING: AtomicU32 = AtomicU32::new(0);
 static FORKING: AtomicU32 = AtomicU32::new(0);
-/// How often a thread calls sched_yield() at most while it waits for the other kind (opening or forking); then it goes
-/// on. Without the limit, a signal or fork handler that calls malloc could wait for its own thread forever.
-const MOST_TURNS: u32 = 10_000;
+/// How often a thread waits at most for the other kind (opening or forking); then it goes on. Without the limit, a signal
+/// or fork handler that calls malloc could wait for its own thread forever. The first turns only yield; the others sleep
+/// for a millisecond each, because on a busy machine the other thread may not run for a while.
+const MOST_TURNS: u32 = 600;
+const YIELDS: u32 = 100;
+
+/// Wait for a thread of the other kind.
+fn pause(turn: u32) {
+    // SAFETY: the calls get a time of our own, and nothing else. A signal that ends the sleep changes errno.
+    unsafe {
+        if turn < YIELDS {
+            libc::sched_yield();
+        } else {
+            let kept = *libc::__errno_location();
+            libc::nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 }, core::ptr::null_mut());
+            *libc::__errno_location() = kept;
+        }
+    }
+}
 
 /// The time in which a thread opens a file and either notes its descriptor or closes it.
 pub(crate) struct Opening;
@@ -132,14 +148,13 @@ impl Opening {
             // SAFETY: this library is never unloaded.
             unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(let_go)) };
         }
-        for _ in 0..MOST_TURNS {
+        for turn in 0..MOST_TURNS {
             OPENING.fetch_add(1, Ordering::SeqCst);
             if FORKING.load(Ordering::SeqCst) == 0 {
                 return Opening;
             }
             OPENING.fetch_sub(1, Ordering::SeqCst);
-            // SAFETY: the call has no arguments.
-            unsafe { libc::sched_yield() };
+            pause(turn);
         }
         OPENING.fetch_add(1, Ordering::SeqCst);
         Opening
@@ -154,11 +169,11 @@ impl Drop for Opening {
 
 unsafe extern "C" fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
-    for _ in 0..MOST_TURNS {
+    for turn in 0..MOST_TURNS {
         if OPENING.load(Ordering::SeqCst) == 0 {
             break;
         }
-        libc::sched_yield();
+        pause(turn);
     }
 }
 
