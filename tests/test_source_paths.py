@@ -15,7 +15,7 @@ from gdbheap.answers.accounting.source_paths import source_path
         ("sys.modules ['__main__'] .__dict__ ['c'] holds it, through 2 blocks (864, 48 bytes) .__defaults__ [0]",
          "c, through 2 blocks (864, 48 bytes) .__defaults__ [0]"),
         ("sys.modules ['app'] .__dict__ ['pool'] [3] .free holds it at +64", "app.pool[3].free holds it at +64"),
-        ("sys.modules [str(b'app')] .__dict__ ['x'] holds it", "sys.modules[str(b'app')].x holds it"),
+        ("sys.modules [str(b'app')] .__dict__ ['x'] holds it", "app.x holds it"),
         ("local variable coro in run() at runners.py:118 .cr_frame: local variable q in main() at a.py:11 ._queue",
          "local variable q in main() at a.py:11 ._queue"),
         ("local variable gen in main() at a.py:3 .gi_frame: local variable page in lines() at a.py:11",

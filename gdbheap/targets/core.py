@@ -258,8 +258,8 @@ class Core(Target):
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
         elif not self.auxv and self.partial:
             self.warnings.append(
-                "the core's notes are cut off, so mapped files, threads and registers are unknown, even if you name "
-                "the files"
+                "the core's notes are cut off: mapped files, threads and registers are unknown, even if you name the "
+                "files"
             )
         else:
             needed = "name its program (--exe=FILE), or a folder with all of its files (--sysroot=FOLDER)"
