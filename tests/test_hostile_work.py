@@ -21,7 +21,7 @@ from typing import Any, cast
 import pytest
 from support.busy import wait_for
 from support.gdb_side import compiled
-from support.programs import ask, c_program, gdbheap, running
+from support.programs import ask, build, c_program, gdbheap, running
 from support.work import peak, steps
 
 from gdbheap._native import Space, SymbolTable
@@ -732,6 +732,15 @@ def test_instructions_for_each_frame(tmp_path: Path) -> None:
         (thread,) = ask("threads", str(target.pid), "--c-frames")["rows"]
     called = [frame["function"] for frame in thread["running"]]
     assert called.count("deep") == (64 << 20) // (20_000 * 64 * 2 + 1024)
+
+
+@pytest.mark.parametrize(("reads", "is_followed"), [(16, True), (17, False), (100, False)])
+def test_reads_of_one_expression(reads: int, is_followed: bool, tmp_path: Path) -> None:
+    """Check that an expression of an unwind entry that reads many words ends the stack: each read may be a page."""
+    with running([str(build("many_reads", f"-DREADS={reads}"))], tmp_path) as target:
+        (thread,) = ask("threads", str(target.pid), "--c-frames")["rows"]
+    called = [frame["function"] for frame in thread["running"]]
+    assert "rest" in called and ({"deep", "main"} <= set(called)) == is_followed, called
 
 
 # Dicts of Python.
