@@ -16,7 +16,7 @@ from gdbheap.errors import UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
-from gdbheap.stack_frames import PYTHON, StackFrame, frames_at
+from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, frames_at
 from gdbheap.stacks import EVALUATORS, NO_OBJECT, NativeFrame, merge
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.functions import Functions
@@ -25,7 +25,6 @@ from gdbheap.tracing.log import read_log
 __all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks"]
 
 PEAK, END = "peak", "end"
-NATIVE = "native"
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 Moment = Union[int, str]
 

@@ -131,11 +131,9 @@ OF_WAYS = {
     ".__self__": "remove each listener once its object is no longer used, or keep it as a weakref.WeakMethod: a bound "
     "method keeps its object alive",
 }
-# Remedies by the end of the path to a deque.
-OF_DEQUES = dict.fromkeys(
-    (".queue", "._queue"), "give the queue a maxsize, so that producers wait, or find out why its consumers lag"
-)
-DEQUE = "collections.deque"
+# The deque of a queue, by its type and the end of its path.
+DEQUE, IN_QUEUE = "collections.deque", (".queue", "._queue")
+OF_QUEUES = "give the queue a maxsize, so that producers wait, or find out why its consumers lag"
 THROUGH = "through "
 ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
 # Remedies by the kind of tasks and suspended functions that hold most of the memory.
@@ -224,7 +222,7 @@ def remedy_of(holder: MainHolder) -> str | None:
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
     named = holder.path.split(": ")
     known += [text for name, text in OF_NAMES.items() if any(part.startswith(name) for part in named)]
-    known += [text for end, text in OF_DEQUES.items() if holder.what == DEQUE and holder.path.endswith(end)]
+    known += [OF_QUEUES] if holder.what == DEQUE and holder.path.endswith(IN_QUEUE) else []
     known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
     known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
     return known[0] if known else None

@@ -12,6 +12,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, Shares, join, left_over, table
 from gdbheap.report.text.unfinished import at_least, unfinished
 from gdbheap.report.words.arrays import column_text, render_arrays, shape_text
+from gdbheap.stack_frames import PYTHON
 from gdbheap.text import file_name
 
 if TYPE_CHECKING:
@@ -260,7 +261,6 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
 # ctypes and cffi give addresses to programs as integers.
 INTEGERS = ", or Python integers"
 # Such blocks are usually handed out by Python's own allocator.
-PYTHON = "python"
 PYTHONS_OWN = " Blocks of up to 512 bytes come from malloc only if the program was started with PYTHONMALLOC=malloc."
 
 

@@ -132,7 +132,8 @@ fn ended() -> Error {
     Error::from_raw_os_error(libc::EIO)
 }
 
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Lock, also after a thread that held the lock has panicked.
+pub fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

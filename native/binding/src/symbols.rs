@@ -2,12 +2,13 @@
 
 use crate::memory::Address;
 use crate::rows::{answers, exports};
+use gdbheap_access::patient::held;
 use gdbheap_core::source_lines;
 use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 answers! {}
 
@@ -114,8 +115,4 @@ impl SourceLines {
         let found = py.detach(|| held(&self.0).find(address.0, &mut held(&budget.0)));
         found.into_iter().map(|one| (one.function, one.file, one.line)).collect()
     }
-}
-
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,8 +4,8 @@
 //! what a look-up needs.
 
 use gimli::{
-    AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, SectionId, Unit, UnitHeader, UnitOffset,
-    UnitSectionOffset,
+    Attribute, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, RngListIter, SectionId, Unit,
+    UnitHeader, UnitOffset, UnitSectionOffset,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ const MAX_OF_UNIT: usize = 4 << 20;
 const MAX_KEPT: usize = 3 << 20;
 /// How long the debug information of all files of a target may be decoded.
 const MOST_SECONDS: Duration = Duration::from_secs(3);
+/// The number of things after which the time is checked again.
+const CHECKED: usize = 5000;
 /// The most bytes of the header of a line table. gimli keeps a hundred bytes for each byte of it.
 const MAX_LINE_HEADER: u64 = 256 << 10;
 /// The most ranges that are tried for one address. Code that the linker removed can overlap other code.
@@ -37,7 +39,7 @@ const MAX_OVERLAPS: usize = 64;
 const MAX_STEPS: usize = 8;
 /// The most inlined functions at one address that have a line.
 const MAX_INLINED: usize = 32;
-/// A name counts as so many things.
+/// How many things a name or a path counts as.
 const NAME_COST: usize = 8;
 /// The most bytes of a name, and of a path.
 const MAX_TEXT: usize = 4000;
@@ -132,9 +134,6 @@ impl Drop for Effort<'_> {
         self.budget.time = self.budget.time.saturating_sub(self.began.elapsed());
     }
 }
-
-/// The time is checked after so many things.
-const CHECKED: usize = 5000;
 
 /// The source lines of one file. `T`: the bytes of a section.
 pub struct SourceLines<T> {
@@ -235,20 +234,11 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
             effort.check()?;
             starts.push(offset);
             let Ok(unit) = self.unit(&dwarf, header) else { continue };
-            let Ok(found) = dwarf.unit_ranges(&unit) else { continue };
-            // gimli gives one range, or a list whose entries are counted here.
-            match code_list(&dwarf, &unit)? {
-                Some(mut list) => each_range(&mut list, effort, |start, end| ranges.push((start, end, offset)))?,
-                None => {
-                    let mut found = found;
-                    while let Ok(Some(range)) = found.next() {
-                        effort.keep(1)?;
-                        if range.begin < range.end {
-                            ranges.push((range.begin, range.end, offset));
-                        }
-                    }
-                }
+            let (mut entries, mut code) = (unit.entries_raw(None)?, EntryCode::default());
+            for specification in entries.read_abbreviation()?.map_or(&[][..], |form| form.attributes()) {
+                code.read(&dwarf, &unit, &entries.read_attribute(*specification)?)?;
             }
+            code.each_range(&dwarf, &unit, effort, |start, end| ranges.push((start, end, offset)))?;
         }
         Ok(())
     }
@@ -277,10 +267,10 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         for one in code.inlined.iter().rev().filter(is_here).take(MAX_INLINED) {
             effort.check()?;
             let Some(name) = one.origin.and_then(|origin| self.name_of(origin, effort)) else { continue };
-            found.push(SourceLine { function: Some(name), file: self.path_of(offset, place.0), line: place.1 });
+            found.push(SourceLine { function: Some(name), file: self.path_of(offset, place.0, effort), line: place.1 });
             place = one.call;
         }
-        found.push(SourceLine { function: None, file: self.path_of(offset, place.0), line: place.1 });
+        found.push(SourceLine { function: None, file: self.path_of(offset, place.0, effort), line: place.1 });
         Ok(found)
     }
 
@@ -292,10 +282,11 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         self.names[&origin].clone()
     }
 
-    fn path_of(&mut self, offset: usize, number: u64) -> Vec<u8> {
+    fn path_of(&mut self, offset: usize, number: u64, effort: &mut Effort<'_>) -> Vec<u8> {
         if !self.paths.contains_key(&(offset, number)) {
             let dwarf = self.dwarf();
-            let unit = header(&dwarf, offset).and_then(|header| self.unit(&dwarf, header));
+            let header = effort.keep(NAME_COST).and_then(|()| header(&dwarf, offset));
+            let unit = header.and_then(|header| self.unit(&dwarf, header));
             let path = unit.ok().and_then(|unit| path(&dwarf, &unit, number)).unwrap_or_default();
             self.paths.insert((offset, number), path);
         }
@@ -339,34 +330,53 @@ fn line_header(bytes: &[u8], place: usize) -> Option<u64> {
     number(start + 2 + sizes, size)
 }
 
-/// Return the list of ranges of a unit, if it has one.
-fn code_list<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>) -> Result<Option<gimli::RngListIter<Bytes<'a>>>> {
-    let mut entries = unit.entries_raw(None)?;
-    for specification in entries.read_abbreviation()?.map_or(&[][..], |form| form.attributes()) {
-        let attribute = entries.read_attribute(*specification)?;
-        if attribute.name() == gimli::DW_AT_ranges {
-            return Ok(dwarf.attr_ranges(unit, attribute.value())?);
-        }
-    }
-    Ok(None)
+/// The attributes of an entry that say where its code is.
+#[derive(Default)]
+struct EntryCode<'a> {
+    low: Option<u64>,
+    high: Option<AttributeValue<Bytes<'a>>>,
+    list: Option<RngListIter<Bytes<'a>>>,
 }
 
-/// Call `add` for each range of a list. Each entry is counted, also those that give no range.
-fn each_range(
-    list: &mut gimli::RngListIter<Bytes<'_>>,
-    effort: &mut Effort<'_>,
-    mut add: impl FnMut(u64, u64),
-) -> Result<()> {
-    while let Some(entry) = list.next_raw()? {
-        effort.take(1)?;
-        if let Some(range) = list.convert_raw(entry)? {
-            effort.keep(1)?;
-            if range.begin < range.end {
-                add(range.begin, range.end);
+impl<'a> EntryCode<'a> {
+    /// Take over an attribute if it says where the code is.
+    fn read(&mut self, dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, one: &Attribute<Bytes<'a>>) -> Result<()> {
+        match one.name() {
+            gimli::DW_AT_low_pc => self.low = dwarf.attr_address(unit, one.value())?,
+            gimli::DW_AT_high_pc => self.high = Some(one.value()),
+            gimli::DW_AT_ranges => self.list = dwarf.attr_ranges(unit, one.value())?,
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// Call `add` for each range. Each entry of a list is counted, also those that give no range.
+    fn each_range(
+        self,
+        dwarf: &Dwarf<Bytes<'a>>,
+        unit: &Unit<Bytes<'a>>,
+        effort: &mut Effort<'_>,
+        mut add: impl FnMut(u64, u64),
+    ) -> Result<()> {
+        if let (Some(low), Some(high)) = (self.low, self.high) {
+            let end = dwarf.attr_address(unit, high)?.or(high.udata_value().and_then(|size| low.checked_add(size)));
+            if let Some(end) = end.filter(|end| low < *end) {
+                effort.keep(1)?;
+                add(low, end);
             }
         }
+        let Some(mut list) = self.list else { return Ok(()) };
+        while let Some(entry) = list.next_raw()? {
+            effort.take(1)?;
+            if let Some(range) = list.convert_raw(entry)? {
+                effort.keep(1)?;
+                if range.begin < range.end {
+                    add(range.begin, range.end);
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn header<'a>(dwarf: &Dwarf<Bytes<'a>>, offset: usize) -> Result<UnitHeader<Bytes<'a>>> {
@@ -397,9 +407,9 @@ fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort<'_>) -> Result<Vec<Sequ
     Ok(found)
 }
 
-fn find_inlined(
-    dwarf: &Dwarf<Bytes<'_>>,
-    unit: &Unit<Bytes<'_>>,
+fn find_inlined<'a>(
+    dwarf: &Dwarf<Bytes<'a>>,
+    unit: &Unit<Bytes<'a>>,
     inlined: &mut Vec<Inlined>,
     ranges: &mut Vec<(u64, u64)>,
     effort: &mut Effort<'_>,
@@ -412,28 +422,18 @@ fn find_inlined(
             entries.skip_attributes(form.attributes())?;
             continue;
         }
-        let (mut low, mut high, mut list, mut origin, mut call) = (None, None, None, None, (0, 0));
+        let (mut code, mut origin, mut call) = (EntryCode::default(), None, (0, 0));
         for specification in form.attributes() {
             let attribute = entries.read_attribute(*specification)?;
-            let value = attribute.value();
             match attribute.name() {
-                gimli::DW_AT_low_pc => low = dwarf.attr_address(unit, value)?,
-                gimli::DW_AT_high_pc => high = Some(value),
-                gimli::DW_AT_ranges => list = dwarf.attr_ranges(unit, value)?,
-                gimli::DW_AT_abstract_origin => origin = absolute(unit, value),
-                gimli::DW_AT_call_file => call.0 = number(&value),
-                gimli::DW_AT_call_line => call.1 = number(&value),
-                _ => (),
+                gimli::DW_AT_abstract_origin => origin = absolute(unit, attribute.value()),
+                gimli::DW_AT_call_file => call.0 = number(&attribute.value()),
+                gimli::DW_AT_call_line => call.1 = number(&attribute.value()),
+                _ => code.read(dwarf, unit, &attribute)?,
             }
         }
         let first = ranges.len();
-        if let (Some(low), Some(high)) = (low, high) {
-            let end = dwarf.attr_address(unit, high)?.or(high.udata_value().and_then(|size| low.checked_add(size)));
-            ranges.extend(end.map(|end| (low, end)));
-        }
-        if let Some(mut list) = list {
-            each_range(&mut list, effort, |start, end| ranges.push((start, end)))?;
-        }
+        code.each_range(dwarf, unit, effort, |start, end| ranges.push((start, end)))?;
         effort.keep(2)?;
         inlined.push(Inlined { ranges: first..ranges.len(), origin, call });
     }

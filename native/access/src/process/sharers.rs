@@ -1,11 +1,11 @@
 //! Finds processes that share the memory of another process without being its threads (clone(2) with CLONE_VM).
 
-use crate::patient::ask_hastily;
+use crate::patient::{ask_hastily, held};
 use std::collections::HashSet;
 use std::fs::read_dir;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -129,10 +129,6 @@ fn hanging() -> HashSet<i32> {
 fn unique() -> i32 {
     static NEXT: AtomicI32 = AtomicI32::new(0);
     NEXT.fetch_add(1, Ordering::SeqCst)
-}
-
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
