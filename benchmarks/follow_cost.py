@@ -58,7 +58,7 @@ class Program:
         self.pid = self._process.pid
 
     def seconds(self, kind: str, count: int) -> float:
-        """Return the seconds for each of so many calls: "r" of realloc, "m" of mmap and munmap together."""
+        """Return the seconds of each of ``count`` calls. ``kind``: "r" for realloc, "m" for mmap with munmap."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{kind} {count}\n")
         self._process.stdin.flush()

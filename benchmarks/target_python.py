@@ -17,7 +17,7 @@ import time
 from typing import NamedTuple
 
 BATCH = 20_000
-# One record of so many is deleted again, so that pools are partly used.
+# One record of GONE is deleted again, so that pools are partly used.
 GONE = 12
 
 

@@ -90,7 +90,8 @@ def cpu_of(words: Sequence[str], **environment: str) -> float:
 
 
 def recorded(words: Sequence[str], folder: Path, stacks: int = 0, pymalloc: bool = False) -> float:
-    """Return the CPU seconds of a command with the recorder, and a stack every so many bytes; its files are removed."""
+    """Return the CPU seconds of a command with the recorder, whose files are removed. ``stacks``: the bytes between two
+    recorded stacks, 0 for none."""
     more = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
     if pymalloc:
         more[OF_PYTHON] = "1"

@@ -18,7 +18,7 @@ import time
 from typing import BinaryIO
 
 SIZES = (400, 2000)
-# One of so many keys stays.
+# One key in STAYS stays.
 STAYS = 10
 # What redis leaves free in slabs, unless active-defrag-ignore-bytes is set.
 IGNORED = 100 << 20

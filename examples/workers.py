@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 
-# One row of so many is read by a request.
+# A request reads one row in READ.
 READ = 50
 
 

@@ -56,7 +56,7 @@ SHOWN = {
 }
 SERVICE = re.compile(r"^<!-- service (\d+): (.+) -->$", re.MULTILINE)
 NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.MULTILINE)
-# Lines of prose are wrapped, and those of tables cut, as on a terminal of so many columns; commands and JSON are whole.
+# The columns at which lines of prose are wrapped, and lines of tables cut. Commands and JSON are shown whole.
 WIDTH, TABLE = 100, 110
 APART = re.compile(r"\S {2,}\S|[─-▟]")
 WHOLE = re.compile(r"^\s*[$#{]")

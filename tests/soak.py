@@ -1,6 +1,6 @@
 """A watch for a long time: ``soak.py [--minutes=60] [--processes=200] [--churn=50] [--idle=0] [--groups=20]``.
 
-So many processes are watched by name while so many others a second, of the same name, begin and end; meanwhile groups
+``--processes`` are watched by name while ``--churn`` others a second, of the same name, begin and end; meanwhile groups
 are filled within two seconds each, and the kernel kills in them. It prints a line a minute with the processor time and
 memory of the watch, and fails if the watch took more than a thousandth of a processor for each process, or for each
 process that came in a second; if its memory grew; if it printed more than a line in a second and a half on average; if
@@ -41,7 +41,7 @@ def cost(pid: int) -> tuple[float, int]:
 
 @contextmanager
 def crowd(program: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Yield so many processes of a program, which rest."""
+    """Yield ``count`` processes of a program, which rest."""
     processes = [subprocess.Popen([str(program)], stdin=subprocess.PIPE) for _ in range(count)]
     try:
         yield processes
@@ -128,7 +128,7 @@ def new_process_is_seen(program: Path, reader: Reader) -> float:
 
 
 def churn(program: Path, rate: int, until: float, done: threading.Event) -> int:
-    """Start and end so many processes a second until ``until``; return their number."""
+    """Start and end ``rate`` processes a second until ``until``; return their number."""
     count = 0
     while time.monotonic() < until and not done.is_set():
         with crowd(program, rate):

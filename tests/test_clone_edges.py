@@ -102,7 +102,7 @@ int main(void)
         pause();
 }
 """
-# The program has so many threads that the report about them is larger than a pipe, and prints a line once all exist.
+# The report about the threads of this program is larger than a pipe. The program prints a line once all of them exist.
 MANY_THREADS = """
 #include <pthread.h>
 #include <stdio.h>

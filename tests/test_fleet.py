@@ -60,7 +60,7 @@ for line in sys.stdin:
     print("ready", flush=True)
 """
 ODD = 64 << 20
-# Each worker of this host has so many free bytes that malloc_trim() would give back.
+# A host, and the free bytes of each of its workers that malloc_trim() would return.
 LOOSE_HOST, LOOSE = "web1", 8_000_000
 DAYS = ("2026-05-03", "2026-05-04")
 TABLES = "--tables=types,ledger,findings,arenas"

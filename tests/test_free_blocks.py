@@ -21,7 +21,7 @@ from support.tables import held, program
 
 NAMES = ("jemalloc", "tcmalloc_minimal", "mimalloc")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# A page with one block of at most so many bytes has no other blocks.
+# The size up to which a block is alone on its page.
 SMALL = 512
 
 

@@ -215,7 +215,7 @@ def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def terminal_of(columns: int, tmp_path: Path) -> Iterator[IO[bytes]]:
-    """Yield a gdb that is attached to a process, in a terminal with so many columns."""
+    """Yield a gdb that is attached to a process, in a terminal with ``columns`` columns."""
     pty = pytest.importorskip("pty")
     try:
         master, slave = pty.openpty()

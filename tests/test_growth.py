@@ -285,7 +285,7 @@ def in_session(command: list[str], stream: BinaryIO) -> Iterator[subprocess.Pope
 
 
 def wait_for_size(file: Path, size: int) -> None:
-    """Return once a file has so many bytes."""
+    """Return once a file has ``size`` bytes."""
     deadline = time.monotonic() + PATIENCE
     while file.stat().st_size < size:
         assert time.monotonic() < deadline

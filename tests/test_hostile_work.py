@@ -428,7 +428,7 @@ FIELDS = {"interp_tstates": 0, "thread_id": 0, "ts_interp": 8, "ts_next": 16, "t
 
 
 def module_of(size: int) -> LoadedObject:
-    """Return a module with so many bytes of data."""
+    """Return a module with ``size`` bytes of data."""
     whole = Mapping(BASE, BASE + size, "rw-p", 0, "fe:00", 7, "/evil.so")
     return LoadedObject("/evil.so", BASE, BASE, None, [whole], [])
 

@@ -67,7 +67,7 @@ class Kind:
 
 
 KINDS = {
-    # A cache is filled with so many blocks at once, and gives back as many.
+    # The number of blocks with which a cache is filled at once, and the number that it returns at once.
     "jemalloc": Kind(Subject(JemallocLibraries, is_block), 100, 100),
     # TCMALLOC_TRANSFER_NUM_OBJ.
     "tcmalloc": Kind(Subject(TcmallocLibraries, is_block), 32),

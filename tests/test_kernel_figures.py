@@ -28,7 +28,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.words.processes import render
 
 HUGE = 2 << 20
-# In tests/programs/repacked.c, one block in so many is left.
+# tests/programs/repacked.c leaves one block in ONE_IN.
 ONE_IN = 4
 # Bytes of the kernel and the C library beside the mapping.
 BATCHES = 1 << 20

@@ -74,8 +74,8 @@ def heap(made: tuple[int, int, int, int]) -> Iterator[Heap]:
 
 
 def fits(found: int, count: int, size: int) -> bool:
-    """Return whether so many blocks have so many bytes: malloc may add a few, if the rest would be smaller than a
-    chunk."""
+    """Return whether ``count`` blocks of ``size`` bytes can have ``found`` bytes: malloc may add a few to a block, if
+    the rest would be smaller than a chunk."""
     return count * (size + 8) <= found <= count * (size + 8) + 16 * (count // 50)
 
 

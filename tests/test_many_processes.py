@@ -23,7 +23,7 @@ COUNT = 50
 
 @contextmanager
 def crowd(folder: Path, rng: random.Random, count: int = COUNT) -> Iterator[tuple[str, list[int]]]:
-    """Yield the unique name of a program that runs so many times, and the process ids."""
+    """Yield the unique name of a program that runs ``count`` times, and the process ids."""
     program = folder / f"crowd{rng.randrange(1 << 32):x}"
     shutil.copy(c_program("idle")[0], program)
     processes = [

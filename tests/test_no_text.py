@@ -54,7 +54,7 @@ from gdbheap.targets.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
 
-# With so many more of the vault's pairs it looks like a leak, as the first page and a snapshot report.
+# The pairs of the vault, and the number with which the first page and a snapshot report it as a leak.
 PAIRS, LEAKED_PAIRS = 6_000, 60_000
 # Each command with each of its options that changes an answer, and whether it shows contents. ADDRESS is in turn each
 # place that the program names. Commands that call into the process (stats, trim --yes) are not here.

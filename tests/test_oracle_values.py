@@ -133,7 +133,7 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def sessions(rng: random.Random, folder: Path, count: int) -> list[str]:
-    """Return the command that runs a program with so many instances, with inline values or with dicts."""
+    """Return the command that runs a program with ``count`` instances, with inline values or with dicts."""
     python = interpreter_of_release(RELEASE).executable
     return [python, "-s", str(SOURCES / "sessions.py"), str(rng.getrandbits(32)), str(count), str(folder / "truth")]
 

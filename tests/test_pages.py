@@ -263,7 +263,7 @@ def test_sentences_of_pages(made: Made) -> None:
 
 
 def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overview:
-    """Return a made-up heap of so many cells, no two neighbours alike, with types of long names, in equal stretches."""
+    """Return a made-up heap of ``count`` cells, in equal stretches. Neighbours differ, and type names are long."""
     states, cells = ("used", "free", "top", None), []
     for number in range(count):
         state = rng.choice(states)

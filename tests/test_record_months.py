@@ -70,8 +70,8 @@ def test_one_writer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
 def test_files_have_a_size(tmp_path: Path, rng: random.Random, name: str) -> None:
-    """Check that no row is lost, that each file can be read alone and all together are one recording, and that only
-    so many are kept."""
+    """Check that no row is lost, that each file can be read alone and all together are one recording, and that older
+    files are removed."""
     path, size, count = str(tmp_path / name), rng.randrange(1500, 2500), rng.randrange(200, 400)
     first = Event(START, 0.0, "start", 7, target={"kind": "process", "pid": 7})
     out = SeriesFiles(path, Series(START, "1", 1.0), Rotation(size), lambda: [first])

@@ -261,7 +261,7 @@ def test_an_arena_that_claims_too_much(field: str, tmp_path: Path) -> None:
         assert after is None or not after.arenas
 
 
-# A script that runs itself anew, so many times.
+# A script that runs itself anew, as often as its argument says.
 ANEW = '[ "$1" -gt 0 ] && exec sh -c "$0" "$0" $(($1 - 1)); read -r line'
 
 

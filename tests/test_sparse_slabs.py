@@ -35,7 +35,7 @@ LIBRARIES = {
 STEPS = {"tcmalloc": 500}
 # redis-server's figures are those of the last tenth of a second.
 SAMPLED = 0.5
-# Redis examines at most so many blocks for a key in one round, and needs some rounds.
+# How often redis has to look at each key without freeing a slab until it has nothing more to move.
 LOOKS = 12
 # Base blocks of jemalloc's own memory start at multiples of this.
 BASE_BLOCK = 2 << 20
@@ -56,7 +56,7 @@ def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
     environment = {
         "LD_PRELOAD": LIBRARIES[name](), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1",
         "MIMALLOC_DECOMMIT_DELAY": "0", "MIMALLOC_PURGE_DELAY": "0",
-        # A transfer cache has at most so many blocks for each of its 64 slots: blocks there keep their spans.
+        # The most blocks for each of the 64 slots of a transfer cache. Blocks there keep their spans.
         "TCMALLOC_TRANSFER_NUM_OBJ": "1",
     }  # fmt: skip
     with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:

@@ -91,7 +91,7 @@ def compiled(folder: Path, source: str, name: str, *flags: str) -> Path:
 
 
 def many_symbols(folder: Path, count: int, number: int = 0, size: int | None = None) -> Path:
-    """Return a library whose ``.symtab`` was replaced by one with so many functions of different names.
+    """Return a library whose ``.symtab`` was replaced by one with ``count`` functions of different names.
 
     ``size``: the size in its header, if not the table's, in a file that has room for it.
     """

@@ -1,7 +1,6 @@
 """Typical work of other libraries: jobs.py NAME SEED SECONDS. Then wait for standard input.
 
-NAME: one of ``JOBS``. Rounds of the job follow each other for so many seconds, at least one; the results of the last
-ones are held.
+NAME: one of ``JOBS``. The job is repeated for SECONDS, at least once; the results of the last rounds are held.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hold objects of so many MiB, and read the clock without a rest: large_clock.py MIB TABLE.
+"""Hold objects of MIB MiB, and read the clock without a rest: large_clock.py MIB TABLE.
 
 TABLE is mapped shared: one line, as tests/programs/checking.c writes them, with the longest time in nanoseconds between
 two readings of the clock. A reader may set it to 0.

@@ -13,7 +13,7 @@ SIZES = range(2000, 4000)
 
 
 def blocks(rng: random.Random, count: int) -> list[int]:
-    """Return the complements of the addresses of so many blocks."""
+    """Return the complements of the addresses of ``count`` blocks."""
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     return [~malloc(rng.choice(SIZES)) for _ in range(count)]

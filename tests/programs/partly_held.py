@@ -37,7 +37,7 @@ def grow(found):
 
 
 def strings(count):
-    """Return so many strings that only this program has."""
+    """Return ``count`` strings that only this program has."""
     return [f"text {number} of {count}" for number in range(count)]
 
 

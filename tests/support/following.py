@@ -100,7 +100,7 @@ def patched(pid: int, before: dict[int, bytes]) -> int:
 
 
 def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
-    """Return whether the code is as before within so many seconds: a guard restores it after its command was killed."""
+    """Return whether the code is as before within ``seconds``: a guard restores it after its command was killed."""
     deadline = time.monotonic() + seconds
     while patched(pid, before):
         if time.monotonic() > deadline:

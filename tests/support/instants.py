@@ -19,7 +19,7 @@ __all__ = ["INSTANTS", "Instant", "Seen", "Subject", "seen"]
 
 # The number of instants for each build; ``make matrix`` takes 200.
 INSTANTS = int(os.environ.get("GDBHEAP_INSTANTS") or 5)
-# After so many instants another program is started, and the last one's core is read.
+# The instants of one program. Then its core is read, and another program is started.
 OF_A_PROGRAM = 20
 CAUGHT = "caught inside "
 # A row of the table: pointer, usable, requested.

@@ -989,7 +989,7 @@ VALUES: dict[str, str] = {
     "unreachable.Head.count": "the number of blocks that would be freed with this block, itself included",
     "unreachable.Lost.count": "the number of unreachable objects or blocks of the row",
 }
-"""By record and key: the values that the key has in this record, or the things that it counts."""
+"""By record and key: the key's values in this record, or what the key counts there."""
 
 CHANGES = frozenset(
     {
