@@ -18,7 +18,7 @@ NAMES = {
     "static": r"static variable 'table' in outside",
     "file": r"written pages of .*/mapped \(private mapping\)",
     "deep": r"stack of thread PID \(.*\), the main thread",
-    "break": r"memory that brk\(\) gave and malloc does not have",
+    "break": r"memory from brk\(\) that malloc does not use",
     "storage": r"thread-local data of \d+ threads",
     "threads": r"stacks of 16 threads.*",
 }
