@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import field
 from os.path import commonprefix, dirname
@@ -10,7 +10,7 @@ from os.path import commonprefix, dirname
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.accounting.partition import READ_ONLY, REST, SHARED, SHARED_FILES
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract
@@ -31,7 +31,8 @@ class Mapped(Figures):
     ``traced``: whether a system call tracer can show which code maps the memory. ``lazily_freed``: further bytes of
     this kind that MADV_FREE freed. ``repeated``: the bytes that RSS counts twice or more, because file pages are mapped
     at several places. ``written``: whether the program may write to some of the files. ``left``: for shared memory,
-    files in the same folders that the process does not map.
+    files in the same folders that the process does not map. ``mappings``: the number of resident mappings; ``alike`` of
+    them have ``each`` virtual bytes, the most frequent size.
     """
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
@@ -46,6 +47,9 @@ class Mapped(Figures):
     repeated: int = 0
     written: bool = False
     left: list[TmpfsFile] = field(default_factory=list)
+    mappings: int = field(default=0, metadata=UNLISTED)
+    alike: int = field(default=0, metadata=UNLISTED)
+    each: int = field(default=0, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -64,15 +68,18 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
     if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
         return []
     resident, start, end = max(pieces)
-    found = (evidence.heap.target.mappings.find(start) for _resident, start, _end in pieces)
-    mappings = list(dict.fromkeys(mapping for mapping in found if mapping is not None))
+    found = ((evidence.heap.target.mappings.find(start), resident) for resident, start, _end in pieces)
+    by_mapping = [(mapping, resident) for mapping, resident in found if mapping is not None]
+    mappings = list(dict.fromkeys(mapping for mapping, _resident in by_mapping))
+    sizes = Counter(one.end - one.start for one in dict.fromkeys(one for one, resident in by_mapping if resident > 0))
+    each, alike = max(sizes.items(), key=lambda row: (row[1], row[0]), default=(0, 0))
     name = next((mapping.name for mapping in mappings if start in mapping), "")
     runtimes, commands = _by_whom(evidence) if kind == MAPPED_MEMORY else ([], [])
     repeated = min(size, _repeated(evidence, mappings)) if kind != MAPPED_MEMORY else 0
     figures = Mapped(
         start, end - start, resident, kind, name, runtimes, bool(commands) and not runtimes, lazy, repeated,
         kind == MAPPED_FILES and any(mapping.writable for mapping in mappings),
-        _left(evidence, pieces) if kind == SHARED_MEMORY else [],
+        _left(evidence, pieces) if kind == SHARED_MEMORY else [], sum(sizes.values()), alike, each,
     )  # fmt: skip
     finding = Finding(kind, size - repeated, figures, commands)
     return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]

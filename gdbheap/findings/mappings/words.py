@@ -22,15 +22,30 @@ ADVICE = {
 WRITTEN = ", once it has written changes to disk"
 REPEATED = "; pages that are mapped several times add {} to RSS"
 SHOWN_FILES = 4
+# Fewer mappings than this may be many that the kernel joined.
+FEW, JOINED = 8, "(the kernel joins neighbours, so there may have been many calls of mmap())"
 UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
 TRACED = ". The command shows, while the program runs, which code maps more memory"
 
 
 def _text(figures: Mapped) -> str:
     most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
-    text = TEXTS[figures.kind] + WRITTEN * figures.written
+    text = TEXTS[figures.kind] + WRITTEN * figures.written + _pattern(figures)
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
     return f"{text}; {most}{repeated}{_left(figures)}"
+
+
+def _pattern(figures: Mapped) -> str:
+    """Return in words how many mappings a program or library made itself, and their size if most have the same."""
+    if figures.kind != MAPPED_MEMORY or not figures.mappings:
+        return ""
+    count = counted(figures.mappings, "mapping")
+    if figures.mappings < FEW:
+        return f"; {count} {JOINED}"
+    if figures.alike == figures.mappings:
+        return f"; {count} of {size_text(figures.each)}"
+    is_most = 2 * figures.alike >= figures.mappings
+    return f"; {count}{f', {figures.alike:,} of them of {size_text(figures.each)}' if is_most else ''}"
 
 
 def _left(figures: Mapped) -> str:
