@@ -42,6 +42,7 @@ from gdbheap.findings.sparse_huge_pages.rule import SparseHugePages
 from gdbheap.findings.stacks.rule import Stacks
 from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
 from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
+from gdbheap.findings.uncollectable_cycles.rule import UncollectableCycles
 from gdbheap.host.tmpfs import TmpfsFile
 from gdbheap.report.formats.json import text_of as json_of
 from gdbheap.report.words.findings import WORDS, advice_of, keys_of, numbers_of, text_of
@@ -243,6 +244,13 @@ def test_remedy_of_another() -> None:
             "start it)"),
         (Cycles(2, None, "T", MIB, False, None, None),
             "2 objects form uncollected cycles, most of type T (1.0 MiB). The garbage collector has not run since"),
+        (Cycles(92_000, None, "T", MIB, False, None, None, "a.T.up → a.T.down → the same a.T", 46),
+            "a.T.up → a.T.down → the same a.T, in 46 groups of objects"),
+        (Cycles(2, None, "T", MIB, False, None, None, "a.T.own → the same a.T", 1),
+            "a.T.own → the same a.T, in 1 group of objects"),
+        (UncollectableCycles(9, "T", MIB, "hidden", "", "a.T.up → the same a.T", 3),
+            "9 objects are kept alive by a cycle, most of type T (1.0 MiB): a.T.up → the same a.T, in 3 groups of "
+            "objects"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
             "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to "
             "2.0 KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers "
@@ -250,6 +258,15 @@ def test_remedy_of_another() -> None:
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 ([heap]), has 1.0 MiB"),
+        (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=1200, alike=1200, each=64 * KIB),
+            "without malloc; 1,200 mappings of 64.0 KiB; the largest mapping, at"),
+        (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=1201, alike=1200, each=64 * KIB),
+            "without malloc; 1,201 mappings, 1,200 of them of 64.0 KiB; the largest mapping, at"),
+        (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=90, alike=40, each=64 * KIB),
+            "without malloc; 90 mappings; the largest mapping, at"),
+        (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=1, alike=1, each=MIB),
+            "without malloc; 1 mapping (the kernel joins neighbours, so there may have been many calls of mmap()); "
+            "the largest mapping, at"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
             "libx.so and other anonymous memory: it is unknown how much of this is free in libx.so"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),

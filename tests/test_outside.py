@@ -79,6 +79,7 @@ def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
     (line,) = [row for row in page["ledger"] if row["id"] == "other"]
     figures = [page["holders"][0]["resident"], found["bytes"], line["resident"]]
     assert pieces * MIB <= min(figures) and max(figures) - min(figures) < MIB // 16, figures
+    assert re.search(rf"mappings, {pieces} of them of 1.0 MiB;|{pieces} mappings of 1.0 MiB;", found["text"])
 
 
 def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class CauseTexts:
         return f"the reference count is too high: {likely}{among} took a reference and never released it"
 
     def _cycle(self, cause: _native.Cause) -> str:
-        closed = f"{self.closing(cause)}, {_times(cause.count)}"
+        closed = f"{self.closing(cause)}, in {cause.count:,} group{'s' * (cause.count != 1)}"
         if cause.kind == COLLECTABLE:
             return closed
         culprit = self._heap.paths.kind_name(cause.type_address) if cause.type_address else ""
@@ -175,10 +175,6 @@ def _folded(steps: Iterator[str]) -> Iterator[str]:
         last, count = step, 1
     if count:
         yield last if count == 1 else f"{last} ({count:,} times)"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def extension_modules(heap: Heap) -> list[str]:

@@ -18,7 +18,8 @@ class Cycles(Figures):
 
     Fields about the collector, if it was found: ``enabled``; ``frozen``: whether objects are frozen; ``count`` and
     ``threshold`` of the youngest generation: it is collected when the count exceeds the threshold. ``closing``: the
-    references that close the largest group of cycles; ``times``: the number of cycles in this group.
+    references that close the cycles with the most bytes; ``times``: the number of groups of objects that these
+    references connect. The objects of a group reach one another.
     """
 
     ids = ("cycles",)

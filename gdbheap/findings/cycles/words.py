@@ -15,7 +15,8 @@ def _text(figures: Cycles) -> str:
 
 
 def _closing(figures: Cycles) -> str:
-    return f"; {figures.closing}, {counted(figures.times, 'time')}" if figures.closing else ""
+    groups = counted(figures.times, "group of objects", "groups of objects")
+    return f"; {figures.closing}, in {groups}" if figures.closing else ""
 
 
 def _state(figures: Cycles) -> str:

@@ -19,7 +19,7 @@ class UncollectableCycles(Figures):
 
     ``kind``: why the collector does not free the largest group of cycles (a key of causes.OBSTACLES). ``culprit``: the
     type that is the reason, "" for none. ``closing``: the references that close the cycles of this group; ``times``:
-    the number of these cycles.
+    the number of groups of objects that such references connect.
     """
 
     ids = ("uncollectable-cycles",)

@@ -22,7 +22,7 @@ def _text(figures: UncollectableCycles) -> str:
     held = counted(figures.objects, "object is", "objects are")
     return (
         f"{held} kept alive by a cycle, most of type {figures.type} ({size_text(figures.largest)}): {figures.closing}, "
-        f"{counted(figures.times, 'time')}"
+        f"in {counted(figures.times, 'group of objects', 'groups of objects')}"
     )
 
 

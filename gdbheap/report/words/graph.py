@@ -28,7 +28,7 @@ __all__ = [
 RETAINED = Column("own"), Column("address"), Column("type", True), Column("path", True)
 GROUPED = Column("own"), Column("count"), Column("name", True)
 LOST = Column("group", True), Column("type", True), Column("why", True)
-CLOSINGS = (Column("cycles"), Column("bytes"), Column("closed by", True))
+CLOSINGS = (Column("groups"), Column("bytes"), Column("closed by", True))
 GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
 }  # fmt: skip
@@ -252,7 +252,10 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     if cycles.possible_bytes:
         may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
         does = f"{does}, and {may}" if cycles.collectable_bytes else may
-    yield style.filled(f"{all_of_it}. gc.collect() {does}. References that close the cycles:")
+    yield style.filled(
+        f"{all_of_it}. gc.collect() {does}. References that close the cycles, and how many groups of objects they "
+        "connect:"
+    )
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)

@@ -985,7 +985,7 @@ VALUES: dict[str, str] = {
     "tallies.TallyRow.count": "the number of objects of the row",
     "tasks.Row.count": "the number of waiting objects of the row",
     "tasks.TasksTotal.count": "the number of waiting objects",
-    "unreachable.Closing.count": "the number of references that close a cycle",
+    "unreachable.Closing.count": "the number of groups of objects that reach one another through these references",
     "unreachable.Head.count": "the number of blocks that would be freed with this block, itself included",
     "unreachable.Lost.count": "the number of unreachable objects or blocks of the row",
 }
