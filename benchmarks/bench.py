@@ -88,7 +88,7 @@ ON_MUSL: dict[str, Answer] = {
     "the walk over every slot": lambda heap: heap.allocator(MallocngAllocator).store,
     **{name: answer for name, answer in ON_C.items() if name != CHUNK_WALK},
 }
-# Each answer takes as long as this walk, which takes several times as long as others.
+# On this allocator every answer takes as long as the walk, and the walk takes several times as long as elsewhere.
 ON_OLD_MUSL: dict[str, Answer] = {CHUNK_WALK: lambda heap: heap.allocator(OldmallocAllocator).store}
 
 
@@ -115,7 +115,7 @@ SNAPSHOTS: dict[str, Answer] = {
 
 @dataclass
 class Measured:
-    """The measurements on one target: bytes of the limit, the series of each answer."""
+    """The measurements on one target: the bytes read for the limit, and the series of each answer."""
 
     size: int
     series: dict[str, Series]
@@ -170,9 +170,10 @@ def _answered(target: Target, answer: Answer) -> object:
 
 
 def on_references(pid: int, what: str, goal: str, known: Callable[[Heap], object]) -> str:
-    """Return a line about the graph of references: its size, the time for it, for chains and for dominators.
+    """Return a line about the graph of references: its size, and the times for the graph, for chains and for
+    dominators.
 
-    ``known`` is computed before.
+    ``known``: computes in advance what is not part of the measured time.
     """
     with stopped(pid) as target:
         heap = Heap(target)
@@ -220,7 +221,7 @@ def growth(python: str, most: int) -> str:
 
 
 def on_process(pid: int, answers: dict[str, Answer], rounds: int) -> Measured:
-    """Measure on a live process, which is stopped meanwhile."""
+    """Measure on a live process, which is stopped during each measurement."""
     with stopped(pid) as target:
         return measure(target, answers, rounds)
 

@@ -27,7 +27,7 @@ from gdbheap.heap import Heap
 from gdbheap.targets.process import stopped
 
 SIZES, LARGEST = (2_000_000, 18_000_000), 80_000_000
-# Chunks of 80 million blocks have 32 bytes each.
+# A chunk for this request has 32 bytes, in the target of 80 million blocks.
 SMALL_CHUNK = "24"
 HEAD = [
     "The first page, from its start to its end, against the time to read the private memory once, in one run:",
@@ -39,7 +39,7 @@ HEAD = [
 
 @dataclass
 class Pages:
-    """The last page of a target, the time of each, and their processor times."""
+    """The results for a target: its last page, and for each run the time and the processor time."""
 
     page: Ledger
     blocks: int

@@ -76,7 +76,7 @@ class Program:
 
 
 def beside(program: Program, command: list[str], kind: str, count: int) -> float:
-    """Return the seconds of a call while a command follows the program."""
+    """Return the seconds of a call while ``command`` follows the program."""
     follower = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if "--perf" in command:
         wait_for_events(follower.pid)
@@ -110,7 +110,7 @@ def gdb_line(pid: int) -> list[str]:
 
 
 def main() -> None:
-    """Print a line for each way."""
+    """Print a line for each way of following."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, default=4_000_000, help="calls of realloc in a round")
     parser.add_argument("--system-calls", type=int, default=2_000, help="pairs of mmap and munmap in a round")

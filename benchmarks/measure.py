@@ -1,4 +1,4 @@
-"""The start of benchmarks' targets, and the measurement, without knowledge of what is measured.
+"""Start the targets of benchmarks and take times, without knowledge of what is measured.
 
 A single time means little: machines differ, and are busy or idle. All times are taken next to the limit, the time to
 read the same bytes once, in alternating order, and given as the median of their ratios to it.
@@ -72,7 +72,9 @@ def compiled(source: str, compiler: str = "gcc") -> str:
 
 
 def preferred_python() -> str:
-    """Return CPython 3.11 if there is one, the version that is supported best, otherwise the Python that runs this."""
+    """Return CPython 3.11, the version with the best support, if it is installed; otherwise the Python
+    that runs this.
+    """
     return shutil.which("python3.11") or sys.executable
 
 
@@ -86,9 +88,9 @@ class Run:
 
 
 def run(command: Sequence[str], on: Subject) -> Run:
-    """Run `command` to its end, without its output. ``peak`` is the kernel's ru_maxrss.
+    """Run `command` to its end and discard its output. ``peak`` is the kernel's ru_maxrss.
 
-    Linux counts the parent's memory before the exec as the child's: call this before this process has grown.
+    Linux counts the parent's memory before the exec as the child's, so call this before this process has grown.
     """
     on.longest_pause()
     start = time.perf_counter()
@@ -105,7 +107,7 @@ def run(command: Sequence[str], on: Subject) -> Run:
 
 @dataclass
 class Series:
-    """Times of one thing, and of the limit in the same rounds."""
+    """The times of one measured thing, and the limit's times in the same rounds."""
 
     times: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
@@ -122,7 +124,7 @@ class Series:
 
     @property
     def spread(self) -> str:
-        """Return the smallest and the largest ratio."""
+        """Return the smallest and the largest ratio as text."""
         return f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
 
 

@@ -1,6 +1,6 @@
-"""``gdbheap ps`` against ps_mem: both read the same processes, alternately, each from its start to its end.
+"""Compare ``gdbheap ps`` with ps_mem: both read the same processes, alternately, each from its start to its end.
 
-Both take most of their time for the kernel's walk over all pages of each process (smaps_rollup), which is unavoidable;
+Both spend most of their time on the kernel's walk over all pages of each process (smaps_rollup), which is unavoidable;
 gdbheap makes it on all cores at once. So the walk alone is measured as well, one process after the other: no program
 that reads the same figures in that way can take less.
 
@@ -41,7 +41,7 @@ def walk() -> None:
 
 
 def timed(act: Callable[[], object]) -> tuple[float, float]:
-    """Return elapsed seconds, and processor time including children."""
+    """Return elapsed seconds, and processor seconds including children."""
     before, begun = cpu(), time.perf_counter()
     act()
     return time.perf_counter() - begun, cpu() - before
@@ -59,7 +59,7 @@ def quiet(command: list[str]) -> None:
 
 
 def main() -> None:
-    """Print a row for each, with the ratio of ps_mem's median to its own."""
+    """Print a row for each program, with the ratio of ps_mem's median to its own."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=21)

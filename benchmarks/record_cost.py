@@ -1,10 +1,9 @@
-"""The cost of ``gdbheap record`` for the process that it samples: its own CPU time for the same work, in alternating
-rounds with a stopped recorder and a running one, and the recorder's CPU time beside it.
+"""Measure the cost of ``gdbheap record`` for the process that it samples: the process's CPU time for the same work, in
+alternating rounds with a stopped and with a running recorder. The recorder's own CPU time is printed too.
 
-The work is a Python program that makes and drops objects, some of them above pymalloc's limit, and prints the CPU
-time of each round. The median of the pairs' ratios is printed with its 95 % confidence interval (by order
-statistics: nothing is assumed about how the ratios scatter). The first row is a recorder that is always stopped: the
-noise of the machine.
+The work is a Python program that makes and drops objects, some of them above pymalloc's limit, and prints the CPU time
+of each round. The median of the pairs' ratios is printed with its 95 % confidence interval (by order statistics, so no
+distribution of the ratios is assumed). The first row shows the noise of the machine: its recorder is always stopped.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def median_with_bounds(ratios: list[float]) -> tuple[float, float, float]:
 def compared(
     process: subprocess.Popen[str], pairs: int, words: list[str], is_let_go: bool
 ) -> tuple[list[float], float]:
-    """Return the ratio of each pair of rounds, and the share of a processor that the running recorder took."""
+    """Return the ratio of each pair of rounds, and the share of one processor that the running recorder took."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "series.csv")
         command = [str(GDBHEAP), "record", str(process.pid), "-o", path, *words]

@@ -1,8 +1,8 @@
-"""The cost of reading a log of calls: `gdbheap stats` and the plan of a replay, as multiples of the time of `zstd
--dc` for the same stages, and in nanoseconds a call; and the memory of the first.
+"""Measure the cost of reading a log of calls: `gdbheap stats` and the plan of a replay, as multiples of the time of
+`zstd -dc` for the same stages, and in nanoseconds per call; also the memory of `gdbheap stats`.
 
-The logs are those of a loop of malloc and free (`trace_cost.py`), with few blocks in use and with many, and of
-Python. Times are elapsed times, of the three alternately; the median of the ratios is printed, with the middle half.
+The logs are those of a loop of malloc and free (`trace_cost.py`), with few blocks in use and with many, and of Python.
+The three run alternately; the median of the ratios of elapsed times is printed, with the middle half.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def stages(log: Path) -> Path:
-    """Return a file that zstd reads: a process's stages, one after the other."""
+    """Return a file for zstd with all stages of a process."""
     found = log.with_suffix(".zst")
     data = memoryview(log.read_bytes())
     with found.open("wb") as packed:

@@ -1,7 +1,7 @@
-"""The length of a command's stop of a process, against the time to read its private memory once.
+"""Measure how long a command stops a process, against the time to read its private memory once.
 
-Three processes: blocks of glibc's malloc in C, documents of lxml, and a redis-server. Programs that are not on this
-machine are left out. Used by bench.py; by itself it prints the table.
+Three processes: blocks of glibc's malloc in C, documents of lxml, and a redis-server. Programs that are not installed
+are left out. bench.py uses this module; run by itself, it prints the table.
 
 Usage: stops.py [--chunks=2000000] [--rounds=5]
 """
@@ -50,7 +50,7 @@ def private_memory(target: Target) -> list[tuple[int, int]]:
 
 
 def _answered(pid: int, noun: str) -> float:
-    """Answer like the shell command; return the length of the stop."""
+    """Answer as the shell command does; return how long the process was stopped."""
     command = COMMANDS[noun]
     with stopped(pid, None, copies=True) as process:
         command.answer(Heap(process), parse(command, [])[0])
@@ -71,7 +71,7 @@ def _nouns(pid: int) -> list[str]:
 
 
 def rows(title: str, pid: int, rounds: int) -> list[str]:
-    """Return the rows of a table: each command on one process."""
+    """Return a table's rows for a process: one for each command."""
     with stopped(pid) as target:
         size = _native.read_once(target.space, private_memory(target))
     found = []

@@ -15,7 +15,7 @@ from target_python import beat
 
 
 def main() -> None:
-    """Fill, print the line, beat."""
+    """Fill the list, print the line, and beat until the input ends."""
     gc.disable()
     floats = [float(number) for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 80_000_000)]
     print(json.dumps({"pid": os.getpid(), "blocks": sys.getallocatedblocks()}), flush=True)

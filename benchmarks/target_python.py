@@ -1,8 +1,8 @@
 """A large Python process to measure on: about 2 GB, 18 million pymalloc blocks of mixed objects, some freed again.
 
-Usage: target_python.py [BLOCKS] [SEED] Prints one line of JSON when it is ready: {"pid", "blocks", "seed"}. Then it
-beats once a millisecond, and for each line on standard input it prints the longest pause between two beats since the
-last one, in seconds: the length of a stop, as noticed inside. It ends when its standard input does.
+Usage: target_python.py [BLOCKS] [SEED]. Prints one line of JSON when it is ready: {"pid", "blocks", "seed"}. Then it
+reads the clock once a millisecond (a beat). For each line on standard input it prints the longest pause between two
+beats since the last line, in seconds: the length of a stop, as seen from inside. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
 
 def record(number: int, rng: random.Random) -> object:
-    """Return one of ten kinds of value; each takes a few blocks."""
+    """Return one of ten kinds of values; each has a few blocks."""
     kind = number % 10
     if kind == 0:
         return [number + step for step in range(6)]
@@ -71,7 +71,7 @@ def record(number: int, rng: random.Random) -> object:
 
 
 def fill(blocks: int, rng: random.Random) -> list[list[object]]:
-    """Return batches of records until `blocks` pymalloc blocks are in use, every twelfth record gone again."""
+    """Return batches of records until `blocks` pymalloc blocks are in use; every twelfth record is deleted again."""
     batches: list[list[object]] = []
     while sys.getallocatedblocks() < blocks:
         start = len(batches) * BATCH
@@ -96,7 +96,7 @@ def beat() -> None:
 
 
 def main() -> None:
-    """Fill, print the line, beat."""
+    """Fill the memory, print the line, and beat until the input ends."""
     blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 18_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
     gc.disable()

@@ -1,9 +1,9 @@
-"""The cost of the recorder of ``gdbheap trace``: CPU time of the same work without it, with a preloaded library that
-only passes calls on, and with the recorder, alternately; and bytes a call in the log.
+"""Measure the cost of the recorder of ``gdbheap trace``: CPU time of the same work without it, with a preloaded library
+that only passes calls on, and with the recorder, alternately; and the bytes of a call in the log.
 
-The work is a loop of malloc and free in one thread and in two, and three programs if they are installed: sqlite3,
-git and Python; also with stacks, of a sample by bytes and of each call. The median of each pair's ratio or
-difference is printed, with the middle half of them. heaptrack is a row if it is installed.
+The work is a loop of malloc and free in one thread and in two, and three programs if they are installed: sqlite3, git
+and Python. Rows with recorded stacks, sampled by bytes or of every call, follow. The median of each pair's ratio or
+difference is printed, with the middle half. heaptrack has a row if it is installed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def compiled(folder: Path, name: str, source: str, *flags: str) -> str:
 
 
 def cpu_of(words: Sequence[str], **environment: str) -> float:
-    """Return the CPU seconds of a command and of all that it started."""
+    """Return the CPU seconds of a command and of all processes that it started."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(words, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, cwd="/tmp")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -131,7 +131,7 @@ def ways_of(words: Sequence[str], passing: str, folder: Path) -> dict[str, Timed
 
 
 def alternate(ways: dict[str, Timed], rounds: int) -> dict[str, list[float]]:
-    """Return the time of each way in each round; the others are compared with the first way."""
+    """Return the times of each way in each round. The first way is the one with which the others are compared."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -146,7 +146,7 @@ def middle(values: Sequence[float]) -> str:
 
 
 def bytes_a_call(words: Sequence[str], folder: Path) -> str:
-    """Return how many calls a command makes, and what each takes in the log."""
+    """Return how many calls a command makes, and the bytes of a call in the log."""
     log = folder / "calls.log"
     done = subprocess.run(
         [str(GDBHEAP), "trace", "-o", str(log), "--json", "--", "sh", "-c", 'exec "$@" > /dev/null', "sh", *words],

@@ -1,7 +1,7 @@
-"""Data classes whose methods are made when the first instance is.
+"""Decorate data classes so that their methods are made only when the first instance is created.
 
-A command makes instances of a third of the data classes that it imports. To make the methods of all of them would be a
-tenth of the processor time of a short command.
+A command creates instances of a third of the data classes that it imports. Making the methods of all of them would take
+a tenth of the processor time of a short command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ else:
     FIELDS = "__dataclass_fields__"
 
     class _Fields:
-        """The fields of a class without methods. To look at them makes the methods, which replaces this object."""
+        """Stands in for the fields of a class whose methods are not made yet. Reading it makes the methods, and
+        replaces it with the fields.
+        """
 
         def __init__(self, make):
             self.make = make

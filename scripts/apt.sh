@@ -1,6 +1,5 @@
-# Packages of Debian's and their sources, with lists that the system does not see. Sourced, never run.
-#
-# apt fetches them from the mirror that MIRROR names, or the one that it has here, and checks their signatures.
+# Fetch Debian's packages and sources, with package lists that the system does not use. Source this file; do not run it.
+# apt fetches from the mirror that MIRROR names, else from the system's mirror, and checks signatures.
 
 KEYS=${KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
 
@@ -8,7 +7,7 @@ mirror() {
     apt-get indextargets --format '$(SITE) $(ORIGIN)' | awk '$2 == "Debian" && $1 !~ /security/ { print $1; exit }'
 }
 
-# own FOLDER PROGRAM ARGUMENT...: a program of apt's, with the lists in that folder alone.
+# own FOLDER PROGRAM ARGUMENT...: run a program of apt with only the lists in that folder.
 own() {
     lists=$1 program=$2
     shift 2
@@ -16,7 +15,7 @@ own() {
         -o "Dir::Etc::SourceList=$lists/sources.list" -o Dir::Etc::SourceParts=- -o APT::Sandbox::User=root -o Acquire::Retries=3 "$@"
 }
 
-# own_lists FOLDER deb|deb-src SUITE...: makes the lists, and FOLDER/made once they are whole. Fails where they cannot be had.
+# own_lists FOLDER deb|deb-src SUITE...: fetch the lists, then create FOLDER/made. Fails if a list is not available.
 own_lists() {
     lists=$1 kind=$2
     shift 2

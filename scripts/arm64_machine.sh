@@ -1,12 +1,12 @@
 #!/bin/bash
-# A virtual aarch64 machine (qemu, without KVM) with Debian 12 in it and this checkout's wheel: runs a job in it, and brings back its results.
+# Run a job in a virtual aarch64 machine (qemu, without KVM) that has Debian 12 and this checkout's wheel, and fetch its results.
 #
 #   scripts/arm64_machine.sh FOLDER                     make what is missing in FOLDER, and run the checks (tests/arm64_job.sh)
 #   scripts/arm64_machine.sh FOLDER --job=FILE [K=V...] run FILE instead, by the machine's /bin/sh as its first process, with these variables
-# PAGES=4 or PAGES=16: the kernel's pages in KiB [4]. WHEEL=FILE: this wheel instead of one of this checkout.
+# PAGES=4 or PAGES=16: the kernel's page size in KiB [4]. WHEEL=FILE: use this wheel instead of one of this checkout.
 #
-# All that is fetched and made is in FOLDER, and is kept for the next run: about 1.5 GB. Nothing is installed: apt fetches Debian's
-# packages (scripts/apt.sh), and they are unpacked. What the job leaves in /out is then in FOLDER/out. Status: that of the job.
+# FOLDER keeps everything that is fetched and made for the next run: about 1.5 GB. Nothing is installed: apt fetches Debian's
+# packages (scripts/apt.sh), and they are unpacked. Files that the job writes to /out are then in FOLDER/out. The exit status is the job's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -26,14 +26,14 @@ MEMORY=${MEMORY:-2048}
 OUT_MIB=1500
 TESTS="python3-pyelftools python3-pytest python3-pytest-timeout python3-hypothesis python3-jsonschema python3-tabulate"
 
-# apt_for ARCH LISTS PROGRAM ARGUMENT...: a program of apt's for packages of that machine alone.
+# apt_for ARCH LISTS PROGRAM ARGUMENT...: run a program of apt for packages of that architecture only.
 apt_for() {
     local arch=$1 lists=$2 program=$3
     shift 3
     own "$lists" "$program" -o "APT::Architecture=$arch" -o "APT::Architectures=$arch" "$@"
 }
 
-# fetched NAME SUITE ARCH PACKAGE...: all of these packages and what they need, in FOLDER/NAME.debs.
+# fetched NAME SUITE ARCH PACKAGE...: fetch these packages and their dependencies into FOLDER/NAME.debs.
 fetched() {
     local name=$1 suite=$2 arch=$3 lists=$F/$1.debs
     shift 3
@@ -52,7 +52,8 @@ lists_for() {
     apt_for "$3" "$lists" apt-get update --error-on=any </dev/null
 }
 
-# unpacked NAME: a root folder of what was fetched. No script of a package is run: python3, gdb and compilers need none.
+# unpacked NAME: make a root folder from the fetched packages, without running their scripts: python3, gdb and compilers
+# need none.
 unpacked() {
     local to=$F/$1.part package
     rm -rf "$to"
@@ -62,7 +63,7 @@ unpacked() {
     for package in "$F/$1.debs/cache/archives"/*.deb; do
         dpkg-deb --fsys-tarfile "$package" | tar -C "$to" --keep-directory-symlink -xf -
     done
-    # What the packages' own scripts would have written.
+    # The packages' scripts would write these files.
     printf 'root:x:0:0:root:/root:/bin/sh\n' > "$to/etc/passwd"
     printf 'root:x:0:\n' > "$to/etc/group"
     echo "127.0.0.1 localhost" > "$to/etc/hosts"
@@ -70,7 +71,7 @@ unpacked() {
     mv "$to" "$F/$1"
 }
 
-# root NAME SUITE ARCH PACKAGE...: a root folder of these packages, made again if they are others than the last time.
+# root NAME SUITE ARCH PACKAGE...: make a root folder of these packages, again if the list changed since the last run.
 root() {
     [ ! -e "$F/$1" ] || [ "$*" != "$(cat "$F/$1.list" 2>/dev/null)" ] || return 0
     fetched "$@"
@@ -93,7 +94,7 @@ kernel() {
     mv "$F/$KERNEL.part" "$F/$KERNEL"
 }
 
-# rust: a standard library of Rust for aarch64. Debian's Rust has one; rustup's own is used if it was added.
+# rust: get a standard library of Rust for aarch64: rustup's, if rustup has added it, else Debian's.
 rust() {
     local lists=$F/rust.debs to=$F/rust.part
     [ ! -d "$(rustc --print target-libdir --target aarch64-unknown-linux-gnu 2>/dev/null)" ] || return 0
@@ -110,12 +111,12 @@ rust() {
         rm -rf "$lists"
         mv "$to" "$F/rust"
     fi
-    # cargo of rustup's would start rustup's compiler.
+    # rustup's cargo would start rustup's compiler.
     PATH=$F/rust/usr/bin:$PATH RUSTC=$F/rust/usr/bin/rustc LD_LIBRARY_PATH=$F/rust/usr/lib/x86_64-linux-gnu
     export PATH RUSTC LD_LIBRARY_PATH
 }
 
-# wheel: of this checkout, into FOLDER/wheel.
+# wheel: make a wheel of this checkout in FOLDER/wheel.
 wheel() {
     rm -rf "$F/wheel"
     mkdir -p "$F/wheel"
@@ -127,7 +128,7 @@ wheel() {
     cp dist/gdbheap-*manylinux*aarch64.whl "$F/wheel/"
 }
 
-# checkout: this checkout and the wheel, where the job finds them.
+# checkout: put this checkout and the wheel where the job finds them.
 checkout() {
     local to=$F/arm64/srv/gdbheap
     rm -rf "$F/arm64/srv"
@@ -137,7 +138,8 @@ checkout() {
     cp "$job" "$F/arm64/srv/job.sh"
 }
 
-# module NAME: a module of the kernel, into the initial file system, by number; none if it is built in.
+# module NAME: add a module of the kernel to the initial file system, with a number for the order; nothing if it is
+# built in.
 modules=0
 module() {
     local file
@@ -150,7 +152,7 @@ module() {
     esac
 }
 
-# first_files: the initial file system. It mounts the root and runs the job.
+# first_files: make the initial file system, which mounts the root and runs the job.
 first_files() {
     mkdir -p "$work/first"/{bin,proc,sys,dev,new,m}
     cp "$F/$KERNEL/usr/bin/busybox" "$work/first/bin/busybox"
@@ -169,7 +171,8 @@ END
     (cd "$work/first" && find . | tool bin/cpio --quiet -o -H newc > "$work/first.cpio")
 }
 
-# start_file: the machine's first process: runs the job, keeps its status, packs /out onto the second disk, and switches the machine off.
+# start_file: write the machine's first process. It runs the job, keeps its status, packs /out onto the second disk, and
+# switches the machine off.
 start_file() {
     local pair
     {
@@ -187,7 +190,7 @@ END
     } > "$F/arm64/srv/start.sh"
 }
 
-# tool PROGRAM ARGUMENT...: one of Debian 13's, by its own loader: it needs nothing of this system.
+# tool PROGRAM ARGUMENT...: run a program of Debian 13 with its own loader and libraries, independent of this system.
 tool() {
     local program=$1
     shift

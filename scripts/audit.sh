@@ -1,8 +1,7 @@
 #!/bin/sh
-# Known vulnerabilities in what gdbheap is built and installed from: cargo audit for Cargo.lock, pip-audit for
-# packaging/requirements.txt. Both ask databases on the network, so that `make lint` does not run them.
-#
-# The tools go into build/audit: cargo compiles cargo-audit in some minutes the first time.
+# Look for known vulnerabilities in what gdbheap is built and installed from: cargo audit for Cargo.lock, pip-audit for
+# packaging/requirements.txt. Both ask databases on the network, so `make lint` does not run them. The tools go into
+# build/audit; compiling cargo-audit takes some minutes the first time.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh

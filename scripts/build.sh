@@ -1,12 +1,12 @@
 #!/bin/sh
-# Build gdbheap into the virtual environment .venv. Called by make when a source is newer than the last build.
+# Build gdbheap into the virtual environment .venv. make calls this when a source is newer than the last build.
 #
-#   scripts/build.sh             with the extras and what tests need, which are fetched while cargo compiles
+#   scripts/build.sh             with the extras and the tests' requirements, which are fetched while cargo compiles
 #   scripts/build.sh --small     without these, for the demo
-#   scripts/build.sh --fetch     these alone, if they are missing
+#   scripts/build.sh --fetch     only these, if they are missing
 #
-# A wheel in dist/ that was made of this commit, in a checkout without changes, is installed instead; then no cargo is needed.
-# The dependencies are fetched when pyproject.toml changed; everything else works without the network, except
+# If dist/ has a wheel of this commit and the checkout has no changes, the wheel is installed and cargo is not needed.
+# The dependencies are fetched when pyproject.toml has changed. Everything else works without the network, except
 # cargo's first build.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,12 +23,12 @@ fresh_venv() {
     "$python" -m venv --clear "$VENV"
 }
 
-# venv_works: whether .venv's Python still starts (the system's may have been upgraded away from under it).
+# venv_works: whether .venv's Python still starts. It does not if an upgrade has replaced the system's Python.
 venv_works() {
     "$VENV/bin/python" -m pip --version >/dev/null 2>&1
 }
 
-# has_requirements [--small]: the requirements in pyproject.toml change rarely; its checksum says when.
+# has_requirements [--small]: whether the requirements are installed, by the checksum of pyproject.toml.
 has_requirements() {
     [ "$(cat "$VENV/requirements$*.cksum" 2>/dev/null || true)" = "$(cksum < pyproject.toml)" ]
 }
@@ -41,7 +41,7 @@ install_requirements() {
     cksum < pyproject.toml > "$VENV/requirements$*.cksum"
 }
 
-# show_progress PID LOG: a line when cargo has begun another crate, until the process ends.
+# show_progress PID LOG: until the process ends, print a line whenever cargo begins another crate.
 show_progress() {
     all=$(grep -c '^source = ' native/Cargo.lock)
     begun=$(date +%s) shown=0
@@ -58,7 +58,7 @@ show_progress() {
 compile() {
     has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }
     say "building gdbheap (cargo $(cargo_version)) into $VENV: some minutes the first time"
-    # setuptools copies into build/lib and never removes what a source no longer has.
+    # setuptools copies files into build/lib and never removes those whose source is gone.
     rm -rf build/lib* build/bdist*
     "$VENV/bin/python" -m pip --disable-pip-version-check -v install --no-deps --no-build-isolation --force-reinstall . \
         > build/log 2>&1 &
@@ -73,15 +73,15 @@ install_gdbheap() {
     else
         compile
     fi
-    # What is installed writes it; packages that are built later carry it.
+    # The installed gdbheap writes the manual page, for packages that are built later.
     "$VENV/bin/python" scripts/manual.py packaging/man/gdbheap.1
     mkdir -p "$VENV/share/man/man1"
     cp packaging/man/gdbheap.1 "$VENV/share/man/man1/"
 }
 
 [ "${1:-}" != --fetch ] || ! has_requirements || exit 0
-# One build at a time: pip and setuptools share build/ and the environment. A source that changes while it runs is newer
-# than the stamp, so that the next make sees it.
+# Only one build runs at a time, because pip and setuptools share build/ and the environment. The stamp has the time of
+# the start, so that a source that changes during the build is built by the next make.
 mkdir -p build
 exec 9> build/lock
 flock 9
@@ -92,7 +92,7 @@ case ${1:-} in
     --fetch) install_requirements; exit ;;
     --small) install_requirements --small ;;
     *)
-        # What cargo's build needs comes first; pip fetches the rest beside it.
+        # The requirements of cargo's build come first; pip fetches the rest while cargo runs.
         install_requirements --small
         install_requirements & fetching=$!
         ;;

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Install dist/'s wheel, and on Debian its .deb, where there is no compiler: in new root folders, each with its own Python and gdb;
-# ask about a program there, compare, remove it again; print a row for each with the seconds from `pip install` to the answer.
+# Install the wheel in dist/, and on Debian its .deb, on systems without a compiler: new root folders, each with its own Python and gdb.
+# In each, ask about a program, compare, uninstall, and print a row with the seconds from `pip install` to the answer.
 #
 # Usage, as root: make packages-check [ROOTS="bullseye trixie jammy"] [FOLDER=/var/tmp/clean]
-# A root is a suite of Debian or Ubuntu, made by debootstrap (for Ubuntu KEYRING names its keys, MIRROR a mirror), or a tar archive
-# of any distribution's root folder that has Python in it, as container images are made of: ROOTS=/tmp/fedora.tar.xz.
-# FOLDER keeps the root folders for the next run; without it they are removed. What is mounted is taken away in any case.
-# Where certificates are not the distribution's own, SSL_CERT_FILE names them. WHEELS names a folder that has the wheels of what
-# gdbheap needs: pip then asks no registry.
+# A root is a suite of Debian or Ubuntu, made by debootstrap (for Ubuntu, KEYRING names its keys and MIRROR a mirror), or a tar archive
+# of a root folder that contains Python, such as a container image of any distribution: ROOTS=/tmp/fedora.tar.xz.
+# FOLDER keeps the root folders for the next run; without it they are removed. Mounts are always removed.
+# SSL_CERT_FILE names the certificates if they are not the distribution's own. WHEELS names a folder with wheels of gdbheap's
+# requirements; pip then asks no registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -20,7 +20,7 @@ folder=${FOLDER:-$(mktemp -d /var/tmp/gdbheap-clean.XXXXXX)}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-# place ROOT: its folder.
+# place ROOT: print the root's folder.
 place() {
     local name
     name=$(basename "$1")
@@ -35,7 +35,7 @@ clean() {
 }
 trap clean EXIT
 
-# from_suite SUITE FOLDER: a minimal system with gdb and Python; without make and compilers, which they do not bring.
+# from_suite SUITE FOLDER: make a minimal system with gdb and Python, but without make and compilers.
 from_suite() {
     case " $UBUNTU " in
         *" $1 "*) [ -n "${KEYRING:-}" ] || { say "KEYRING has to name Ubuntu's keys for $1"; exit 2; } ;;
@@ -55,7 +55,7 @@ from_archive() {
     mount_into "$2"
 }
 
-# prepare ROOT: its folder; one that an earlier run left half done is made anew.
+# prepare ROOT: make the root's folder; replace one that an earlier run left incomplete.
 prepare() {
     local root
     root=$(place "$1")
@@ -70,12 +70,12 @@ prepare() {
     touch "$root/srv/prepared"
 }
 
-# libc ROOT: which wheel is for it.
+# libc ROOT: print which C library's wheel fits.
 libc() {
     if compgen -G "$1/lib/ld-musl-*" >/dev/null; then echo musllinux; else echo manylinux; fi
 }
 
-# try ROOT PACKAGE: a line of figures.
+# try ROOT PACKAGE: print a line of figures.
 try() {
     local name
     name=$(basename "$2")

@@ -50,7 +50,7 @@ def rows() -> Iterator[str]:
 
 
 def facts() -> Iterator[str]:
-    """Yield the requirements and effects of commands beyond reading a target."""
+    """Yield the needs and effects of commands that do more than read a target."""
     others = [command for command in COMMANDS.values() if command.needs is not TARGET]
     named = ", ".join(f"`{command.name}` ({command.needs.what})" for command in others)
     yield f"- All take {TARGET.what}, except {named}.\n"
@@ -60,7 +60,7 @@ def facts() -> Iterator[str]:
 
 
 def options() -> Iterator[str]:
-    """Yield the options that are not declared by one command."""
+    """Yield the options that do not belong to a single command."""
     yield "\n## Options of every command\nIn the usage lines below, `[options]` includes them.\n"
     yield "`gdbheap help options` and `help heap options` print them.\n"
     yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nA shell has these, too:\n"
@@ -73,7 +73,7 @@ def entries(options: Iterable[Option]) -> str:
 
 
 def section(command: AnyCommand) -> str:
-    """Return one command's section: its help, and the text that has no room there."""
+    """Return one command's section: its help, and the longer text that the help leaves out."""
     details = f"\n{cleandoc(command.details)}\n" if command.details else ""
     return f"\n## {command.name}\n```\n{help_of_its_own(command)}\n```\n{details}"
 

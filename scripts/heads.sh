@@ -1,9 +1,9 @@
 #!/bin/sh
-# The newest sources of what gdbheap reads, built where the tests look for libraries, and the tests of it: what no longer fits fails.
+# Build the newest sources of what gdbheap reads, where the tests look for libraries, and run their tests. Fails if any no longer fits.
 #
 #   scripts/heads.sh cpython|gperftools|jemalloc|mimalloc|musl...
 #
-# HEAD_FROM names another repository, or a folder of one. Needs git, and what each build needs (autoconf, cmake, a C++ compiler).
+# HEAD_FROM names another repository, or a folder with one. Needs git, and the tools of each build (autoconf, cmake, a C++ compiler).
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -46,7 +46,7 @@ build_mimalloc() {
     place head.so mimallocs/libmimalloc-head.so
 }
 
-# The tests read a release in the folder's name.
+# The tests expect a release as the folder's name.
 build_musl() {
     ./configure --prefix="$TO/../musls/99.0" --syslibdir="$TO/../musls/99.0/lib" --enable-wrapper=gcc --disable-debug
     make -s -j2
@@ -54,7 +54,7 @@ build_musl() {
     make -s install
 }
 
-# place LIBRARY NAME: into the folder of the builds that the tests use, without symbols.
+# place LIBRARY NAME: copy a library without symbols into the folder of builds for the tests.
 place() {
     mkdir -p "$TO/../${2%/*}"
     strip --strip-unneeded "$1"

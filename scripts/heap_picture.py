@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def first_area(text: str) -> str:
-    """Return the picture without what is below the main arena: small mappings, which nobody needs to see."""
+    """Return the picture down to the end of the main arena. Below it are only small mappings."""
     lines = text.splitlines()
     titles = [
         place for place, line in enumerate(lines) if re.search(r'<text x="16" y="\d+">[^<]* resident</text>', line)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The image that packaging/Containerfile describes, with the first of podman, buildah and docker that is here.
+# Build the image of packaging/Containerfile with the first of podman, buildah and docker that is installed.
 #
-#   scripts/image.sh [NAME]    NAME: gdbheap; BASE, EXTRAS, ALSO, DEBUGGER: see packaging/Containerfile; OPTIONS go to the builder
+#   scripts/image.sh [NAME]    NAME: [gdbheap]; BASE, EXTRAS, ALSO, DEBUGGER: see packaging/Containerfile; OPTIONS: options of the builder
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -13,7 +13,7 @@ for argument in BASE EXTRAS ALSO; do
     value=$(eval "printf %s \"\${$argument:-}\"")
     [ -z "$value" ] || set -- "$@" --build-arg "$argument=$value"
 done
-# An empty one says something.
+# An empty DEBUGGER has a meaning (no gdb), so it is passed on.
 [ -z "${DEBUGGER+given}" ] || set -- "$@" --build-arg "DEBUGGER=$DEBUGGER"
 # shellcheck disable=SC2086  # options
 set -- "$@" ${OPTIONS:-} -f packaging/Containerfile -t "$name" .

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds of jemalloc for the tests, into build/jemallocs: releases 5.1.0 to 5.3.1, for addresses of 48 and of 57 bits, one with the
-# classes of redis's own copy, some that can sample, and one without statistics.
+# Build jemalloc for the tests, into build/jemallocs: releases 5.1.0 to 5.3.1, for addresses of 48 and of 57 bits, one with the
+# size classes of redis's copy, some that can sample, and one without statistics.
 #
 #   scripts/jemallocs.sh [NAME...]
-# The sources are those that crates of jemalloc carry; cargo fetches them, configure, make and gcc build them. What is there is
-# kept. Without this the tests take the system's libjemalloc, and are skipped where there is none.
+# The sources come from crates that contain jemalloc. cargo fetches them; configure, make and gcc build them. Existing builds are
+# kept. Without these builds the tests use the system's libjemalloc; without that they are skipped.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -12,7 +12,7 @@ TO=build/jemallocs
 OLD=jemalloc-sys=0.3.2 LATER=tikv-jemalloc-sys=0.4.3+5.2.1-patched.2
 NEW=tikv-jemalloc-sys=0.5.4+5.3.0-patched NEWEST=tikv-jemalloc-sys=0.7.1+5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8
 
-# The name, the crate, and what configure is told.
+# The name, the crate, and the options of configure.
 builds() {
     cat <<LIST
 5.2.1-57 $LATER --with-lg-vaddr=57
@@ -29,7 +29,7 @@ builds() {
 LIST
 }
 
-# fetch CRATE FOLDER: the crate's sources with configure among them, into FOLDER.
+# fetch CRATE FOLDER: put the crate's sources of jemalloc, with configure, into FOLDER/sources.
 fetch() {
     library=${1%%=*}
     mkdir -p "$2/src"

@@ -56,7 +56,7 @@ Every JSON document has the keys below, and the keys of its own command.
 """
 SHARED = "\n## Records of several commands\n"
 HEAD = "\n| key | type | unit | meaning |\n| --- | --- | --- | --- |\n"
-# The rest of a docstring is for readers of the code.
+# Only the first phrase of a docstring is for users; the rest is for readers of the code.
 END_OF_PHRASE = re.compile(r"[.:;](?:\s|$)| \(")
 
 

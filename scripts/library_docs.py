@@ -48,7 +48,7 @@ def section(name: str) -> str:
 
 
 def members(found: type[Any]) -> Iterator[str]:
-    """Yield the names of a class's members beside its columns."""
+    """Yield the names of a class's members that are not columns."""
     columns = types_of(found) if is_dataclass(found) else {}
     own = (name for kind in found.__mro__ if kind.__module__.startswith("gdbheap.") for name in vars(kind))
     for name in dict.fromkeys(own):
@@ -72,7 +72,7 @@ def signature(found: Any) -> str:
 
 
 class Plain:
-    """An annotation that is shown as in the source."""
+    """An annotation that prints its text unchanged, as in the source."""
 
     def __init__(self, annotation: object) -> None:
         self._text = str(annotation)
@@ -82,7 +82,7 @@ class Plain:
 
 
 def text(found: Any) -> str:
-    """Return a docstring with its code names in Markdown."""
+    """Return an object's docstring in Markdown, with its names of code marked."""
     return inspect.cleandoc(found.__doc__ or "").replace("``", "`").replace("*,", "\\*,")
 
 

@@ -16,12 +16,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "packaging" / "licences.txt"
 TARGET = "x86_64-unknown-linux-gnu"
-# A C library in its bindings' folder.
+# A binding has the sources of its C library in its own folder or in this one.
 BELOW = ("", "zstd")
 
 
 def linked() -> list[dict[str, Any]]:
-    """Return the crates that the workspace's own are linked with, as cargo describes them."""
+    """Return the crates that are linked into the workspace's crates, as cargo describes them."""
     command = ["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={TARGET}"]
     said = subprocess.run([*command, f"--manifest-path={ROOT}/native/Cargo.toml"], stdout=subprocess.PIPE, check=True)
     known = json.loads(said.stdout)
@@ -43,7 +43,7 @@ def _runs_in_the_compiler(package: dict[str, Any]) -> bool:
 
 
 def texts(package: dict[str, Any]) -> list[str]:
-    """Return the licences among a crate's files."""
+    """Return the text of each licence file of a crate; only of the MIT licence, if the crate has it."""
     folder = Path(package["manifest_path"]).parent
     files = [path for below in BELOW for path in sorted((folder / below).glob("LICEN[CS]E*")) if path.is_file()]
     chosen = [path for path in files if "MIT" in path.name.upper()] or files

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The checks that run no target: ruff (check and format), mypy --strict, words.py, codespell, cargo fmt, cargo clippy, Rust's own tests.
 #
-# A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
-# `lint.sh python` and `lint.sh rust` run those of one language; those of Rust need no .venv.
+# A tool that this machine cannot have (Debian's rustc-web has neither rustfmt nor clippy) is skipped; skipped tools are named and counted.
+# `lint.sh python` and `lint.sh rust` run the checks of one language. The checks of Rust need no .venv.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -27,7 +27,7 @@ skip() {
     skipped=$((skipped + 1))
 }
 
-# mypy wants one tree: gdbheap.commands is the folder commands/ only once installed.
+# mypy needs a single tree, but commands/ becomes gdbheap.commands only when it is installed.
 stage_for_mypy() {
     rm -rf build/lint
     mkdir -p build/lint/gdbheap
@@ -63,7 +63,8 @@ check_rust() {
     else
         skip "cargo clippy" "this cargo has no clippy"
     fi
-    # Whoever reads a target is built for other processors, too. Nothing is linked: any C compiler will do for zstd.
+    # The crates that read a target are also built for another processor. Nothing is linked, so any C compiler will do
+    # for zstd.
     other=aarch64-unknown-linux-gnu
     if [ -d "$(rustc --print sysroot)/lib/rustlib/$other" ]; then
         CC_aarch64_unknown_linux_gnu=${CC:-cc}
@@ -73,7 +74,7 @@ check_rust() {
     else
         skip "cargo check, $other" "Rust has no standard library for it here"
     fi
-    # The binding has no tests of its own: Python's are.
+    # The binding has no Rust tests; Python's tests cover it.
     check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-access --package gdbheap-core
 }
 

@@ -74,7 +74,7 @@ def manual() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the file, and its folder if there is none."""
+    """Write the file; create its folder if needed."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: manual.py FILE")
     path = Path(sys.argv[1])

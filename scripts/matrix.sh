@@ -1,27 +1,27 @@
 #!/bin/bash
-# gdbheap against the figures of glibc and of CPython itself on Debian's suites, each in a root folder: writes docs/support.md.
+# Compare gdbheap with the figures of glibc and of CPython on Debian's suites, each in a root folder, and write docs/support.md.
 #
 # Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters mallocs aarch64"] [INSTANTS=200]
-# SUITES, the oldest glibc first: its compiler builds the C program, and its libc is what the native module is linked with,
-# because what is linked with a newer one does not load there. "experimental" is sid with experimental's glibc.
+# SUITES begins with the oldest glibc. Its compiler builds the C program, and the native module is linked with its libc, because a
+# module that is linked with a newer libc cannot be loaded there. "experimental" is sid with experimental's glibc.
 # FOLDER keeps the root folders for the next run; without it they are removed. With other SUITES the table is only printed.
-# "mallocs" are the other mallocs, which need no root folder: their builds are made (what cannot be had is left out), and each is looked
-# at in 1 and 8 threads at INSTANTS random instants (tests/test_instants.py). That takes two hours.
-# "aarch64" are two virtual machines, with pages of 4 and of 16 KiB, and tests in them (scripts/arm64_machine.sh).
-# Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
+# "mallocs": the other mallocs, without root folders. Each available build is made, and read at INSTANTS random instants with 1 and
+# with 8 threads (tests/test_instants.py). That takes two hours.
+# "aarch64": tests in two virtual machines, with pages of 4 and of 16 KiB (scripts/arm64_machine.sh).
+# SSL_CERT_FILE names the certificates if they are not Debian's own, as for every other program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 . scripts/folders.sh
 ALL="bullseye bookworm trixie sid experimental"
-# Interpreters beside the suite's default one, as far as it has them.
+# Interpreters to test in addition to the suite's default one, if the suite has them.
 declare -A PYTHONS=([bullseye]="python2.7" [sid]="python3.15")
 VENV=${VENV:-.venv}
 read -ra suites <<< "${SUITES:-$ALL}"
 PARTS=${PARTS:-glibc interpreters mallocs aarch64}
 failed=0
 
-# look_at_mallocs: all builds of all of them.
+# look_at_mallocs: test every build of every malloc.
 look_at_mallocs() {
     for script in jemallocs tcmallocs mimallocs musls suites; do
         "scripts/$script.sh" || say "scripts/$script.sh failed: what it had not made is left out"
@@ -48,7 +48,7 @@ clean() {
 }
 trap clean EXIT
 
-# prepare SUITE: its folder with its own gdb and Python; one that an earlier run left half done is made anew.
+# prepare SUITE: make the suite's folder with its gdb and Python; replace one that an earlier run left incomplete.
 prepare() {
     local root=$folder/$1
     if [ ! -e "$root/srv/prepared" ]; then
@@ -72,7 +72,7 @@ add_newer_libc() {
     add_packages "$1" -t experimental libc6
 }
 
-# build_program: recorder.c by the oldest suite's own compiler.
+# build_program: compile recorder.c with the oldest suite's compiler.
 build_program() {
     [ -e "$oldest/usr/bin/gcc" ] || add_packages "$oldest" gcc libc6-dev >/dev/null
     mkdir -p "$oldest/srv/programs"
@@ -80,17 +80,17 @@ build_program() {
     inside "$oldest" gcc -O1 -g -Wall -Wextra -pthread /srv/programs/recorder.c -o /srv/programs/recorder
 }
 
-# build_wheel: one for every suite's Python, linked with the oldest libc.
+# build_wheel: build one wheel for the Python of every suite, linked with the oldest libc.
 build_wheel() {
     local libraries
     libraries=$oldest/usr/lib/$(inside "$oldest" gcc -print-multiarch)
-    # Absolute links lead out of the folder.
+    # Absolute links would lead out of the folder.
     for link in "$libraries"/*.so "$oldest"/lib64/*.so.*; do
         case $(readlink "$link") in /*) ln -sfr "$oldest$(readlink "$link")" "$link" ;; esac
     done
     rm -rf build/matrix/wheels build/lib* build/bdist*
     mkdir -p build/matrix
-    # With a target named, what the build itself runs is still linked with this system's libc.
+    # Because a target is named, programs that the build itself runs are still linked with this system's libc.
     RUSTFLAGS="-L native=$libraries -C link-arg=--sysroot=$oldest" CARGO_TARGET_DIR=$PWD/build/matrix/target \
         CARGO_BUILD_TARGET=$(rustc -vV | sed -n 's/^host: //p') flock build/lock "$VENV/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps --no-build-isolation \
         -w build/matrix/wheels .
@@ -99,7 +99,7 @@ build_wheel() {
         -d build/matrix/wheels -f build/matrix/wheels gdbheap
 }
 
-# install_into SUITE: what a user there types.
+# install_into SUITE: install as a user of the suite would.
 install_into() {
     local root=$folder/$1
     rm -rf "$root/srv/wheels" "$root/srv/venv"

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Builds of mimalloc for the tests, into build/mimallocs: releases of 2.x and 3.x, plain and with MI_SECURE=4.
+# Build mimalloc for the tests, into build/mimallocs: releases of 2.x and 3.x, plain and with MI_SECURE=4.
 #
 #   scripts/mimallocs.sh [RELEASE...]
-# The sources are those that crates of libmimalloc-sys, or of a fork of it, carry, and of releases that are in no crate mimalloc's own
-# git repository, or the one that MIMALLOC_GIT names; gcc compiles them. What is there is kept, and what cannot be had left out.
-# Without this the tests take the system's libmimalloc, and are skipped where there is none.
+# The sources come from crates of libmimalloc-sys or of a fork of it. For releases that are in no crate, they come from mimalloc's git
+# repository, or from the one that MIMALLOC_GIT names. gcc compiles them. Existing builds are kept; unavailable sources are skipped.
+# Without these builds the tests use the system's libmimalloc; without that they are skipped.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 TO=build/mimallocs
 FROM=${MIMALLOC_GIT:-https://github.com/microsoft/mimalloc}
 
-# The release, the crate's version or "git", the folder in the crate, and the crate where it is another one.
+# The release, the crate's version or "git", the folder in the crate, and the crate's name if it is another crate.
 releases() {
     cat <<'LIST'
 2.0.9 0.1.30 c_src/mimalloc
@@ -28,13 +28,13 @@ releases() {
 LIST
 }
 
-# clone RELEASE: mimalloc's own sources of that release.
+# clone RELEASE: fetch the sources of a release from git.
 clone() {
     rm -rf "$TO/git/$1"
     git clone -q --depth 1 --branch "v$1" "$FROM" "$TO/git/$1" 2>/dev/null || { say "$FROM has no mimalloc $1"; return 1; }
 }
 
-# fetch VERSION CRATE: the crate's sources, into build/mimallocs/VERSION, beside those of another crate with that version.
+# fetch VERSION CRATE: put the crate's sources into build/mimallocs/VERSION; another crate may have the same version.
 fetch() {
     [ ! -e "$TO/$1/$2" ] || return 0
     work=$TO/fetch-$1

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Builds of musl for the tests, into build/musls/RELEASE: mallocng (1.2.1 and later) and the malloc before it.
+# Build musl for the tests, into build/musls/RELEASE: mallocng (1.2.1 and later) and the older malloc.
 #
 #   scripts/musls.sh [RELEASE...]
 #   scripts/musls.sh python [SOURCES]
 #   scripts/musls.sh alpine ARCHIVE
-# The sources are a git repository's, musl's own or the one that MUSL_GIT names. What is there is kept.
-# Without this the tests take the system's musl, and are skipped where there is none. The second form builds CPython with the
-# system's musl, from a folder of CPython's sources or from Debian's (scripts/apt.sh), into build/musls/python. The third one
-# unpacks a root folder of Alpine (alpine-minirootfs-*.tar.gz) into build/musls/alpine, and puts that CPython into it.
+# The sources come from musl's git repository, or from the one that MUSL_GIT names. Existing builds are kept. Without these builds
+# the tests use the system's musl; without that they are skipped. The second form builds CPython with the system's musl into
+# build/musls/python, from a folder with CPython's sources or from Debian's sources (scripts/apt.sh). The third form unpacks a
+# root folder of Alpine (alpine-minirootfs-*.tar.gz) into build/musls/alpine, and puts that CPython into it.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 TO=$PWD/build/musls
 FROM=${MUSL_GIT:-https://git.musl-libc.org/git/musl}
 
-# build RELEASE: a C library without symbols, and a compiler that takes it.
+# build RELEASE: make a C library without symbols, and a compiler that uses it.
 build() {
     [ ! -e "$TO/$1/bin/musl-gcc" ] || return 0
     say "musl $1"
@@ -31,7 +31,7 @@ build() {
     rm -rf "$TO/source-$1"
 }
 
-# python_sources: a folder of CPython's sources as Debian has them.
+# python_sources: fetch Debian's sources of CPython, and print their folder.
 python_sources() {
     folder=$TO/python-sources
     rm -rf "$folder"
@@ -41,7 +41,7 @@ python_sources() {
     printf '%s\n' "$folder"
 }
 
-# build_python SOURCES: an interpreter with the modules that need no other library.
+# build_python SOURCES: make an interpreter with the modules that need no other library.
 build_python() {
     folder=$TO/python-build
     rm -rf "$folder"
@@ -49,7 +49,7 @@ build_python() {
     cp -r "$1" "$folder/source"
     for each in linux asm-generic; do ln -s "/usr/include/$each" "$folder/include/$each"; done
     ln -s "/usr/include/$(gcc -print-multiarch)/asm" "$folder/include/asm"
-    # musl-gcc says that it is for the C library of this system.
+    # musl-gcc reports the multiarch name of this system's C library.
     printf '#!/bin/sh\ncase "$*" in --print-multiarch) echo x86_64-linux-musl ;; *) exec musl-gcc "$@" ;; esac\n' > "$folder/cc"
     chmod +x "$folder/cc"
     printf '*disabled*\n' > "$folder/source/Modules/Setup.local"
@@ -72,7 +72,7 @@ need_python() {
     rm -rf "$TO/python-sources"
 }
 
-# unpack_alpine ARCHIVE: the CPython lies at the same path in there, which it knows itself by.
+# unpack_alpine ARCHIVE: unpack Alpine's root folder. CPython lies there at the path that it was built for.
 unpack_alpine() {
     rm -rf "$TO/alpine" "$TO/alpine.part"
     mkdir -p "$TO/alpine.part$TO"

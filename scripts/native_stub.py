@@ -58,7 +58,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Type:
-    """A type of Rust's by the last part of its path, with its arguments; a tuple's name is (), a list's []."""
+    """A type of Rust: the last part of its path, with its arguments. A tuple's name is (), a list's []."""
 
     name: str
     of: tuple[Type, ...] = ()
@@ -124,7 +124,7 @@ class Tokens:
             raise Unknown(f"{wanted!r} was expected, found {' '.join(self.tokens[self.at : self.at + 8])!r}")
 
     def group(self) -> str:
-        """Take a bracket and all up to its closing one; return the tokens between them."""
+        """Take a bracket, everything up to its closing bracket, and that bracket; return the tokens between them."""
         opening = self.next()
         closing, depth, start = BRACKETS[opening], 1, self.at
         while depth:
@@ -133,7 +133,7 @@ class Tokens:
         return " ".join(self.tokens[start : self.at - 1])
 
     def skip_statement(self) -> None:
-        """Take all up to a semicolon outside of brackets."""
+        """Take everything up to a semicolon that is outside brackets."""
         while not self.skips(";"):
             if self.peek() in ("(", "[", "{"):
                 self.group()
@@ -228,7 +228,10 @@ def read_function(tokens: Tokens, attributes: list[str]) -> Function:
 
 
 def read_struct(tokens: Tokens) -> tuple[str, Fields]:
-    """Take a struct after its keyword; one without named fields has none. ``of``: as in the macro answers!."""
+    """Take a struct after its keyword. Return its name and fields; a struct without named fields has none.
+
+    In the macro ``answers!`` the part ``of TYPE`` may follow the name; it is skipped.
+    """
     name = tokens.next()
     if tokens.skips("of"):
         read_type(tokens)
@@ -280,7 +283,7 @@ def add_alias(tokens: Tokens, source: Source) -> None:
 
 
 def add_methods(tokens: Tokens, source: Source, attributes: list[str]) -> None:
-    """Take an impl; only those for Python count."""
+    """Take an impl. Only impls for Python are kept."""
     if tokens.peek() == "<":
         tokens.group()
     name = read_type(tokens).name
@@ -294,9 +297,10 @@ def add_methods(tokens: Tokens, source: Source, attributes: list[str]) -> None:
 
 
 def add_macro(tokens: Tokens, source: Source, name: str) -> None:
-    """Take a macro's use or definition.
+    """Take a use or a definition of a macro.
 
-    ``answers!`` declares classes, ``records!`` the fields that are read from Python, ``exports!`` what the module has.
+    ``answers!`` declares classes, ``records!`` the fields that are read from Python objects, ``exports!`` the contents
+    of the module.
     """
     while tokens.peek() not in BRACKETS:
         tokens.next()
@@ -348,7 +352,7 @@ class Core:
         self.text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
     def _one(self, pattern: str) -> Tokens | None:
-        """Return the tokens after the only match; None if there is none."""
+        """Return the tokens after the only match of a pattern in the core's sources; None if nothing matches."""
         places = [found.end() for found in re.finditer(rf"^pub {pattern}", self.text, re.MULTILINE)]
         if len(places) > 1:
             raise Unknown(f"the core has {len(places)} public items like {pattern!r}")
@@ -380,7 +384,7 @@ class Stub:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.core = Core()
-        # The aliases that are used.
+        # The aliases that the stub uses.
         self.aliases: dict[str, str] = {}
         both = set(source.classes) & set(source.records)
         if both:
@@ -449,7 +453,7 @@ class Stub:
             yield from ("@property", f"def {field_name}(self) -> {self.type(fields[field_name], True)}: ...")
 
     def parts(self) -> Iterator[str]:
-        """Return the parts below the head."""
+        """Return the parts of the stub after its head."""
         source = self.source
         based = {name: f"({base})" for name, base in source.bases.items()}
         classes = [block(name + based.get(name, ""), self.members(name)) for name in source.classes]
@@ -481,7 +485,7 @@ def signature(function: Function) -> dict[str, str]:
 
 
 def definition(name: str, parameters: list[str], result: str, width: int) -> Iterator[str]:
-    """Return the lines of a def, broken as ruff breaks them."""
+    """Return the lines of a def, wrapped as ruff wraps them."""
     line = f"def {name}({', '.join(parameters)}) -> {result}: ..."
     inner = "    " + ", ".join(parameters)
     if len(line) <= width:

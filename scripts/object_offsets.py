@@ -1,11 +1,11 @@
-"""The fields of a CPython's objects, in the form of gdbheap/layout/tables/cpython.json.
+"""Print the fields of a CPython's objects, in the form of gdbheap/layout/tables/cpython.json.
 
 Usage: object_offsets.py FILE [published | tasks]. FILE is an interpreter or a libpython with debug information, of 3.6
 or later; `python3.N-dbg` will do, as its fields have the same offsets as in the release build. Prints one JSON object.
-Values that no debug information has are in docs/adding-a-version.md.
+docs/adding-a-version.md lists the values that debug information lacks.
 
 `published` prints the groups of `struct _Py_DebugOffsets` instead (3.13 and later), in the form of
-tables/debug_offsets.json; `tasks`, with the file of the module _asyncio, the fields of its tasks.
+tables/debug_offsets.json. `tasks` needs the file of the module _asyncio, and prints the fields of its tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 
-# Key of the table: its possible fields, each as TYPE.FIELD[.FIELD], or a TYPE alone for its size.
+# For each key of the table, its possible fields, each as TYPE.FIELD[.FIELD], or only a TYPE for the type's size.
 FIELDS = {
     "ht_qualname": ["PyHeapTypeObject.ht_qualname"],
     "ht_cached_keys": ["PyHeapTypeObject.ht_cached_keys"],
@@ -85,7 +85,7 @@ FIELDS = {
     "gen_frame": ["PyGenObject.gi_frame"],
     "code_bytes": ["PyCodeObject.co_code"],
 }
-# The same for the module _asyncio, which has its own debug information; since 3.14 it publishes them.
+# The same for the module _asyncio, which has its own debug information. From 3.14 on it publishes these offsets.
 TASK_FIELDS = {
     "task_state": ["TaskObj.task_state"],
     "task_waiter": ["TaskObj.task_fut_waiter"],
@@ -95,12 +95,12 @@ TASK_FIELDS = {
 
 
 def place(path: str) -> int | None:
-    """Return, in gdb, the offset of a field or the size of a type; None if there is none of that name."""
+    """Return the offset of a field or the size of a type; None if the name is unknown. Runs in gdb."""
     import gdb
 
     name, *fields = path.split(".")
     try:
-        # A field may be in an unnamed struct, so the expression is gdb's own.
+        # A field may be in an unnamed struct. gdb finds it by an expression.
         text = f"&(({name} *) 0)->{'.'.join(fields)}" if fields else f"sizeof({name})"
         return int(gdb.parse_and_eval(f"(unsigned long) {text}"))
     except gdb.error:
@@ -108,12 +108,12 @@ def place(path: str) -> int | None:
 
 
 def offsets() -> dict[str, int | None]:
-    """Return the table, in gdb."""
+    """Return the table. Runs in gdb."""
     return _places(FIELDS)
 
 
 def tasks() -> dict[str, int | None]:
-    """Return the fields of tasks, in gdb."""
+    """Return the fields of tasks. Runs in gdb."""
     return _places(TASK_FIELDS)
 
 
@@ -123,7 +123,7 @@ def _places(fields: dict[str, list[str]]) -> dict[str, int | None]:
 
 
 def published() -> dict[str, list[str]]:
-    """Return the groups of the interpreter's own table with the names of their words, in gdb."""
+    """Return the groups of the interpreter's own table, with the names of their words. Runs in gdb."""
     import gdb
 
     groups: dict[str, list[str]] = {}
@@ -149,7 +149,7 @@ def main() -> int:
 
 
 def tell(found: object) -> None:
-    """Print the result, in gdb."""
+    """Print the result. Runs in gdb."""
     print(json.dumps(found))
 
 

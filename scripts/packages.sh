@@ -1,10 +1,10 @@
 #!/bin/sh
-# Other people's packages for the tests: into an environment of its own, build/packages, never beside gdbheap.
+# Install other people's packages for the tests into a separate environment, build/packages, never into gdbheap's.
 #
 #   scripts/packages.sh few     tests/packages/few.txt, as make test does
 #   scripts/packages.sh many    tests/packages/many.txt too, as make named and make matrix do
-# Nothing is fetched when all is there. Where the registry is out of reach the exit status is 1 and the tests that need the
-# packages are skipped, by name and counted.
+# Nothing is fetched if all packages are installed. If the registry cannot be reached, the exit status is 1 and the tests that
+# need the packages are skipped; skipped tests are named and counted.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -15,14 +15,14 @@ lists() {
     [ "$1" != many ] || echo tests/packages/many.txt
 }
 
-# wanted WHICH: the packages' names, and the Python that they are for.
+# wanted WHICH: print the packages' names, and their Python.
 wanted() {
     # shellcheck disable=SC2046  # a list of files
     cat $(lists "$1")
     "$ENVIRONMENT/bin/python" --version
 }
 
-# has WHICH: whether they are installed; with many of them the few are too.
+# has WHICH: whether the packages are installed. "many" includes "few".
 has() {
     [ "$(wanted "$1" | cksum)" = "$(cat "$ENVIRONMENT/$1.cksum" 2>/dev/null)" ]
 }
@@ -38,7 +38,7 @@ make_environment() {
 
 install() {
     say "fetching packages for the tests into $ENVIRONMENT: $(lists "$1" | xargs grep -hv '^#' | xargs)"
-    # pyspark is nowhere to be had built; it has nothing to compile.
+    # pyspark exists only as a source distribution, with nothing to compile.
     # shellcheck disable=SC2046  # a list of words
     "$ENVIRONMENT/bin/python" -m pip --disable-pip-version-check -q install --only-binary :all: --no-binary pyspark $(lists "$1" | sed 's/^/-r /')
     for which in few "$1"; do

@@ -1,11 +1,11 @@
 #!/bin/sh
-# All that is published, into dist/, of a commit without changes: the source distribution, the wheels, the Debian package, the
-# bill of materials, the licences, and SHA256SUMS of these files.
+# Make everything that is published, in dist/, from a commit without changes: the source distribution, the wheels, the Debian package,
+# the bill of materials, the licences, and SHA256SUMS of these files.
 #
 #   scripts/release.sh            make and check it
-#   scripts/release.sh --again    make it once more in a clone, from nothing, and compare the files byte by byte
+#   scripts/release.sh --again    make it again in a new clone, and compare the files byte by byte
 #
-# A wheel whose part of Rust is not here is left out, and so is the Debian package without debhelper; each is said.
+# A wheel for which Rust's standard library is missing is skipped with a message, and so is the Debian package without debhelper.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -16,7 +16,7 @@ started=$(date +%s)
 [ -z "$(git status --porcelain)" ] || { say "this checkout has changes; commit them first"; exit 2; }
 set_source_date
 
-# has_target TARGET: whether Rust's standard library for it is here.
+# has_target TARGET: whether Rust's standard library for the target is installed.
 has_target() {
     [ -d "$(rustc --print target-libdir --target "$1")" ] || { say "skipped: a wheel for $1 (rustup target add $1)"; return 1; }
 }

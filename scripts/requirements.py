@@ -15,8 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def lists(table: str) -> dict[str, list[str]]:
-    """Return the lists of strings in a table of pyproject.toml; tomllib is newer than Python 3.9, and a list of strings
-    is written as in Python."""
+    """Return the lists of strings in a table of pyproject.toml.
+
+    Python 3.9 has no tomllib, but a list of strings in TOML is also one in Python.
+    """
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (body,) = re.findall(rf"^\[{re.escape(table)}\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
     found = re.findall(r"^([\w-]+) = (\[.*?\])$", body, re.MULTILINE | re.DOTALL)
@@ -24,7 +26,7 @@ def lists(table: str) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Print one requirement a line."""
+    """Print one requirement per line."""
     required = lists("build-system")["requires"] + lists("project")["dependencies"]
     if sys.argv[1:] != ["--small"]:
         required += [one for extra in lists("project.optional-dependencies").values() for one in extra]

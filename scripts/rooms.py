@@ -62,14 +62,14 @@ ORDER = [
     "loader",
     "commands",
 ]
-# Imports of nearly all rooms, which are left out.
+# Nearly all rooms import these, so the table leaves them out.
 EVERYWHERE = {"dataclass", "text", "_native", "errors"}
 
 
 def modules() -> dict[str, Path]:
     """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands.
 
-    The file for ``python -m`` counts as the command.
+    The file for ``python -m`` counts as part of the command.
     """
     found = {}
     for folder, prefix in ((ROOT / "gdbheap", ()), (ROOT / "commands", ("commands",))):
@@ -91,7 +91,7 @@ def imports(name: str, text: str) -> Iterator[str]:
 
 
 def room_of(dotted: str) -> str | None:
-    """Return the room of "gdbheap.room.rest", "__init__" for the package itself, None for modules of others.
+    """Return the room of "gdbheap.room.rest": "__init__" for the package itself, None for other packages' modules.
 
     The words of a finding are part of the report.
     """
@@ -132,7 +132,7 @@ def nearest(known: dict[str, set[str]]) -> dict[str, list[str]]:
 
 
 def _place(room: str) -> tuple[str, Path]:
-    """Return how a room is written, and its file, or the file of its docstring if it is a folder."""
+    """Return the text for a room, and its file; for a folder, the file of its docstring."""
     head = ROOT / "commands" if room == "commands" else ROOT / "gdbheap" / room
     return (f"{room}/", head / "__init__.py") if head.is_dir() else (f"{room}.py", head.with_suffix(".py"))
 
@@ -145,7 +145,7 @@ def _with_folders(room: str) -> list[str]:
 
 
 def crates() -> str:
-    """Return the crates of native/, each after all on which it depends; crates of one level are side by side."""
+    """Return the crates of native/ in rows: each crate is in a row after all crates on which it depends."""
     found = {path.parent.name: path.read_text(encoding="utf-8") for path in (ROOT / "native").glob("*/Cargo.toml")}
     below = {name: set(re.findall(r"^gdbheap-(\w+)", text, re.MULTILINE)) for name, text in found.items()}
     levels: list[list[str]] = []

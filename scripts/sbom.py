@@ -26,7 +26,7 @@ def version() -> str:
 
 
 def component(kind: str, name: str, version: str, licence: str, sha256: str) -> dict[str, Any]:
-    """Return a library. ``kind``: its kind in a package URL. ``licence``: by SPDX, or empty."""
+    """Return the entry of a library. ``kind``: its kind in a package URL. ``licence``: an SPDX expression, or empty."""
     purl = f"pkg:{kind}/{name}@{version.replace('+', '%2B')}"
     found: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     if sha256:

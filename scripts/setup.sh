@@ -1,15 +1,15 @@
 #!/bin/sh
-# Install what building and testing need and this machine lacks. Looks first; when all is there, nothing runs and nothing is fetched.
+# Install what building and testing need and this machine lacks. If nothing is missing, nothing is run or fetched.
 #
-#   scripts/setup.sh            look, say what is missing and why, install it with apt-get
-#   scripts/setup.sh --check    look and say only; exit status 1 when something is missing
-#   scripts/setup.sh --tests    also what tests need that are skipped without it (docs/skips.md)
+#   scripts/setup.sh            print what is missing and why, and install it with apt-get
+#   scripts/setup.sh --check    only print it; the exit status is 1 if something is missing
+#   scripts/setup.sh --tests    also the requirements of tests that are otherwise skipped (docs/skips.md)
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
 packages=
-# need PACKAGE REASON: note a Debian package that is missing.
+# need PACKAGE REASON: note a missing Debian package.
 need() {
     packages="$packages $1"
     say "missing: $1 ($2)"
@@ -39,7 +39,8 @@ look_for_tests() {
     case $(cat /etc/debian_version 2>/dev/null) in 12.*) look_for_mallocs ;; esac
 }
 
-# Other releases call these packages otherwise; there the tests that need them are skipped, unless they are installed.
+# Other releases have other names for these packages. The tests that need them are skipped there, unless they are
+# installed.
 look_for_mallocs() {
     has_library libjemalloc.so.2 || need libjemalloc2 "the tests look into processes with this malloc"
     has_library libtcmalloc_minimal.so.4 || need libtcmalloc-minimal4 "the same"
@@ -51,7 +52,7 @@ has_library() {
     [ -e "/usr/lib/x86_64-linux-gnu/$1" ]
 }
 
-# has_wheel: whether make demo finds a wheel that it need not compile; tests check the sources too.
+# has_wheel: whether make demo can install a wheel without compiling. Tests also check the sources.
 has_wheel() {
     [ "$mode" != --tests ] && python=$(find_python) && [ -n "$(fitting_wheel "$python")" ]
 }
@@ -61,7 +62,7 @@ need_rust() {
     need rustc-web "the compiler for it"
 }
 
-# as_root COMMAND...: run it as root, directly or through sudo.
+# as_root COMMAND...: run a command as root, directly or through sudo.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Build the site into build/site, from docs/ and the commands' declarations. Called by make site.
+# Build the site into build/site, from docs/ and the commands' declarations. make site calls this.
 #
-# Its tools are in an environment of their own, build/site-venv, which is made anew when docs/site/requirements.txt changed;
-# everything else works without the network. A warning is an error, and so is a link that leads nowhere.
+# The tools have their own environment, build/site-venv, which is made anew when docs/site/requirements.txt has changed. Everything
+# else works without the network. Warnings and dead links are errors.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -41,7 +41,7 @@ rm -rf build/site-src build/site
 "$VENV/bin/python" scripts/site_pages.py build/site-src
 "$VENV/bin/python" scripts/example_report.py build/site-src/_extra/example-report.html
 "$VENV/bin/python" scripts/skill.py --llms > build/site-src/_extra/llms.txt
-# Sphinx keeps what it has read beside the site, not in it.
+# Sphinx stores its state next to the site, not in it.
 "$TOOLS/bin/python" -m sphinx -q -W --keep-going -n -b html -d build/site-doctrees build/site-src build/site
 rm -f build/site/.buildinfo build/site/objects.inv
 "$VENV/bin/python" scripts/site_check.py build/site

@@ -1,6 +1,6 @@
-"""Check a built site: every link within it has a target, and nothing of it is loaded from elsewhere.
+"""Check a built site: every link within it has a target, and no page loads anything from elsewhere.
 
-Usage: site_check.py FOLDER. It prints one line for each fault; the exit status is 1 then.
+Usage: site_check.py FOLDER. It prints one line for each fault; if there are faults, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Page(HTMLParser):
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
         elif found.get(FETCHED.get(tag, "")):
-            # A page may name the page that it is a copy of; that is not loaded.
+            # A link of these kinds only names another page; the browser does not load it.
             if found.get("rel") not in ("canonical", "prev", "next", "search", "index"):
                 self.fetched.append(found[FETCHED[tag]])
 

@@ -27,7 +27,7 @@ from gdbheap.commands.surface.registry import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = DOCS / "site"
-# Beside docs/ and README.md, which is the first page.
+# Pages in addition to docs/ and to README.md, which is the first page.
 OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md")
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]*)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -35,7 +35,7 @@ COMMAND_PAGE = "commands.md"
 # The beginning of a link to a file that conf.py keeps unchanged.
 FILE = "file-of-site"
 MAX_SESSIONS, MAX_LINES = 2, 40
-# The last of gdbheap's commands in a line; text that is piped into it is questions.
+# Matches the last of gdbheap's commands in a line. Text that is piped into it is questions.
 WORD = re.compile(r"(?:^|^printf .*\| )(?:gdbheap|heap)\b(?: ([a-z][a-z-]*)\b)?(.*)")
 
 
@@ -51,7 +51,7 @@ def navigation() -> list[tuple[str, list[str]]]:
 
 
 def sources() -> dict[str, Path]:
-    """Return the manually written pages, by their place in the site."""
+    """Return the hand-written pages, by their places in the site."""
     pages = {path.name: path for path in sorted(DOCS.glob("*.md")) if path.name != COMMAND_PAGE}
     return {**pages, **{name: ROOT / name for name in OTHERS}, "index.md": ROOT / "README.md"}
 
@@ -82,7 +82,7 @@ def staged(text: str, source: Path, place: str, files: dict[str, Path]) -> str:
         near = os.path.relpath(there, os.path.dirname(place) or ".")
         return near if file is None else f"{FILE}:{near}"
 
-    # The text of commands has no language that could be coloured.
+    # The text of a session has no language to highlight.
     return outside_of_code(text, lambda part: LINK.sub(renewed, part)).replace("\n```console\n", "\n```text\n")
 
 
@@ -99,7 +99,7 @@ def outside_of_code(text: str, change: Callable[[str], str]) -> str:
 def sessions_of(command: AnyCommand) -> Iterator[str]:
     """Yield the sessions of other pages about a command, shortened, with a link to their place."""
     shown: list[str] = []
-    # JSON documents are left out.
+    # Commands with --json come last.
     for page, _, step in sorted(doc_sessions.sessions(), key=lambda each: "--json" in each[2].command):
         if noun_of(step.command) != command.noun or len(shown) == MAX_SESSIONS or step.command in shown:
             continue
@@ -113,7 +113,7 @@ def sessions_of(command: AnyCommand) -> Iterator[str]:
 
 
 def noun_of(command: str) -> str | None:
-    """Return the noun of a shell command line; "" for gdbheap PID, None for other lines."""
+    """Return the command's name in a shell line: "" for gdbheap PID, None for other lines."""
     found = WORD.match(command)
     if found is None or (found[1] or "") not in COMMANDS:
         return None
@@ -121,7 +121,7 @@ def noun_of(command: str) -> str | None:
 
 
 def command_page(command: AnyCommand) -> str:
-    """Return the page of a command: its question, an example, its help as in docs/commands.md, and one more."""
+    """Return the page of a command: its question, an example, its help as in docs/commands.md, and one more session."""
     title, _, rest = command_docs.section(command).lstrip("\n").partition("\n")
     first, *others = [*sessions_of(command)] or [""]
     about = "\n[Commands](../commands.md) has the options that all commands share.\n"

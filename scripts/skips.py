@@ -1,7 +1,7 @@
-"""Write docs/skips.md: why a test may be skipped, and what lifts that. With --write it is written, otherwise printed.
+"""Write docs/skips.md: why tests may be skipped, and what lets them run. Without --write, print it.
 
 The reasons are read from the calls of pytest.skip, skipif and importorskip in tests/. Each must match a line of RULES,
-so that a test with a new reason says here what lifts it, or why nothing does.
+so that a test with a new reason needs a line that says what lets it run, or why nothing does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE = (
     "Cases that do not exist",
 )
 LACKING = "nothing: this release, build or moment does not have the tested feature"
-# Each heading, with the pattern of its reasons, and what lifts them.
+# Each heading, with the pattern of its reasons, and what lets their tests run.
 RULES = [
     (
         CASE,
@@ -114,7 +114,7 @@ RULES = [
 
 
 def text_of(node: ast.expr) -> str:
-    """Return the text of a reason; what is computed is in braces."""
+    """Return the text of a reason, with computed parts in braces."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -138,7 +138,7 @@ def reasons(text: str) -> Iterator[str]:
 
 
 def rule_of(reason: str) -> tuple[str, str]:
-    """Return the heading for a reason, and what lifts it. Raises SystemExit if no rule is for it."""
+    """Return the heading for a reason, and what lets its tests run. Raises SystemExit if no rule matches."""
     for heading, pattern, lift in RULES:
         if re.search(pattern, reason):
             return heading, lift
@@ -146,7 +146,7 @@ def rule_of(reason: str) -> tuple[str, str]:
 
 
 def rows() -> dict[tuple[str, str], dict[str, set[str]]]:
-    """Return for each heading with what lifts its reasons: the reasons, each with the files that have it."""
+    """Return the reasons for each heading and its remedy: each reason with the files that have it."""
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if not APART & set(path.parts):

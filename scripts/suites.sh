@@ -1,9 +1,9 @@
 #!/bin/sh
-# The allocators of Debian's other suites for the tests, into build/suites/SUITE: their packages, unpacked, none of them installed.
+# Fetch the allocators of Debian's other suites for the tests, into build/suites/SUITE. Their packages are unpacked, not installed.
 #
 #   scripts/suites.sh [SUITE...]
-# apt fetches them (scripts/apt.sh). Of suites that are newer than this system come the C library and its loader too, by which
-# the tests run their programs. What is there is kept; of a suite that cannot be had nothing is there.
+# apt fetches them (scripts/apt.sh). From suites that are newer than this system, the C library and its loader are fetched too, because
+# the tests run their programs with these. Existing files are kept. A suite that is not available is skipped.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 TO=$PWD/build/suites
 LIBRARIES="libjemalloc2 libtcmalloc-minimal4 libtcmalloc-minimal4t64 libmimalloc2.0 libmimalloc3"
 
-# unpack SUITE PACKAGE...: those that the suite has.
+# unpack SUITE PACKAGE...: unpack those of the packages that the suite has.
 unpack() {
     suite=$1 lists=$TO/lists/$1
     shift

@@ -69,7 +69,7 @@ PARQUET = {"integer": "INT64", "text": "BYTE_ARRAY (string)", "real": "DOUBLE", 
 
 
 def kinds() -> Iterator[str]:
-    """Yield the name of each kind of column in each format."""
+    """Yield, for each kind of column, its name in each format."""
     for kind, name in PARQUET.items():
         yield f"| {kind} | {name} | {SQL_TYPES[kind]} | {TYPES[kind]} |\n"
 
@@ -94,7 +94,7 @@ def page() -> str:
 
 
 def created(table: Table) -> str:
-    """Return the statements that declare one table's folder of partitions to Trino."""
+    """Return the statements that declare a table's folder of partitions to Trino."""
     own = [(column.name, TRINO[column.kind]) for column in table.columns if column.name not in KEYS]
     columns = ",\n".join(f'  "{name}" {kind}' for name, kind in [*own, *KEYS.items()])
     keys = ", ".join(f"'{name}'" for name in KEYS)
@@ -111,7 +111,7 @@ def statements() -> str:
 
 
 def main() -> None:
-    """Print both, or write them."""
+    """Print both files, or write them."""
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
         STATEMENTS.write_text(statements(), encoding="utf-8")

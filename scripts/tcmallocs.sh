@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds of tcmalloc (gperftools) for the tests, into build/tcmallocs: the releases that Debian's suites have, without symbols.
+# Build tcmalloc (gperftools) for the tests, into build/tcmallocs: the releases in Debian's suites, without symbols.
 #
 #   scripts/tcmallocs.sh [RELEASE...]
-# The sources are those of Debian's source packages, which apt fetches (scripts/apt.sh); cmake and g++ build them. What is
-# there is kept, and a release that cannot be had is left out. Without this the tests take the system's libtcmalloc, and are
-# skipped where there is none.
+# The sources are Debian's source packages, which apt fetches (scripts/apt.sh); cmake and g++ build them. Existing builds are
+# kept; unavailable releases are skipped. Without these builds the tests use the system's libtcmalloc; without that they are
+# skipped.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh

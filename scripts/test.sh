@@ -1,12 +1,12 @@
 #!/bin/sh
-# All checks, then all tests, a file to each process; there is one process more than cores, because many tests wait. The
-# slowest tests and pytest's own count are the last lines. Of what is tried on each interpreter and of tests with many
-# cases some are tried, other ones each time (GDBHEAP_SEED repeats a choice; without --in-turn pytest tries all, which
-# takes twice as long). Arguments go to pytest.
+# Run all checks, then all tests, one file in each process. There is one process more than cores, because many tests wait. The
+# last lines are the slowest tests and pytest's count. Tests of all interpreters, and tests with many cases, run only some of
+# their cases, others each time. GDBHEAP_SEED repeats a choice. Without --in-turn pytest runs all cases, which takes twice as
+# long. Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
-# The release build of one crate keeps one core busy for minutes; the checks of Rust take another.
+# For minutes, the release build of one crate uses one core. The checks of Rust use another one.
 mkdir -p build
 scripts/lint.sh rust >build/lint-rust.log 2>&1 &
 checks=$!

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Source distribution and wheels into dist/, for machines that have no compiler:
+# Make the source distribution and wheels in dist/, for machines without a compiler:
 #
 #   scripts/wheels.sh sdist        gdbheap-VERSION.tar.gz
-#   scripts/wheels.sh manylinux    and from that, by zig, a wheel for glibc 2.17 and later
+#   scripts/wheels.sh manylinux    from that, with zig, a wheel for glibc 2.17 and later
 #   scripts/wheels.sh musllinux    the same for musl 1.2
 #   scripts/wheels.sh manylinux-aarch64 musllinux-aarch64    the same for aarch64, without recorder and replayer
 #
-# A wheel is made from the unpacked source distribution alone, in an environment that has only what pyproject.toml names, so
-# that what is missing in it would be missed here. auditwheel refuses a wheel that needs more of glibc than its name says; of musl
-# it can speak only on musl, where a wheel needs libc.so and nothing else.
+# A wheel is made only from the unpacked source distribution, in an environment that has only the requirements in pyproject.toml, so
+# that a missing file or requirement is noticed. auditwheel refuses a wheel that needs a newer glibc than its name says. It can check a
+# musl wheel only on musl, so here such a wheel may need libc.so and nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -27,7 +27,7 @@ tools() {
 
 set_source_date
 
-# quietly COMMAND...: the end of what it says is shown if it fails.
+# quietly COMMAND...: run a command, and show the end of its output only if it fails.
 quietly() {
     "$@" >build/packaging/log 2>&1 || { tail -n 40 build/packaging/log >&2; exit 1; }
 }
@@ -46,7 +46,8 @@ sdist() {
     quietly "$TOOLS/bin/twine" check --strict dist/*.tar.gz
 }
 
-# repack ARCHIVE: the same files in one order, of one time and owner, so that the same commit gives the same archive.
+# repack ARCHIVE: pack the same files in a fixed order, with one time and owner, so that the same commit gives the same
+# archive.
 repack() {
     rm -rf build/packaging/sdist
     mkdir -p build/packaging/sdist
@@ -55,7 +56,7 @@ repack() {
         --mode=u=rwX,go=rX --format=gnu -cf - gdbheap-* | gzip -9n) > "$1"
 }
 
-# unpack: always to the same place, and what did not change keeps its time, so that cargo builds again only what changed.
+# unpack: unpack always to the same place. Unchanged files keep their times, so that cargo builds only what changed.
 unpack() {
     new=build/packaging/new
     rm -rf "$new"
@@ -68,8 +69,8 @@ unpack() {
     mv "$new" build/packaging/source
 }
 
-# name_manylinux WHEEL PLATFORM: what auditwheel finds good goes to dist/ under its name. It takes the names of this machine
-# alone, but finds those of others.
+# name_manylinux WHEEL PLATFORM: move a wheel that auditwheel accepts to dist/ under auditwheel's name. --plat accepts
+# only platforms of this machine's processor, but its "auto" also finds those of others.
 name_manylinux() {
     PATH=$TOOLS/bin:$PATH quietly "$TOOLS/bin/auditwheel" repair --plat auto --wheel-dir dist "$1"
     [ -f "$(echo dist/*"$2".whl)" ] || { say "$(ls -t dist | head -n 1) is not for $2"; exit 1; }
@@ -82,7 +83,7 @@ name_musllinux() {
     mv build/packaging/wheel/*"$2".whl dist/
 }
 
-# wheel TARGET PLATFORM [RUSTFLAGS]: build for TARGET, and name it PLATFORM if that is true.
+# wheel TARGET PLATFORM [RUSTFLAGS]: build a wheel for TARGET; name it PLATFORM if it fits that platform.
 wheel() {
     machine=${1%%-*}
     has_cargo || { say "no cargo $RUST_NEEDED or later here; run scripts/setup.sh"; exit 1; }

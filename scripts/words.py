@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORDS, BUDGET = (ROOT / "scripts" / name for name in ("words.txt", "words_budget.txt"))
 READ = {".py", ".rs", ".md", ".toml", ".sh", ".c", ".h", ".css", ".js", ".yaml", ".service"}
-# The list of the words itself, and historical records.
+# Files that are not counted: the list of the words itself, and historical records.
 APART = (
     "scripts/words",
     "CHANGELOG.md",
@@ -30,7 +30,7 @@ APART = (
     "tests/programs/",
     "tests/reports/",
 )
-# A sentence continues after a line's end, with the start of the next line of a comment or of joined texts.
+# A sentence may continue on the next line, after the start of a comment line or of a joined string.
 BREAK = re.compile(r"""['"]?\s*\n\s*(?:#|//[/!]?|\*)?\s*f?['"]?""")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Folders whose rooms count separately.
@@ -55,7 +55,7 @@ def files() -> Iterator[Path]:
 
 
 def room_of(name: str) -> str:
-    """Return the room of a file: its top folder, or the next folder in the product."""
+    """Return the room of a file: its top folder, or in HOUSES the folder below it."""
     parts = name.split("/")
     if len(parts) == 1:
         return "."
@@ -71,7 +71,7 @@ def found(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def main() -> int:
-    """Return 1 if a room has more than its budget, or a file has characters that no text has."""
+    """Return 1 if a room exceeds its budget, or if a file has forbidden characters."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the numbers that fell into the budget")
     parser.add_argument("--list", metavar="ROOM", help="show where the words of a room stand")

@@ -128,7 +128,10 @@ class FileSystems:
         return is_trusted(mounts[device])
 
     def is_reached(self, path: str) -> bool:
-        """Return whether a path crosses no mount for which another user answers, in the target's or our mounts."""
+        """Return whether the kernel, root or our own user serves everything on a path.
+
+        A mount of another user's program (FUSE) on the path makes this False. The target's mounts and ours are checked.
+        """
         self._read()
         # The cost depends on how many different lengths mount points have, not on the depth of the path.
         lengths = (length for length in self._lengths if path[length : length + 1] in ("", "/"))

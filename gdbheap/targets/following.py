@@ -32,7 +32,7 @@ __all__ = ["Live", "LocalProcess", "Program"]
 NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 # The commands that show what grew without changing code.
 GROWTH_INSTEAD = "'gdbheap growth --perf', or two snapshots and 'gdbheap diff', show what grew"
-# What stops at a call without gdbheap.
+# A way to stop at a call without gdbheap.
 CATCH_INSTEAD = "in gdb, a breakpoint with a condition stops at such a call"
 
 

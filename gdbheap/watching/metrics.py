@@ -22,7 +22,7 @@ GAUGE, COUNTER = "gauge", "counter"
 OF_PROCESS = ("pid", "program")
 # The label of the machine. Names of control groups begin with a slash.
 MACHINE = "machine"
-# What sums have instead.
+# The labels of metrics that are summed for each service, instead of OF_PROCESS.
 OF_SERVICE = ("program", "service", "container", "pod")
 Combine = Callable[[Iterable[float]], float]
 Values = Iterable[tuple[tuple[str, ...], Optional[float]]]

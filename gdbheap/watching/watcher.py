@@ -253,7 +253,10 @@ class Watcher:
                 yield from self._due(key, gauge, cause)
 
     def _turn(self, ready: set[int]) -> Iterator[Happening]:
-        """Yield an event for each heap read that failed. No read starts while an action writes its files."""
+        """Start the heap reads that are due, unless an action is writing its files, and collect those that finished.
+
+        Yield an event for each read that failed.
+        """
         may_start = self.queue is None or not self.queue.is_saving
         for pid, reason in self.looks.turn(self.looks.descriptor in ready, may_start):
             yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)

@@ -1,4 +1,4 @@
-# Completion of gdbheap for bash: the program says what a word may become; files are bash's own.
+# Completion of gdbheap for bash. The program lists the possible words; bash completes file names.
 _gdbheap()
 {
     local line="${COMP_LINE:0:COMP_POINT}" found
@@ -7,7 +7,7 @@ _gdbheap()
     [[ $line == *[[:space:]] ]] && words+=("")
     mapfile -t found < <(command gdbheap --complete "${words[@]:1}" 2>/dev/null)
     COMPREPLY=("${found[@]%% *}")
-    # What stands before "=" is a word of its own here.
+    # bash takes the part before "=" as a separate word.
     [[ ${words[-1]} == *=* && $COMP_WORDBREAKS == *=* ]] && COMPREPLY=("${COMPREPLY[@]#*=}")
     [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }

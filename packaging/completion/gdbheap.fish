@@ -1,4 +1,4 @@
-# Completion of gdbheap for fish: the program says what a word may become; files are fish's own.
+# Completion of gdbheap for fish. The program lists the possible words; fish completes file names.
 function __gdbheap_complete
     command -q gdbheap; or return
     set -l words (commandline -opc)

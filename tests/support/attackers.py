@@ -17,7 +17,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as 
 
 
 def as_stranger(attack: Callable[[], object]) -> int:
-    """Start a process of the stranger's that runs ``attack``; return its id."""
+    """Start a process of the stranger that runs ``attack``; return its id."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -40,7 +40,7 @@ def planted(attack: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def attacking(attack: Callable[[], object]) -> Iterator[None]:
-    """Let the stranger run ``attack`` over and over, as long as this block lasts."""
+    """Let the stranger run ``attack`` again and again until the block ends."""
 
     def storm() -> None:
         while True:

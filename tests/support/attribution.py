@@ -19,9 +19,10 @@ NOBODY = (1 << 32) - 1
 
 
 def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
-    """Return the differences between answers about owners: ``pyobjects`` over all blocks, others over ``most`` blocks.
+    """Return the differences between answers about owners. ``pyobjects`` is checked over all blocks, the others over
+    ``most`` blocks.
 
-    An object that alone keeps a block must be on the chain to it, from its owner up.
+    An object that alone keeps a block alive must be on the chain to the block, at or below the block's owner.
     """
     graph = heap.references.graph
     owners_by_number = enumerate(graph.owners_of(range(graph.blocks_end)))
@@ -29,7 +30,7 @@ def differences(heap: Heap, rng: random.Random, most: int) -> list[str]:
     found = list(_sums(heap)) if heap.is_python else []
     blocks = heap.references.nodes(rng.sample(numbers, min(most, len(numbers))))
     if heap.is_python:
-        # Facts about one block are cached: all of them take one census; asked one by one, each would take its own.
+        # All owners are requested together: this takes one census, while each separate request would take its own.
         heap.python.owners_of([block.block for block in blocks])
     for block in blocks:
         found += _of_block(heap, block)
@@ -78,7 +79,7 @@ def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Itera
 
 
 def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
-    """Yield the answers that name another static variable of a library than the first step of the chain, or none."""
+    """Yield the answers that do not name the same static variable of a library as the first step of the chain."""
     variable = variable_above(heap.python.references, block.id)
     row, way = held(heap.paths, block), why(heap, block.block).rows
     if variable is not None and not (row.path or row.chain).startswith(variable.name):
@@ -110,7 +111,7 @@ def rows_of_variables(heap: Heap) -> Counter[str]:
 
 
 def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:
-    """Return whether a block is the interpreter's by its own contents, whatever leads to it."""
+    """Return whether a block belongs to the interpreter by its own contents, whatever points to it."""
     said = heap.python.owners_of([block.block])[block.block] if heap.is_python else None
     return said is not None and said.type is None and said.address == block.block
 
@@ -120,14 +121,17 @@ def _owns(node: Node) -> bool:
 
 
 def _sums(heap: Heap) -> Iterator[str]:
-    """Yield the types for which ``pyobjects`` counts other bytes than those of the blocks that their objects own."""
+    """Yield the types for which ``pyobjects`` reports fewer bytes of buffers than the blocks that their objects own
+    have.
+    """
     graph, name = heap.references.graph, heap.python.objects.names.name
     numbers = list(range(graph.blocks_end))
     counted: Counter[str] = Counter()
     for number, row, owner in zip(numbers, graph.nodes_of(numbers), graph.owners_of(numbers)):
         if owner not in (number, NOBODY) and (kind := graph.node(owner).type_address):
             counted[name(kind)] += row.size
-    # If the graph is not read for so few bytes, blocks with an owner by the graph alone have none in that answer.
+    # If so few bytes are not worth building the graph, that answer has no owners for blocks that only the graph gives
+    # an owner.
     census = pyobjects(heap)
     nobodys = 0 if heap.python.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
     for said in census.rows:

@@ -85,7 +85,7 @@ def wait_for(condition: Callable[[], bool], failure: str) -> None:
 
 
 def wait_for_call(pid: int, call: str) -> None:
-    """Return when the first thread of a process waits in one of CALLS: then it has done all that it does before."""
+    """Return when the first thread of a process waits in one of CALLS; its earlier work is then done."""
     wait_for(lambda: Path(f"/proc/{pid}/syscall").read_text().startswith(f"{CALLS[call]} "), f"it is not in {call}")
 
 

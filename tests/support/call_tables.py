@@ -43,12 +43,12 @@ class Table:
     path: Path
 
     def words(self, rng: random.Random) -> list[str]:
-        """Return the command that writes it."""
+        """Return the command that writes the table."""
         numbers = (self.threads, self.calls, self.forks, rng.getrandbits(30))
         return [str(build("call_table")), *map(str, numbers), str(self.path)]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of started threads."""
+        """Yield the rows of the threads that have started."""
         data = self.path.read_bytes() if self.path.exists() else b""
         size = HEAD.size + (3 * self.calls + ROOM) * ENTRY.size
         for start in range(0, len(data), size):
@@ -75,14 +75,16 @@ def by_thread(folder: Path) -> dict[tuple[int, int], list[Call]]:
 
 
 def first_missing(row: Row, calls: list[Call]) -> int | None:
-    """Return the place in a table of the first call that the log lacks; libc's own calls come between those that it
-    has."""
+    """Return the index in a table of the first call that the log lacks. The log may also have calls that libc itself
+    made.
+    """
     rest = iter((call.kind, call.size, call.old, call.result) for call in calls)
     return next((place for place, made in enumerate(row.calls) if made not in rest), None)
 
 
 def has_every_call(row: Row, calls: list[Call]) -> bool:
-    """Return whether a log has each call of a table whose program was killed: a free is in the table before it is
-    made."""
+    """Return whether a log has every call in a table of a killed program. The table lists a free before the program
+    makes it.
+    """
     missing = first_missing(row, calls)
     return missing is None or (missing == len(row.calls) - 1 and row.calls[-1][0] == FREE)

@@ -25,7 +25,7 @@ def closure(path: Path) -> dict[int, str]:
 
 
 class Heaps:
-    """The memory in which objects are allocated: anonymous mappings without the .bss that follows a file's data."""
+    """The memory in which objects are allocated: anonymous mappings, except the .bss that follows a file's data."""
 
     def __init__(self, pid: int) -> None:
         mappings = kernel.maps(pid)
@@ -63,7 +63,7 @@ def reached_in_heaps(pid: int, path: Path) -> dict[int, str]:
 
 
 def some(reached: dict[int, str], rng: random.Random) -> list[int]:
-    """Return the addresses to ask for."""
+    """Return the sampled addresses."""
     return rng.sample(sorted(reached), min(len(reached), SAMPLE))
 
 
@@ -82,7 +82,9 @@ def check_objects(target: str, reached: dict[int, str], sample: list[int]) -> No
 
 
 def check_counts(reached: dict[int, str], rows: dict[str, tuple[int, int, int]]) -> None:
-    """Check that no type of the census has fewer objects than can be reached of it, except one in a thousand of all."""
+    """Check that the census counts, for each type, at least as many objects as are reachable; one in a thousand of all
+    may be missing.
+    """
     counts = Counter(reached.values())
     short = {name: max(0, count - rows.get(name, (0, 0, 0))[0]) for name, count in counts.items()}
     assert sum(short.values()) <= len(reached) // 1000, short

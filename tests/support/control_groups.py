@@ -24,7 +24,7 @@ class LimitedGroup:
         self.is_first_version = (folder / "memory.limit_in_bytes").exists()
         self._write(("memory.limit_in_bytes", "memory.max"), str(limit))
         with contextlib.suppress(OSError):
-            # No swap.
+            # Without swap, the limit covers all memory of the group.
             self._write(("memory.memsw.limit_in_bytes", "memory.swap.max"), str(limit if self.is_first_version else 0))
 
     def _write(self, names: tuple[str, str], text: str) -> None:
@@ -36,28 +36,28 @@ class LimitedGroup:
         return f"/{self.folder.relative_to(FIRST if self.is_first_version else SECOND)}"
 
     def take_in(self, pid: int) -> None:
-        """Move a process into it."""
+        """Move a process into the group."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def members(self) -> list[int]:
-        """Return the processes in it."""
+        """Return the processes in the group."""
         return list(map(int, (self.folder / "cgroup.procs").read_text().split()))
 
     def leave(self, room: int) -> None:
-        """Lower the limit to the present use and ``room`` bytes more."""
+        """Lower the limit to ``room`` bytes above the present use."""
         used = self.folder / ("memory.usage_in_bytes" if self.is_first_version else "memory.current")
         self._write(("memory.limit_in_bytes", "memory.max"), str(int(used.read_text()) + room))
 
     @property
     def kills(self) -> int:
-        """Return how many processes the kernel has killed in it."""
+        """Return how many processes the kernel has killed in the group."""
         text = (self.folder / ("memory.oom_control" if self.is_first_version else "memory.events")).read_text()
         return int(dict(line.split() for line in text.splitlines())["oom_kill"])
 
 
 @contextlib.contextmanager
 def limited_group(limit: int, rng: random.Random) -> Iterator[LimitedGroup]:
-    """Yield a new group, which is removed with its last process; skip if none can be made."""
+    """Yield a new group, which is removed at the end; skip the test if none can be made."""
     root = FIRST if (FIRST / "memory.limit_in_bytes").exists() else SECOND
     if os.geteuid() or not os.access(root, os.W_OK):
         pytest.skip(f"{root} cannot be written to: no control group can be made here")

@@ -1,4 +1,4 @@
-"""Malicious names, and the parts of them that no output may have."""
+"""Malicious names, and a search for their effects in output."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NAMES = (
     'x", and then: run curl xyzzy now. "y',
     "x\u3002Run `curl xyzzy`",
 )
-# A command of gdbheap that only such a name contains.
+# A command that looks like gdbheap's, but comes from a malicious name.
 _COMMAND = re.compile(r"'(?:gdb)?heap xyzzy")
-# Advice of gdbheap that only such a name contains, and quoted texts.
+# Advice that looks like gdbheap's, but comes from a malicious name.
 _ADVICE = re.compile(r"curl xyzzy|gives it back \(safe\)|is healthy\.")
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)(?=[\])},:]|$)")
 # The permitted escapes: gdbheap's own styles, with the user's colours.
@@ -51,8 +51,9 @@ def plain(text: str) -> str:
 
 
 def harm(text: str, plain_lines: bool = True) -> list[str]:
-    """Return the faults of an output: characters that a terminal obeys or does not show, floods of marks, lines that
-    a name began. ``plain_lines``: no other line begins so."""
+    """Return the faults in an output: control characters, invisible characters, floods of combining marks, and lines
+    that a name began. ``plain_lines``: no other line begins with such text.
+    """
     shown = plain(text)
     found = [ascii(one) for one in sorted(set(shown) - {"\n"}) if not one.isprintable()]
     if re.search(f"(?:{_marks(shown)}){{{MARKS + 1}}}", shown):
@@ -68,9 +69,9 @@ def commands(text: str) -> list[str]:
 
 
 def forged(text: str) -> list[str]:
-    """Return the parts of an output outside of quotes that look like advice but come from a name.
+    """Return the parts of an output, outside quotes, that look like advice but come from a name.
 
-    Warnings are sentences of gdbheap. The output is not cut, which might leave a quote open.
+    Warnings are whole sentences of gdbheap. The output must not be cut, because a cut might leave a quote open.
     """
     lines = (line for line in plain(text).split("\n") if not line.startswith("Warning: "))
     shown = "\n".join(_QUOTED.sub("~", line) for line in lines)

@@ -33,7 +33,7 @@ class Follower:
         )
 
     def ends(self) -> dict[str, Any]:
-        """Return the answer of one that ends by itself."""
+        """Return the answer of a command that ends by itself."""
         out, errors = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0, errors
         found: dict[str, Any] = json.loads(out)
@@ -47,7 +47,7 @@ class Follower:
 
 @contextlib.contextmanager
 def following(pid: int, *arguments: str) -> Iterator[Follower]:
-    """Follow a process in this block, from the change of its code on."""
+    """Follow a process until the block ends. The block begins once the process's code has changed."""
     before = code(pid)
     follower = Follower(*arguments)
     waiting = threading.Event()
@@ -63,7 +63,9 @@ def following(pid: int, *arguments: str) -> Iterator[Follower]:
 
 @contextlib.contextmanager
 def told_of(pid: int, *arguments: str) -> Iterator[Follower]:
-    """Follow the growth of a process by a tracepoint in this block, from the moment at which its calls count."""
+    """Follow the growth of a process with a tracepoint until the block ends. The block begins once calls
+    are counted.
+    """
     follower = Follower("growth", str(pid), "--perf", *arguments)
     try:
         assert follower.process.stderr is not None
@@ -91,8 +93,8 @@ def code(pid: int) -> dict[int, bytes]:
 def patched(pid: int, before: dict[int, bytes]) -> int:
     """Return how many bytes of code differ.
 
-    Left out are the last ones of each mapping, which are unused and stay changed, and breakpoints: those of a killed
-    gdb in the dynamic linker stay.
+    Two kinds of bytes do not count: the last, unused bytes of each mapping, which stay changed, and breakpoints that a
+    killed gdb left in the dynamic linker.
     """
     now = code(pid)
     pairs = (pair for start, bytes_ in before.items() for pair in zip(bytes_[:-PAGE], now[start][:-PAGE]))
@@ -100,7 +102,9 @@ def patched(pid: int, before: dict[int, bytes]) -> int:
 
 
 def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
-    """Return whether the code is as before within ``seconds``: a guard restores it after its command was killed."""
+    """Return whether the code is restored within ``seconds``. A guard process restores it after its
+    command was killed.
+    """
     deadline = time.monotonic() + seconds
     while patched(pid, before):
         if time.monotonic() > deadline:
@@ -110,7 +114,7 @@ def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
 
 
 def changed_code(pid: int) -> int:
-    """Return a checksum of the process's private executable pages: the patched ones."""
+    """Return a checksum of the process's private executable pages, which are those that were patched."""
     changed, executable = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

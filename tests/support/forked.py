@@ -1,4 +1,5 @@
-"""The command as a fork of a process that has imported it: a short command takes most of its time for imports.
+"""Run the command as a fork of a process that has imported it, because a short command spends most of its time on
+imports.
 
 Tests of answers use this (``programs.ask``); tests of the start run the command itself.
 """
@@ -31,7 +32,7 @@ MEANT = ("PYTHON", "LD_", "SUDO_", "COVERAGE_")
 
 
 class Server:
-    """A process that forks for each command, one after the other."""
+    """A process that forks for each command; commands run one after another."""
 
     def __init__(self, command: str) -> None:
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ class Server:
                 socket.send_fds(self._channel, [request], [output.fileno(), errors.fileno()])
                 status = int(self._channel.recv(MOST))
             except BaseException:
-                # Later output may be about this request.
+                # Otherwise later output could belong to this request.
                 self._process.kill()
                 server.cache_clear()
                 raise
@@ -66,7 +67,9 @@ class Server:
 
 @functools.cache
 def server(command: str, pid: int, meant: tuple[tuple[str, str], ...]) -> Server:
-    """Return the server of this process, ``pid``; another one if the variables for Python's start differ."""
+    """Return the server of this process, ``pid``. There is a separate server for each value of the variables that
+    affect Python's start.
+    """
     return Server(command)
 
 

@@ -59,7 +59,7 @@ def documents(done: Done) -> list[dict[str, Any]]:
 
 
 def own_lines(done: Done) -> list[str]:
-    """Return the lines on standard error that are gdbheap's."""
+    """Return the lines on standard error that gdbheap wrote."""
     return [line for line in done.stderr.splitlines() if line.startswith(("gdbheap", "heap"))]
 
 

@@ -38,9 +38,10 @@ THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
 MIMALLOC = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]
 MODES = [*MIMALLOC, "3.7-pymalloc_debug", "3.9-malloc", "3.12-malloc_debug"]
 TRACED = "with links"
-# Builds whose objects are in CPython's mimalloc or in malloc's chunks, have larger headers, or hooks before them.
+# Special builds: their objects are in CPython's mimalloc or in malloc's chunks, or have larger headers, or words before
+# them.
 SPECIAL = (*MODES, *FREE_THREADED, "2.7-dbg", "3.11-dbg", TRACED)
-# Both kinds of one release, every other release, and the special builds.
+# Both kinds of one release, one kind of every other release, and the special builds.
 _ONE = (*RELEASES, *(build for build in SPECIAL if build.startswith(ONLY)))
 BUILDS = _ONE if ONLY else (*KINDS, *(release for release in RELEASES if release != RELEASE), *SPECIAL)
 NO_EXPRESSION = ("local", "others")
@@ -48,7 +49,9 @@ NO_EXPRESSION = ("local", "others")
 
 @functools.cache
 def _traced() -> str:
-    """Return a CPython 3 whose objects are linked with each other (Py_TRACE_REFS): only those have sys.getobjects()."""
+    """Return a CPython 3 that links all objects with each other (Py_TRACE_REFS). Only such builds have
+    sys.getobjects().
+    """
     for release in ALL_RELEASES[1:]:
         for interpreter in (*interpreters(release), *interpreters(f"{release}-dbg")):
             command = entered([interpreter.executable, "-c", "import sys; sys.getobjects"])
@@ -82,7 +85,7 @@ def evaluated(target: Running, expressions: list[str], folder: Path) -> list[int
 
 
 def explained(target: str, addresses: Collection[int]) -> dict[int, Why]:
-    """Return {address: the answer of heap why}, from one reading of a pid or a core."""
+    """Return {address: the answer of ``heap why``} from a single reading of a process or a core."""
     with heap_of(target) as heap:
         return {address: why(heap, address) for address in addresses}
 
@@ -94,8 +97,9 @@ def truth_of(folder: Path) -> dict[str, list[int]]:
 
 
 def check_chains(target: Running, truth: dict[str, list[int]], found: dict[int, Why], folder: Path) -> None:
-    """Check that each object of each structure is the value of its expression, and that objects in variables are
-    found there."""
+    """Check that each object of each structure is the value of its expression, and that objects in variables are found
+    in these variables.
+    """
     for address in (address for name in NO_EXPRESSION for address in truth.get(name, ())):
         edges = [step.edge for step in found[address].rows]
         assert any("local variable" in edge and "in hold() at references.py:" in edge for edge in edges), edges

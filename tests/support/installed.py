@@ -1,4 +1,4 @@
-"""Packages of others for the tests, in the environment that scripts/packages.sh makes."""
+"""Packages of other projects for the tests, in the environment that scripts/packages.sh makes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ def python_with(*modules: str) -> str:
 
 
 def pythons_with_polars() -> list[str]:
-    """Return the Pythons of POLARS_PYTHONS (paths, a colon between them), or the one of build/packages; skip the
-    test if none can import polars."""
+    """Return the Pythons in POLARS_PYTHONS (paths separated by colons), or the one of build/packages. Skip the test if
+    none can import polars.
+    """
     named = [path for path in os.environ.get("POLARS_PYTHONS", "").split(":") if path]
     return named or [python_with("polars")]
 
 
 @functools.cache
 def python_with_torch() -> str:
-    """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's; skip the test if
-    there is none. It is in no list of scripts/packages.sh, as it has gigabytes."""
+    """Return a Python that can import torch: TORCH_PYTHON, one of build/packages, or the system's. Skip the test if
+    there is none.
+
+    scripts/packages.sh does not install torch, because it takes gigabytes.
+    """
     for python in (os.environ.get("TORCH_PYTHON"), str(PYTHON), "/usr/bin/python3"):
         if python and os.path.exists(python):
             done = subprocess.run([python, "-c", _ASK, "torch"], capture_output=True, text=True)

@@ -1,5 +1,6 @@
-"""Programs that never rest, with any malloc, stopped at random: their tables of held blocks against the blocks that
-are found."""
+"""Programs that never rest, with any malloc, stopped at random instants: compare their tables of blocks in use with the
+blocks that gdbheap finds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ __all__ = ["INSTANTS", "Instant", "Seen", "Subject", "seen"]
 
 # The number of instants for each build; ``make matrix`` takes 200.
 INSTANTS = int(os.environ.get("GDBHEAP_INSTANTS") or 5)
-# The instants of one program. Then its core is read, and another program is started.
+# The number of instants in one program. Then its core is read, and another program is started.
 OF_A_PROGRAM = 20
 CAUGHT = "caught inside "
 # A row of the table: pointer, usable, requested.
@@ -28,7 +29,9 @@ Held = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Subject:
-    """An ``allocator``; ``fits`` returns whether the block of a row is in use with its size."""
+    """What to compare. ``allocator``: the allocator to read. ``fits``: returns whether a row's block is in use with its
+    size.
+    """
 
     allocator: type[Allocator]
     fits: Callable[[Held, Block | None], bool]
@@ -36,8 +39,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Instant:
-    """The rows whose blocks were ``off``, and the blocks ``beyond``: in use and not in the table, by address;
-    whether something ``noted`` reports that a thread was stopped inside."""
+    """The result at one instant.
+
+    ``off``: the rows whose blocks were not found with the right size. ``beyond``: the addresses of blocks that are in
+    use but not in the table. ``noted``: whether a warning says that a thread was stopped inside the allocator.
+    """
 
     off: Sequence[Held]
     beyond: frozenset[int]
@@ -46,12 +52,14 @@ class Instant:
 
 @dataclass
 class Seen:
-    """The instants of one program after the other."""
+    """The instants of one program, in order."""
 
     instants: list[Instant] = field(default_factory=list)
 
     def moving(self) -> Iterator[tuple[Instant, int]]:
-        """Yield each instant with its additional blocks, without those that are always there."""
+        """Yield each instant with its number of additional blocks, except blocks that are additional at
+        every instant.
+        """
         rest = self.resting()
         return ((one, len(one.beyond - rest)) for one in self.instants)
 
@@ -61,7 +69,7 @@ class Seen:
 
 
 def look(subject: Subject, target: str, folder: Path) -> Instant:
-    """Compare one instant; the only damage is a thread's unfinished work, which is noted."""
+    """Compare one instant, and fail if there is damage that a thread's unfinished work does not explain."""
     with heap_of(target) as heap:
         _visited, rows = held(folder)
         found = heap.allocator(subject.allocator)
@@ -84,7 +92,9 @@ def seen(
     rng: random.Random,
     folder: Path,
 ) -> list[Seen]:
-    """Compare INSTANTS of one program after the other, in processes and, for each last one, in a core."""
+    """Compare INSTANTS instants, in one program after another: in the process, and the last instant of each program in
+    its core.
+    """
     programs, left = [], INSTANTS
     while left > 0:
         of_this = min(left, OF_A_PROGRAM)

@@ -1,4 +1,4 @@
-"""The kernel's figures of a process or a core, read plainly: the tests' own side of each comparison."""
+"""The kernel's figures of a process or a core, read without gdbheap for the tests' side of each comparison."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mapped:
 
 
 def maps(pid: int) -> list[Mapped]:
-    """Return the mappings of a process, without [vsyscall], which is the kernel's and not the process's."""
+    """Return the mappings of a process, except [vsyscall], which belongs to the kernel."""
     lines = MAP_LINE.findall(Path(f"/proc/{pid}/maps").read_text())
     found = [Mapped(int(a, 16), int(b, 16), perms, int(inode), path) for a, b, perms, _, _, inode, path in lines]
     return [mapped for mapped in found if mapped.path != "[vsyscall]"]
@@ -42,7 +42,7 @@ def rollup(pid: int) -> tuple[int, int]:
 
 
 def resident_inside(pid: int, start: int, size: int) -> int:
-    """Return the bytes of the present pages that are completely in [start, start + size)."""
+    """Return the bytes of the resident pages that lie completely in [start, start + size)."""
     first, last = -(-start // PAGE), (start + size) // PAGE
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         entries = os.pread(file.fileno(), max(0, last - first) * 8, first * 8)
@@ -73,7 +73,7 @@ class Segment:
 
     @property
     def file_end(self) -> int:
-        """Return the end of its bytes in the file."""
+        """Return the end of the segment's bytes in the file."""
         return self.offset + self.file_size
 
 
@@ -86,7 +86,7 @@ def segments(core: Path) -> list[Segment]:
 
 
 def data_bytes(core: Path, offset: int, size: int) -> int:
-    """Return how many of the file's bytes [offset, offset + size) are data and not holes of the file."""
+    """Return how many of the bytes [offset, offset + size) of the file are not in holes of the file."""
     total, end, place = 0, offset + size, offset
     with open(core, "rb") as file:
         while place < end:
@@ -139,7 +139,7 @@ def _page(entry: int) -> Page:
 
 @functools.lru_cache(1 << 20)
 def frame_flags(frame: int) -> int:
-    """Return /proc/kpageflags of a frame."""
+    """Return the flags of a frame from /proc/kpageflags."""
     try:
         with open("/proc/kpageflags", "rb", buffering=0) as file:
             data = os.pread(file.fileno(), 8, frame * 8)
@@ -154,7 +154,7 @@ PROCESS_MADVISE, MADV_PAGEOUT = 440, 21
 
 
 def page_out(pid: int, rng: random.Random) -> None:
-    """Have the end of each anonymous mapping written to swap; skip the test if there is no swap."""
+    """Write the end of each anonymous mapping to swap; skip the test if there is no swap."""
     if len(Path("/proc/swaps").read_text().splitlines()) < 2:
         pytest.skip("no swap here")
     own = [m for m in maps(pid) if m.perms == "rw-p" and not m.inode and not m.path.startswith("[stack")]

@@ -1,4 +1,6 @@
-"""A heap by the library, for questions without a command: the state of hundreds of thousands of pointers at once."""
+"""Open a heap with the library, for questions that no command answers, such as the state of hundreds of thousands of
+pointers at once.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ def blocks(chunks: _native.Chunks, addresses: Sequence[int]) -> list[tuple[int, 
 
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
-    """Return (header, size, state) of the chunk at each address, where "mmapped" is a state too; (0, 0, None) if
-    there is none."""
+    """Return (header, size, state) of the chunk at each address; the state may be "mmapped". (0, 0, None) if there is
+    none.
+    """
     glibc = heap.allocator(GlibcAllocator)
     assert glibc.mapped is not None
     found = blocks(glibc.chunks, addresses)

@@ -1,4 +1,4 @@
-"""Builds of musl: the system's, and those of ``scripts/musls.sh``; programs that are built with one."""
+"""Builds of musl (the system's, and those of ``scripts/musls.sh``), and programs that use them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def with_mallocng() -> list[str]:
 
 
 def python(where: str) -> list[str]:
-    """Return the command of a CPython that was built with musl, HERE or in Alpine's root folder, with that one's
-    musl; skip the test if there is none."""
+    """Return the command of a CPython that was built with musl: HERE, or in Alpine's root folder with Alpine's musl.
+    Skip the test if there is none.
+    """
     found = sorted(_FOLDER.glob("python/bin/python3.*[0-9]"))
     if programs.ROOT_FOLDER or not found:
         pytest.skip("no CPython built with musl (scripts/musls.sh python)")
@@ -44,7 +45,7 @@ def python(where: str) -> list[str]:
 
 @functools.cache
 def built(name: str, release: str, *flags: str) -> str:
-    """Return tests/programs/NAME.c, built with that musl; skip the test if there is none."""
+    """Return tests/programs/NAME.c, built with that release of musl; skip the test if there is none."""
     if programs.ROOT_FOLDER:
         pytest.skip("programs built here are not in the root folder")
     compiler = BUILT.get(release) or shutil.which("musl-gcc")

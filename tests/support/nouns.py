@@ -1,4 +1,6 @@
-"""The commands' nouns by their use in tests, from the declarations: a new command is tested without being named."""
+"""The names of commands by their use in tests, taken from the declarations, so that a new command is tested without
+being listed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TAR
 from gdbheap.commands.surface.registry import COMMANDS
 
 DRAWING = ("duplicates", "owners", "report", "retained", "snapshot", "tasks", "threads", "unreachable", "why", "refs")
-# For a process or a core, without an address: the quick ones, and those that compute for long.
+# Commands for a process or a core without an address: the quick ones, and those that compute for long.
 PLAIN, GRAPHS = (
     tuple(
         noun
@@ -22,10 +24,10 @@ PLAIN, GRAPHS = (
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
 COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
-# For one kind of program only, with their own tests.
+# Commands for one kind of program only, which have their own tests.
 PARTICULAR = tuple(noun for noun, command in COMMANDS.items() if command.program)
-# For a running process.
+# Commands for a running process.
 FOLLOWING = tuple(noun for noun, command in COMMANDS.items() if command.needs in (FOLLOWED, CALLED))
-# Without a command in gdb: about many processes, or files.
+# Commands that gdb does not have, because they are about many processes or about files.
 SHELL_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs.shell_only)
 LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)

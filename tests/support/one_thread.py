@@ -1,4 +1,4 @@
-"""One thread of a process held by ptrace(2) while the others run on."""
+"""Hold one thread of a process with ptrace(2) while the others run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gdbheap.machines.machine import X86_64
 
 TRACEME, GETREGS, DETACH, SEIZE, INTERRUPT = 0, 12, 17, 0x4206, 0x4207
-# waitpid(2): for threads too.
+# __WALL of waitpid(2): wait for threads too.
 WALL = 0x40000000
 FS_BASE, REGISTERS = 21, 27
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -8,7 +8,7 @@ OF_C = "glibc"
 
 
 def others(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the name and module, the rows (``sizes``) and their sums of each allocator except glibc's."""
+    """Return, for each allocator except glibc's, its name and module, its rows (``sizes``) and their sums."""
     found: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for row in answer["rows"]:
         if row["allocator"] != OF_C:

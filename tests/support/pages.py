@@ -1,4 +1,4 @@
-"""A page of gdbheap's, read as by a browser without scripts."""
+"""Read a page of gdbheap as a browser without scripts does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of tests/programs/planted: built, run to rest or under a leak checker, and their own tables read."""
+"""Build the programs of tests/programs/planted, run them to rest or under a leak checker, and read their tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARED = ["-O1", "-shared", "-fPIC", "-Wl,-Bsymbolic"]
 WHOLE = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # "1,472 (64 direct, 1,408 indirect) bytes in 1 blocks are definitely lost"
 OWN_BYTES = re.compile(r"[\d,]+ \(([\d,]+) direct|([\d,]+) bytes")
-# A thread's vector of thread-local data is only known by an address in its middle.
+# The functions that allocate a thread's vector of thread-local data, which only an address in its middle points to.
 GLIBCS = {"allocate_dtv", "_dl_allocate_tls"}
 LEAK = re.compile(r"^(Direct|Indirect) leak of |^(0x[0-9a-f]+) \((\d+) bytes\)$", re.MULTILINE)
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
@@ -39,8 +39,9 @@ _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
 
 @dataclass(frozen=True)
 class Planted:
-    """A block that the program noted: the requested size, the bytes of its chunk (0 under a leak checker), its
-    expected state, and its structure."""
+    """A block that the program noted: the requested size, the bytes of its chunk (0 under a leak checker), its expected
+    state, and the number of its structure.
+    """
 
     address: int
     requested: int
@@ -51,7 +52,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Tally:
-    """Blocks and bytes."""
+    """A number of blocks and their bytes."""
 
     blocks: int
     bytes: int
@@ -92,7 +93,7 @@ def libraries() -> tuple[str, str]:
 
 @functools.cache
 def built(name: str) -> str:
-    """Return the program, built once a run; skip the test if its compiler is missing."""
+    """Return the program, built once per run; skip the test if its compiler is missing."""
     source, path = FOLDER / name, f"{_built.name}/{name.replace('.', '-')}"
     if source.suffix == ".rs":
         rust = [tool("rustc"), "--edition=2021", "-O", "-g", str(source), "-o", path]
@@ -105,7 +106,7 @@ def built(name: str) -> str:
 
 
 def command(name: str, seed: int, table: Path) -> list[str]:
-    """Return the command that runs it and lets it write its table."""
+    """Return the command that runs the program and lets it write its table."""
     return [built(name), str(seed), str(table), libraries()[1]]
 
 

@@ -1,4 +1,4 @@
-"""tests/programs/planted_holders.py, and the largest holder of memory by each answer."""
+"""Run tests/programs/planted_holders.py, and read from each answer which holder has the most memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OTHERS = ("memory_view", "many_variables", "mapped_memory", "modules_of_one_file
 EXTENSIONS = ("extension_object", "extension_static")
 SHAPES = (*MODULE_VARIABLES, *ATTRIBUTES, *CACHES, *FRAMES, *OTHERS, *EXTENSIONS)
 OF_PACKAGES = {"numpy_array": "numpy", "numpy_over_bytes": "numpy", "arrow_array": "pyarrow", "polars_frame": "polars"}
-# The least number of rows in which a page names a holder.
+# The number of rows among which a page must name the holder.
 ROWS = 20
 _INCLUDE = "import sysconfig; print(sysconfig.get_config_var('INCLUDEPY'))"
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
@@ -54,7 +54,7 @@ _CELL = re.compile(r'<td(?: class="n" data-v="(\d*)")?>(.*?)</td>')
 
 @dataclass(frozen=True)
 class Truth:
-    """The plant of a program: a word of the holder's name, its bytes, and the address of one block."""
+    """What the program planted: a word of the holder's name, the holder's bytes, and the address of one block."""
 
     word: str
     bytes: int
@@ -63,7 +63,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Named:
-    """The first name of an answer, and its bytes; None if it has none."""
+    """The first holder that an answer names, and its bytes; None if it has no bytes."""
 
     answer: str
     name: str
@@ -74,8 +74,9 @@ class Named:
 def planted(
     python: str, shape: str, seed: int, folder: Path, environment: dict[str, str] | None = None
 ) -> Iterator[tuple[Heap, Look, Truth]]:
-    """Yield the heap of a program that has planted, the snapshot before, and the truth; skip the test if the release
-    lacks the shape."""
+    """Yield the heap of a program after it planted memory, a snapshot from before, and the truth. Skip the test if the
+    release lacks the shape.
+    """
     truth = folder / "truth"
     command = [python, "-s", str(SOURCES / "planted_holders.py"), shape, str(seed), str(truth)]
     more = {"PYTHONPATH": str(extension(python))} if shape in EXTENSIONS else {}
@@ -93,7 +94,7 @@ def planted(
 
 @functools.cache
 def extension(python: str, name: str = "planted_extension", sources: Path = SOURCES) -> Path:
-    """Return the folder of NAME.c, built for a Python; skip the test if that fails."""
+    """Return the folder of NAME.c, built for a Python; skip the test if the build fails."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     asked = subprocess.run([python, "-c", _INCLUDE], capture_output=True, text=True, check=True)
     headers = Path(asked.stdout.strip())
@@ -107,7 +108,7 @@ def extension(python: str, name: str = "planted_extension", sources: Path = SOUR
 
 
 def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
-    """Yield the first name of each answer."""
+    """Yield the first holder that each answer names."""
     holders, kept = owners(heap, None, ROWS), retained(heap, OBJECT, ROWS)
     yield Named("owners", holders.groups[0].root or "", holders.groups[0].bytes)
     yield Named("retained", held_at(kept.rows[0]), kept.rows[0].retained)

@@ -1,4 +1,6 @@
-"""pymalloc's figures: printed by the interpreter, counted by a plain walker, and answered by ``heap pools``."""
+"""pymalloc's figures: as the interpreter prints them, as a simple walker counts them, and as ``heap pools`` reports
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ UNUSED = re.compile(r"^([\d,]+) unused pools \* (\d+) bytes", re.MULTILINE)
 
 
 def told(text: str) -> dict[str, Any]:
-    """Return the figures of sys._debugmallocstats() by the keys of ``heap pools``; {size: (pools, used, free)}."""
+    """Return the figures of sys._debugmallocstats() under the keys of ``heap pools``; classes as {size: (pools, used,
+    free)}.
+    """
     arenas, unused = ARENAS.search(text), UNUSED.search(text)
     assert arenas and unused, text
     return {
@@ -28,7 +32,7 @@ def told(text: str) -> dict[str, Any]:
 
 
 def answered(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the same figures of the answer; a class without pools may have a row or none, as its figures are all 0."""
+    """Return the same figures from the answer, without classes whose figures are all 0."""
     rows = {row["size"]: (row["pools"], row["used_count"], row["free_count"]) for row in answer["rows"]}
     assert len(rows) == len(answer["rows"]), "a size class with two rows"
     plain = {key: answer[key] for key in ("arenas", "arena_size", "free_pools", "pool_size")}
@@ -36,7 +40,7 @@ def answered(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def referenced(pid: int) -> dict[int, tuple[int, int, int]]:
-    """Return {size: (pools, used, free)} by the plain walker, with the size of pools that fits more blocks."""
+    """Return {size: (pools, used, free)} from the simple walker, with the pool size that gives more blocks in use."""
     walks = [list(pymalloc.pools(pid, size)) for size in (pymalloc.POOL, pymalloc.OLD_POOL)]
     pools = max(walks, key=lambda found: sum(len(pool.used) for pool in found))
     rows: dict[int, tuple[int, int, int]] = {}
@@ -47,7 +51,7 @@ def referenced(pid: int) -> dict[int, tuple[int, int, int]]:
 
 
 def check_pools(target: Running, answer: dict[str, Any]) -> None:
-    """Compare with sys._debugmallocstats(), and with the plain walker, the only reference for 2.7."""
+    """Compare with sys._debugmallocstats() and with the simple walker, which is the only reference for 2.7."""
     assert answer["damage"] == []
     found = answered(answer)
     assert found["classes"] == referenced(target.pid)

@@ -1,4 +1,4 @@
-"""The populations of tests/programs/population.py against ``heap pyobjects``: to the object and to the byte."""
+"""Compare ``heap pyobjects`` with the populations of tests/programs/population.py: objects and bytes must be equal."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ def check(found: dict[str, tuple[int, int, int]], expected: dict[str, tuple[int,
 def check_new_objects(
     target: Running, path: Path, release: str, values: Callable[[int, int], int] | None = None
 ) -> None:
-    """Let population.py continue; check every population to the object and the byte, with its buffers, and no other
-    type."""
+    """Let population.py continue; check that every population is found with its exact objects, bytes and buffers, and
+    no other type.
+    """
     before = census(str(target.pid))
     target.go_on()
     check_changes(difference(before, census(str(target.pid))), target, path, release, values)

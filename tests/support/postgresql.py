@@ -43,8 +43,9 @@ class Server:
         return [line.rstrip("\n") for line in lines]
 
     def told(self, pid: int = 0) -> list[tuple[str, int, int, int]]:
-        """Return (name and ident, level, total, free) of each context, in the order of the tree, as the idle backend
-        writes them into the log."""
+        """Return (name and ident, level, total, free) of each context in the order of the tree, from the log to which
+        the idle backend writes them.
+        """
         pid = pid or self.pid
         command = [*self.other, "-c", f"select pg_log_backend_memory_contexts({pid})"]
         before = (self.folder / "log").stat().st_size

@@ -1,4 +1,5 @@
-"""The target programs of tests/programs: built, started until they rest, turned into cores, asked about, ended.
+"""Build the target programs of tests/programs, start them until they rest, dump their cores, ask gdbheap about them,
+and end them.
 
 A program rests when its main thread is inside pause(2), or reads standard input: nothing in it changes any more.
 """
@@ -37,13 +38,13 @@ PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # The beginnings of /proc/PID/syscall in pause(2), which is ppoll(NULL, 0) on aarch64, and in read(2) of descriptor 0.
 RESTING = {"x86_64": ("34 ", "0 0x0 "), "aarch64": ("73 0x0 0x0 ", "63 0x0 ")}[platform.machine()]
 PATIENCE = 120
-# Characters of a document that is compared with its schema: it takes seconds for the largest.
+# The largest document that is compared with its schema, in characters. Larger ones would take seconds.
 MAX_FITTED = 300_000
 _programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
-# A root folder whose interpreters are tested instead of this system's. GDBHEAP_RELEASE selects one.
+# A root folder whose interpreters are tested instead of this system's. GDBHEAP_RELEASE selects one of them.
 ROOT_FOLDER = os.environ.get("GDBHEAP_ROOT", "")
-# Own mounts, which end with the program: the folders that it names are the same inside and outside.
+# The program has its own mounts, which end with it. The folders that it names have the same paths inside and outside.
 _ENTER = """root=$1 sources=$2 temporary=$3
 shift 3
 for folder in "$sources" "$temporary"; do
@@ -58,7 +59,7 @@ exec chroot "$root" env -C "$PWD" "$program" "$@\""""
 
 @functools.cache
 def build(name: str, *more: str) -> Path:
-    """Return the executable of tests/programs/NAME.c, compiled once a run, with ``more`` flags."""
+    """Return the executable of tests/programs/NAME.c, compiled once per run. ``more``: further compiler flags."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -70,8 +71,9 @@ def build(name: str, *more: str) -> Path:
 
 @functools.cache
 def plain_malloc() -> Path:
-    """Return tests/programs/plain_malloc.c as a library to be preloaded, whose blocks are not walked; its name is
-    like tcmalloc's."""
+    """Return tests/programs/plain_malloc.c as a library to be preloaded. gdbheap cannot walk its blocks; its name is
+    like tcmalloc's.
+    """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -110,7 +112,7 @@ class Running:
             time.sleep(0.01)
 
     def rest_wholly(self) -> None:
-        """Return when the program's other threads sleep as well: they may still work when the first one rests."""
+        """Return when all threads of the program sleep: the others may still work when the first one rests."""
         deadline = time.monotonic() + PATIENCE
         while any("\nState:\tS" not in task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/status")):
             assert time.monotonic() < deadline, "a thread does not come to rest"
@@ -127,7 +129,7 @@ class Running:
         while Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING[1]) and self._unread():
             time.sleep(0.01)
         self.rest()
-        # A thread that a tracer stopped on the way out of the call seems to be in it.
+        # If a tracer stopped the thread on its way out of the call, the thread seems to be in it.
         deadline = time.monotonic() + PATIENCE
         while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "t":
             assert time.monotonic() < deadline, "a tracer holds it"
@@ -141,7 +143,7 @@ class Running:
         return int(struct.unpack("i", waiting)[0]) > 0
 
     def as_form(self, form: str) -> str:
-        """Return TARGET for the command line: the pid, or the path of a core; a kernel core ends the program."""
+        """Return TARGET for the command line: the pid, or the path of a core. The kernel's core ends the program."""
         if form == PROCESS:
             return str(self.pid)
         return str(self.gcore() if form == GCORE else self.kernel_core())
@@ -219,7 +221,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def running(
     command: list[str], directory: Path, environment: dict[str, str] | None = None, root: Path | None = None
 ) -> Iterator[Running]:
-    """Yield a started command that rests; it is ended whatever happens. ``root`` is its root folder."""
+    """Yield a command that was started and rests; it is ended in any case. ``root``: its root folder."""
     folder = Path(tempfile.mkdtemp(dir=directory))
     if root is not None:
         command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
@@ -243,7 +245,7 @@ def running(
 
 
 def program_of(target: str) -> str | None:
-    """Return the program of a core whose files are in ROOT_FOLDER, for ``--exe``; None for others."""
+    """Return the path for ``--exe`` if a core's program is in ROOT_FOLDER; otherwise None."""
     return _programs.get(target)
 
 
@@ -252,7 +254,7 @@ def _is_inside(program: str) -> bool:
 
 
 def entered(command: list[str]) -> list[str]:
-    """Return a command; for a program in ROOT_FOLDER, one that runs it in there as the same process."""
+    """Return the command; if its program is in ROOT_FOLDER, a command that runs it inside, with the same process id."""
     if not _is_inside(command[0]):
         return command
     enter = ["unshare", "--mount", "sh", "-ec", _ENTER, "sh", ROOT_FOLDER, str(SOURCES), tempfile.gettempdir()]
@@ -268,14 +270,15 @@ def has_mount_namespaces() -> bool:
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment without variables that change how a target allocates."""
+    """Return this process's environment without variables that change how a program allocates."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped": its code, which is in ``library``,
-    has a .symtab."""
+    """A CPython on this machine. ``kind``: "unstripped" if the file with its code (``library``) has a .symtab,
+    otherwise "stripped".
+    """
 
     executable: str
     kind: str
@@ -293,7 +296,7 @@ RELEASES = (ONLY,) if ONLY else ALL_RELEASES
 
 
 def since(first: str) -> list[str]:
-    """Return those RELEASES that are this one or later."""
+    """Return the releases in RELEASES from ``first`` on."""
     return [release for release in RELEASES if ALL_RELEASES.index(release) >= ALL_RELEASES.index(first)]
 
 
@@ -309,10 +312,10 @@ print(library if shared and os.path.exists(library) else os.readlink("/proc/self
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once;
-    or that of ROOT_FOLDER.
+    """Return each CPython of a release once: those in PATH, in /usr/bin, below ~/.pyenv and in GDBHEAP_PYTHONS, or that
+    of ROOT_FOLDER.
 
-    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t".
+    A debug build is named "3.11-dbg", as by Debian, a free-threaded one "3.13t".
     """
     python, number = f"python{release}", release.split("-")[0]
     names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
@@ -378,7 +381,7 @@ def status(pid: int, field: str) -> int:
 
 
 def tracer(pid: int) -> int:
-    """Return the process that traces this one, 0 for none; the kernel names the tracing thread."""
+    """Return the process that traces this one; 0 if there is none. The kernel names the tracing thread."""
     task = status(pid, "TracerPid")
     return status(task, "Tgid") if task else 0
 
@@ -389,17 +392,17 @@ def python_program(kind: str, name: str, *arguments: object) -> list[str]:
 
 
 def release_program(release: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py with a CPython of that release; it heeds PYTHONMALLOC."""
+    """Return the command that runs tests/programs/NAME.py with a CPython of that release, which obeys PYTHONMALLOC."""
     return [interpreter_of_release(release).executable, "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
 
 
 def c_program(name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.c, built."""
+    """Return the command that runs tests/programs/NAME.c, which is built first."""
     return [str(build(name)), *map(str, arguments)]
 
 
 def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the shell command; an internal error leaves a traceback. ``options`` go to subprocess.run."""
+    """Run the shell command; internal errors print a traceback. ``options``: arguments of subprocess.run."""
     environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
     command = [str(GDBHEAP), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, **options)
@@ -420,8 +423,11 @@ def whole_snapshot(folder: Path) -> Path:
 
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
-    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema, with all rows
-    unless the options set a number; the exit status must be ``status``."""
+    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``.
+
+    The answer has all rows unless the options set a number. Fails if it does not fit its schema, or if the exit status
+    is not ``status``.
+    """
     program = program_of(target)
     more = [*(["--exe", program] if program else []), *whole_lists(*options), "--json"]
     done = said(*filter(None, [noun]), target, *options, *more)
@@ -434,13 +440,14 @@ def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any
 
 
 def whole_lists(*options: str) -> list[str]:
-    """Return the option for complete lists, if the options do not set a length."""
+    """Return the option for complete lists, unless the options already set a length."""
     return [] if any(option.startswith("--top") for option in options) else ["--top=all"]
 
 
 def steady(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document without values that change meanwhile: all about the container except its id, and the change
-    of RSS."""
+    """Return a document without values that change over time: everything about the container except its id, and the
+    change of RSS.
+    """
     found = {key: value for key, value in document.items() if key != "meanwhile"}
     group = document.get("control_group")
     if group is not None:

@@ -23,7 +23,7 @@ def recorder_environment(folder: Path, preload: str = "") -> dict[str, str]:
 
 @contextlib.contextmanager
 def recorded(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[Running]:
-    """Yield a waiting program; `log` has its calls after `finished`."""
+    """Yield a waiting program. `log` has its calls once `finished` was called."""
     parts = Path(f"{log}.parts")
     parts.mkdir(0o700)
     with running(command, log.parent, {**recorder_environment(parts), **(environment or {})}) as target:

@@ -1,5 +1,6 @@
-"""Public reports about memory as programs (tests/reports): the start of each, and the required parts of the first
-page."""
+"""Public reports about memory, as programs (tests/reports): start each one, and check the required parts of the first
+page.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +38,11 @@ _built = tempfile.TemporaryDirectory(prefix="gdbheap-reports-")
 
 @dataclass(frozen=True)
 class Report:
-    """A public report: its program in tests/reports, its origin, the truth, and the patterns that name the cause and
-    the fix. ``modules``: the modules that Python has to import; ``core``: the kernel's core is the target."""
+    """A public report.
+
+    ``program``: its program in tests/reports; ``issue``: its origin; ``cause``, ``fix``: the patterns that name the
+    cause and the fix; ``modules``: the modules that Python has to import; ``core``: the kernel's core is the target.
+    """
 
     program: str
     issue: str
@@ -63,18 +67,19 @@ def words(text: str) -> str:
 
 
 def page_of(target: str, *options: str) -> str:
-    """Return the first page as a pipe gets it."""
+    """Return the first page as it is written to a pipe."""
     done = gdbheap(target, *options)
-    # A core with damage has its own status.
+    # A damaged core has another exit status.
     assert done.stdout and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
 
 def lines_to_first_fix(target: str, *options: str) -> int:
-    """Return how many lines of 80 columns the page has up to the end of its first finding with its fix, or of its
-    holders without a finding."""
+    """Return how many lines of 80 columns the page has up to the end of its first finding with its fix. If there is no
+    finding, count up to the end of its holders.
+    """
     shown, _status = on_terminal([target, *options], 80, NO_COLOR="1")
-    # Progress, and the length of the stop, are on the same terminal.
+    # The terminal also shows the progress and the length of the stop.
     lines = [re.split(r"\r|\033\[K", line)[-1] for line in shown.rstrip().split("\n")]
     lines = [line for line in lines if not line.startswith("gdbheap: ")]
     first = next((place for place, line in enumerate(lines) if line.startswith("Findings")), None)
@@ -104,8 +109,9 @@ def started(report: Report, directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def ready(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[Running]:
-    """Yield a command that has printed READY; it is ended, and its shared memory, which has its pid in its name, is
-    removed."""
+    """Yield a command that has printed READY. At the end it is killed, and its shared memory, which has its pid in its
+    name, is removed.
+    """
     with serving(command, folder, environment, subprocess.PIPE) as target:
         output = folder / "stderr"
         try:
@@ -117,7 +123,7 @@ def ready(command: list[str], folder: Path, environment: dict[str, str]) -> Iter
 
 
 def wait_for(is_so: Callable[[], object], target: Running) -> None:
-    """Return when the condition holds; raise if the target ends before."""
+    """Return when the condition holds; fail if the target ends first."""
     deadline = time.monotonic() + PATIENCE
     while not is_so():
         assert target.process.poll() is None and time.monotonic() < deadline, target.stderr[-2000:]
@@ -125,7 +131,7 @@ def wait_for(is_so: Callable[[], object], target: Running) -> None:
 
 
 def rest(pid: int) -> None:
-    """Return when the process uses no processor time; a program that never rests gets five seconds."""
+    """Return when the process uses no processor time, or after five seconds if it never rests."""
     last, since, deadline = "", time.monotonic(), time.monotonic() + 5
     while time.monotonic() < min(since + QUIET, deadline):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -154,7 +160,7 @@ def command_of(report: Report, folder: Path) -> list[str]:
 
 @functools.cache
 def compiled(program: str) -> Path:
-    """Return the executable of a program of tests/reports, compiled once a run."""
+    """Return the executable of a program of tests/reports, compiled once per run."""
     source, executable = FOLDER / program, Path(_built.name) / Path(program).stem
     compilers = {
         ".c": ("gcc", "-O0" if source.stem == "overflow" else "-O1", "-g", "-pthread"),
@@ -214,7 +220,7 @@ def evaluation(number: int) -> bytes:
 
 
 def redis_server() -> str:
-    """Return the redis-server of the path, of 7.0 or later: before, scripts are blocks of the server itself."""
+    """Return the redis-server in PATH, of 7.0 or later: earlier ones keep scripts in the server's own allocator."""
     found = shutil.which("redis-server") or pytest.skip("no redis-server")
     said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
     version = re.search(r"v=(\d+)", said)
@@ -227,7 +233,7 @@ def redis_server() -> str:
 def serving(
     command: list[str], folder: Path, environment: dict[str, str], given: int = subprocess.DEVNULL
 ) -> Iterator[Running]:
-    """Yield a server that is ended with its children. ``given``: its standard input, as subprocess names it."""
+    """Yield a server, which is ended with its children. ``given``: its standard input, as for subprocess."""
     with (folder / "stderr").open("wb") as file:
         process = subprocess.Popen(
             command,
@@ -276,7 +282,7 @@ def statement(number: int) -> str:
 
 
 SERVERS = {"gunicorn": gunicorn, "redis": redis, "postgresql": postgresql}
-# Advice for a holder without further information.
+# The advice for a holder about which nothing more is known.
 LIMIT = r"set a limit or drop data that is no longer used"
 TRIM = r"malloc_trim\(0\).*gdbheap trim \d+ --yes"
 REPORTS: tuple[Report, ...] = (

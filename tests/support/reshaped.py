@@ -1,4 +1,4 @@
-"""Cores in the forms of other dumpers, made from the kernel's: a copy with its holes, without some of it."""
+"""Cores as other dumpers write them: copies of the kernel's core, with its holes, without some parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_first_pages(core: Path, copy: Path) -> Path:
 
 
 def without_last_bytes(core: Path, copy: Path, part: float) -> Path:
-    """Return a copy without this part of its largest segment, at the end."""
+    """Return a copy without the last ``part`` of its largest segment."""
     largest = max(fields[5] for fields in program_headers(core) if fields[0] == PT_LOAD)
 
     def change(fields: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Process ids that are reused: a process ends, and another one gets its id at once."""
+"""Reuse a process id: a process ends, and another one gets its id at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Swapped:
-    """A program that waits, and the process that gets its process id by ``swap``."""
+    """A program that waits. ``swap`` replaces it by another process with the same id."""
 
     def __init__(self, folder: Path, mebibytes: int) -> None:
         """Start the first process."""
@@ -36,8 +36,8 @@ class Swapped:
         """End the first process, and let another one get its id; skip if the kernel does not permit choosing one."""
         if self._second is not None:
             return
-        # A start time has the precision of a clock tick; the kernel goes through all other ids in between, which takes
-        # longer.
+        # A start time has the precision of a clock tick. Before an id is reused, the kernel goes through all others,
+        # which takes longer.
         started = int(Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[19])
         wait_for(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS > started + 2, "no time passes")
         self.first.kill()
@@ -67,7 +67,7 @@ class Swapped:
         assert self.words()[1] == 0, "it got a signal"
 
     def close(self) -> None:
-        """End both."""
+        """End both processes."""
         self.first.kill()
         self.first.wait()
         if self._second is not None and self._second.stdin is not None:
@@ -82,7 +82,7 @@ def _is_asleep(pid: int) -> bool:
 
 @contextmanager
 def swapped(folder: Path, mebibytes: int = 1) -> Iterator[Swapped]:
-    """Yield a program whose process id another one can get, which then has so much memory."""
+    """Yield a program whose process id another process can get. The other process then has this much memory."""
     found = Swapped(folder, mebibytes)
     try:
         yield found

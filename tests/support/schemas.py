@@ -1,4 +1,4 @@
-"""Documents against the schema of their command, by an independent validator."""
+"""Check documents against the schemas of their commands, with an independent validator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["assert_fits"]
 
 
 def assert_fits(document: dict[str, Any]) -> None:
-    """Fail with the place of the fault: an unknown key, a missing one, a value of another type."""
+    """Fail with the place of the fault: an unknown key, a missing key, or a value of another type."""
     error = best_match(_validator(document["command"]).iter_errors(document))
     assert error is None, f"{document['command']}: {'/'.join(map(str, error.absolute_path))}: {error.message:.300}"
 

@@ -1,4 +1,4 @@
-"""The scripts of the project as modules."""
+"""Import the project's scripts as modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services and jobs with packages of others (tests/services), started and waited for."""
+"""Services and jobs that use other projects' packages (tests/services): start them and wait for them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ WORKER = "gunicorn"
 
 @dataclass(frozen=True)
 class Service:
-    """``title``: for people; ``modules``: those that it needs; ``script``: its file in tests/services, "" for
-    Jupyter, which has its own; ``size``: of its work."""
+    """A service to test. ``title``: its name for people; ``modules``: the modules that it needs; ``script``: its file
+    in tests/services, "" for Jupyter; ``size``: the amount of its work.
+    """
 
     title: str
     modules: tuple[str, ...]
@@ -40,9 +41,9 @@ SERVICES = (
 
 @contextlib.contextmanager
 def serving(service: Service, directory: Path) -> Iterator[int]:
-    """Yield the pid of the working process once its work is done; all are ended whatever happens.
+    """Yield the pid of the working process once its work is done. All its processes are ended in any case.
 
-    Skip if a package is missing.
+    Skip the test if a package is missing.
     """
     python = python_with(*service.modules)
     ready, log = directory / "ready", directory / "log"
@@ -68,7 +69,7 @@ def serving(service: Service, directory: Path) -> Iterator[int]:
 
 
 def _working(service: Service, process: subprocess.Popen[bytes], ready: Path, log: Path) -> int:
-    """Wait until the service rests; return the pid, for gunicorn that of its worker."""
+    """Wait until the service rests; return its pid. For gunicorn, this is the worker's pid."""
     deadline = time.monotonic() + PATIENCE
     while not (ready.exists() if service.script else b"http://127.0.0.1" in log.read_bytes()):
         assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]

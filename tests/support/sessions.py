@@ -1,4 +1,6 @@
-"""``gdbheap shell`` on pipes: many questions about one reading of a target, for the start of one command."""
+"""Use ``gdbheap shell`` through pipes: many questions about one reading of a target, with only one start of the
+command.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ class Session:
         self.process.stdin.flush()
 
     def ask(self, line: str) -> dict[str, Any]:
-        """Send a line with --json and return the document that answers it, with all rows unless the line sets a
-        number."""
+        """Send a line with --json, and return the document that answers it. It has all rows unless the line sets a
+        number.
+        """
         assert self.process.stdout is not None
         self.type(" ".join([line, *whole_lists(*line.split()), "--json"]))
         assert select.select([self.process.stdout], [], [], PATIENCE)[0], "no answer"
@@ -47,7 +50,7 @@ class Session:
 
 @contextlib.contextmanager
 def session(target: object, *options: str, **more: Any) -> Iterator[Session]:
-    """Yield a session, which is ended whatever happens."""
+    """Yield a session, which is ended in any case."""
     found = Session(target, *options, **more)
     try:
         yield found

@@ -1,4 +1,6 @@
-"""Libraries of Debian's other suites, unpacked by ``scripts/suites.sh``, and programs for these suites' libc."""
+"""Libraries of Debian's other suites, unpacked by ``scripts/suites.sh``, and programs that are linked with these
+suites' libc.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ _FOLDER = Path(__file__).parents[2] / "build" / "suites"
 
 
 def libraries(name: str) -> list[str]:
-    """Return the files of each suite's lib``name``, without debugging ones."""
+    """Return the files of each suite's lib``name``, except debug libraries."""
     found = sorted(_FOLDER.glob(f"[!.]*/usr/lib/*/lib{name}.so.*"))
     return [str(path) for path in found if not path.is_symlink() and path.parents[3].suffix != ".part"]
 
 
 def flags_for(library: str) -> list[str]:
-    """Return the flags with which a program is linked that ``library`` is preloaded into: the loader and the libc of
-    its suite if these are newer than this system's; none for other libraries."""
+    """Return the linker flags for a program into which ``library`` is preloaded: the loader and the libc of the
+    library's suite if they are newer than this system's, else no flags.
+    """
     return list(_flags(Path(library)))
 
 

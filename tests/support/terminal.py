@@ -1,4 +1,4 @@
-"""gdbheap on a terminal."""
+"""Run gdbheap on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from support.programs import GDBHEAP, PATIENCE
 
 
 def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[str, int]:
-    """Run gdbheap on a terminal of that width; return its output and its status. Skip the test without a pty."""
+    """Run gdbheap on a terminal with ``columns`` columns; return its output and its status. Skip the test if there is
+    no pty.
+    """
     try:
         leader, follower = pty.openpty()
     except OSError as error:

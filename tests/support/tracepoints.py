@@ -1,4 +1,6 @@
-"""Whether the kernel's tracepoints can be used here, found without gdbheap, and the format of the one that is used."""
+"""Whether the kernel's tracepoints can be used on this machine (without asking gdbheap), and the format of the one that
+gdbheap uses.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ SYS_PERF_EVENT_OPEN = 298
 SOFTWARE, DUMMY, SIZE = 1, 9, 112
 FOLDER = "/sys/kernel/tracing"
 FORMAT = "events/raw_syscalls/sys_exit/format"
-# In its own mount namespace, so that mounts are not visible elsewhere.
+# A separate mount namespace, so that mounts are not visible elsewhere.
 ALONE = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
 
 
@@ -30,7 +32,7 @@ def why_not() -> str:
 
 
 def _event_refused() -> int:
-    """Return the error of an event that counts nothing, in the kernel too; 0 if there is none."""
+    """Return the error number with which the kernel refuses an event that counts nothing; 0 if it accepts the event."""
     attributes = struct.pack("<IIQ", SOFTWARE, SIZE, DUMMY).ljust(SIZE, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.syscall(SYS_PERF_EVENT_OPEN, attributes, 0, -1, -1, 0)
@@ -42,8 +44,9 @@ def _event_refused() -> int:
 
 @functools.cache
 def format_text() -> str:
-    """Return the format of the tracepoint at the end of system calls, from tracefs; "" if it cannot be mounted or
-    read."""
+    """Return the format of the tracepoint for the end of system calls, from tracefs; "" if it cannot be mounted or
+    read.
+    """
     if shutil.which("unshare") is None:
         return ""
     script = f"mount -t tracefs tracefs {FOLDER} && cat {FOLDER}/{FORMAT}"
@@ -52,8 +55,9 @@ def format_text() -> str:
 
 
 def beside_readable_format(command: list[str]) -> list[str]:
-    """Return a command that runs ``command`` where everybody may read the tracepoint's format, and nothing else of
-    tracefs: a copy is in its place."""
+    """Return a command that runs ``command`` in a mount namespace where every user may read a copy of the tracepoint's
+    format, but nothing else of tracefs.
+    """
     script = (
         f"mount -t tmpfs -o mode=755 tmpfs {FOLDER} && mkdir -p {FOLDER}/{FORMAT.rpartition('/')[0]}"
         f' && printf %s "$0" > {FOLDER}/{FORMAT} && exec "$@"'

@@ -26,7 +26,7 @@ LOCATION = "s3://memory/heaps"
 PATIENCE = 180
 # A table name in one of the statements.
 TABLE = re.compile(r"TABLE hive\.heaps\.(\w+)|'heaps', '(\w+)'")
-# Differences of Trino from DuckDB and Spark: a word of its grammar, and a replacement for the median.
+# How Trino differs from DuckDB and Spark: one word of its grammar, and its lack of a median.
 SORTED = r"array_sort(array_agg(\1))"
 MEDIAN = f"(element_at({SORTED}, (count(\\1) + 1) / 2) + element_at({SORTED}, count(\\1) / 2 + 1)) / 2e0"
 OPTIONS = [
@@ -37,7 +37,7 @@ OPTIONS = [
 
 
 def server() -> tuple[Path, str] | None:
-    """Return the folder of a Trino and a Java; None, and why, if one is missing."""
+    """Return the folder of Trino and Java; if one is missing, return None and the reason."""
     folder = os.environ.get("GDBHEAP_TRINO", "")
     java = shutil.which(os.environ.get("GDBHEAP_TRINO_JAVA", "java"))
     if not folder or not (Path(folder) / "lib").is_dir() or java is None:
@@ -70,7 +70,7 @@ def _configure(folder: Path, port: int, heaps: Path) -> Path:
 
 
 class Trino:
-    """A running server."""
+    """A Trino server that is running."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
@@ -90,7 +90,7 @@ class Trino:
             return False
 
     def ask(self, text: str) -> list[list[Any]]:
-        """Return the rows; AssertionError if it refuses the statement."""
+        """Return the rows. Raises AssertionError if the server refuses the statement."""
         answer, rows = self._answer(f"{self._url}/v1/statement", text), []
         while True:
             assert "error" not in answer, (text, answer["error"]["message"])
@@ -102,7 +102,7 @@ class Trino:
 
 @contextlib.contextmanager
 def trino(program: tuple[Path, str], heaps: Path) -> Iterator[Trino]:
-    """Yield a Trino with the tables of a folder of partitions."""
+    """Yield a Trino that has the tables of a folder of partitions."""
     home, java = program
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="gdbheap-trino-") as name:
@@ -112,7 +112,7 @@ def trino(program: tuple[Path, str], heaps: Path) -> Iterator[Trino]:
         settings = [f"-Dconfig={config}", *(f"-Dnode.{word}" for word in node)]
         command = [java, *OPTIONS, *settings, "-cp", f"{home / 'lib'}/*", "io.trino.server.TrinoServer"]
         log = folder / "log"
-        # The server searches for them in its working folder.
+        # The server searches for its plugins in its working folder.
         for plugins in home.glob("*plugin"):
             (folder / plugins.name).symlink_to(plugins)
         with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output, cwd=folder) as process:

@@ -24,9 +24,9 @@ NOBODY = 65534
 
 @contextlib.contextmanager
 def unprivileged(*rights: str) -> Iterator[list[str]]:
-    """Yield the beginning of a command that runs gdbheap as an unprivileged user, with these capabilities only.
+    """Yield the beginning of a command that runs gdbheap as an unprivileged user with only these capabilities.
 
-    Skip if that is impossible.
+    Skip the test if that is impossible.
     """
     setpriv = shutil.which("setpriv")
     if os.getuid() != 0 or setpriv is None:
@@ -35,7 +35,7 @@ def unprivileged(*rights: str) -> Iterator[list[str]]:
     if rights:
         named = ",".join(f"+{right}" for right in rights)
         become += [f"--inh-caps={named}", f"--ambient-caps={named}"]
-    # Not in pytest's own folder: each pytest that starts closes it to other users again.
+    # pytest's own folder cannot be used: each new pytest closes it to other users.
     with tempfile.TemporaryDirectory() as folder:
         copy_packages(Path(folder))
         script = f"import sys; sys.path.insert(0, {folder!r})\n"
@@ -65,12 +65,13 @@ def installed(name: str) -> Path:
 
 
 def let_nobody_write(path: Path) -> None:
-    """Permit another user to write by an access list alone (acl(5)): the mode shows its mask in the group's place.
+    """Permit another user to write, only by an access list (acl(5)). The mode then shows the list's mask instead of the
+    group's rights.
 
-    Skip if the file system has none.
+    Skip the test if the file system has no access lists.
     """
     everybody, read, write = 0xFFFFFFFF, 4, 6
-    # Owner, a user by number, the owner's group, the mask, all others.
+    # The entries: the owner, a user by number, the owner's group, the mask, all others.
     entries = (
         (1, write, everybody),
         (2, write, NOBODY),

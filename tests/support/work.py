@@ -1,4 +1,4 @@
-"""The work of a function, counted and not timed."""
+"""Measure the work of a function by counting instead of by time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def steps(action: Callable[[], object]) -> int:
-    """Return how many instructions of Python's an action takes: the same number on each machine."""
+    """Return how many Python instructions an action executes, which is the same on every machine."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
@@ -29,7 +29,7 @@ def steps(action: Callable[[], object]) -> int:
 
 
 def peak(action: Callable[[], object]) -> int:
-    """Return the peak of an action's memory, in bytes."""
+    """Return the peak memory of an action, in bytes."""
     tracemalloc.start()
     try:
         action()

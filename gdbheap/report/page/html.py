@@ -123,10 +123,9 @@ def table(
 
 
 def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
-    """Return one bar over the full width; "" if all sizes are 0.
+    """Return an SVG bar over the full width, divided into parts; "" if all sizes are 0.
 
-    ``parts``: for each part of the bar, the text under the pointer and the size. ``told``: a description of the whole
-    bar.
+    ``parts``: the tooltip and the size of each part. ``told``: the description for screen readers (``aria-label``).
     """
     whole, at, drawn = sum(size for _text, size in parts), 0, []
     for place, (text, size) in enumerate(parts):

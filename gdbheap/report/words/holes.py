@@ -28,11 +28,10 @@ FENCEPOST, END = "fencepost", "the end of the heap"
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Return the text of the answer: whether a request fits (if that was asked), the sum of all holes, and a row for
-    each hole.
+    """Return the text of ``heap holes``: whether a request fits (if that was asked), a sentence, and a table.
 
-    The sentence also names the blocks that follow the holes. Holes that are not listed share one row; the total is
-    last.
+    The sentence sums up all holes and names the kind of block that follows them. The table has a row for each listed
+    hole, one row for all holes that are not listed, and the total.
     """
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))

@@ -611,8 +611,9 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// Sum the bytes of each node's subtree, without the subtrees of `seeds`. A branch begins below buffers, and
-    /// directly below the nodes in `open` also below objects of the types `through`.
+    /// Add up the bytes of each node's subtree, without the subtrees of the nodes in `seeds`. A branch is a child of a
+    /// seed with everything below it. Two kinds of children are skipped, and their own children are branches instead:
+    /// buffers, and children of a node in `open` whose type is in `through`.
     fn hanging(
         &self,
         py: Python<'_>,

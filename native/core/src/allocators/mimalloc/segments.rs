@@ -375,8 +375,9 @@ impl Mimalloc {
         Ok(())
     }
 
-    /// Return the numbers of the blocks on a heap's list, and the error in the list, if there is one. Each block is on
-    /// at most one list. Over all lists, at most MAX_ASTRAY links to addresses without such a block are followed.
+    /// Return the numbers of the blocks on the `thread_delayed_free` list of a heap, and the error in the list, if
+    /// there is one. A block that is not a used block of the heap's pages, or that is listed twice, is an error. After
+    /// MAX_ASTRAY such links in all lists together, no further link is followed.
     fn waiting(
         &self,
         steps: &mut Steps,
