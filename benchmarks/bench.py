@@ -50,8 +50,8 @@ PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
-PYTHON_PROCESS, C_PROCESS, ABOVE_MIMALLOC = "a Python process", "a C process", "the C process above mimalloc"
-ABOVE_JEMALLOC, ABOVE_TCMALLOC = "the C process above jemalloc", "the C process above tcmalloc"
+PYTHON_PROCESS, C_PROCESS, WITH_MIMALLOC = "a Python process", "a C process", "the C process with mimalloc"
+WITH_JEMALLOC, WITH_TCMALLOC = "the C process with jemalloc", "the C process with tcmalloc"
 OF_MUSL, OF_OLD_MUSL = "the C process built with musl", "the C process built with musl 1.1.24"
 OLD_MUSL = HERE.parent / "build" / "musls" / "1.1.24" / "bin" / "musl-gcc"
 MIB = 1 << 20
@@ -187,9 +187,9 @@ def on_references(pid: int, what: str, goal: str, known: Callable[[Heap], object
         done = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return (
-        f"{what}: {graph.nodes:,} blocks, {graph.edge_count:,} edges, drawn in {drawn - begin:.1f} s; reached from"
-        f" the roots in {reached - drawn:.1f} s; dominators and retained sizes in {done - reached:.1f} s:"
-        f" {done - begin:.1f} s together, with {peak / MIB:,.0f} MiB at most (goal: {goal})."
+        f"{what}: {graph.nodes:,} blocks, {graph.edge_count:,} edges. Building the graph took {drawn - begin:.1f} s,"
+        f" reaching the blocks from the roots {reached - drawn:.1f} s, and dominators and retained sizes"
+        f" {done - reached:.1f} s: {done - begin:.1f} s in total, with at most {peak / MIB:,.0f} MiB (goal: {goal})."
     )
 
 
@@ -199,8 +199,8 @@ def on_snapshots(blocks: int, measured: Measured) -> str:
     SNAPSHOT.unlink()
     seconds = median(measured.series[DIFF].times)
     return (
-        f"A snapshot of all {blocks:,} blocks: {size / MIB:.1f} MiB, {size / blocks:.2f} bytes a block (goal: 1); two"
-        f" are read and compared in {seconds:.1f} s (goal: 2)."
+        f"A snapshot of all {blocks:,} blocks: {size / MIB:.1f} MiB, {size / blocks:.2f} bytes a block (goal: 1)."
+        f" To read and compare two snapshots took {seconds:.1f} s (goal: 2)."
     )
 
 
@@ -217,7 +217,10 @@ def growth(python: str, most: int) -> str:
             points.append((math.log(graph.nodes), math.log(time.perf_counter() - begin)))
     exponent = (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
     least, largest = math.exp(points[0][0]), math.exp(points[-1][0])
-    return f"From {least:,.0f} to {largest:,.0f} blocks the time grows with their number to the power {exponent:.2f}."
+    return (
+        f"From {least:,.0f} to {largest:,.0f} blocks, the time is proportional to their number to the power"
+        f" {exponent:.2f}."
+    )
 
 
 def on_process(pid: int, answers: dict[str, Answer], rounds: int) -> Measured:
@@ -288,10 +291,10 @@ def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float
         f" {rate:.1f} GB/s ({live.limit * 1000:.0f} ms). Load when it began: {load:.1f}.",
         f"The Python process: {blocks:,} pymalloc blocks in use. The walk of `heap pyobjects` took {walk.ratio:.2f}"
         f" times the limit, {speed:.0f} million blocks a second: {objects.ratio:.2f} to read and classify every block"
-        f" (goal: 1.5), and {owners.ratio:.2f} to find the owners of the buffers. The whole answer, from a target of"
-        f" which nothing is known, took {whole.ratio:.2f} times the limit.",
+        f" (goal: 1.5), and {owners.ratio:.2f} to find the owners of the buffers. The whole answer, from a target"
+        f" about which nothing is known, took {whole.ratio:.2f} times the limit.",
         f"The C process: {chunks:,} chunks of 16 to 400 bytes, half of them freed at random. The walk took"
-        f" {chunk_walk.ratio:.2f} times the limit (goal: 2), {chunk_speed:.0f} million of them a second.",
+        f" {chunk_walk.ratio:.2f} times the limit (goal: 2), {chunk_speed:.0f} million chunks a second.",
     ]
 
 
@@ -300,7 +303,7 @@ def table(blocks: int, chunks: int, found: dict[str, Measured], runs: dict[str, 
     live, glibc = found[PYTHON_PROCESS], found[C_PROCESS]
     answers = [row for where, measured in found.items() for row in answer_rows(where, measured)]
     head = ["| on | what | times the limit | smallest to largest |", "| --- | --- | ---: | --- |"]
-    whole = ["| command | whole, times the limit | process held, times the limit | process held | peak memory |"]
+    whole = ["| command | whole, times the limit | process paused, times the limit | process paused | peak memory |"]
     whole += ["| --- | ---: | ---: | ---: | ---: |", *command_rows(runs, live.limit)]
     return "\n".join(["\n\n".join(facts(blocks, chunks, live, glibc, load)), "", *head, *answers, "", *whole])
 
@@ -363,12 +366,12 @@ def main() -> None:
         found[C_PROCESS] = on_process(target.pid, ON_C, options.rounds)
         say("references of the C process")
         about.append(on_references(target.pid, "References of the C process", "8 s, 2 GiB", lambda heap: heap.malloc))
-    above = (
-        (ABOVE_MIMALLOC, ON_MIMALLOC, options.mimalloc or ctypes.util.find_library("mimalloc")),
-        (ABOVE_JEMALLOC, ON_JEMALLOC, options.jemalloc or ctypes.util.find_library("jemalloc")),
-        (ABOVE_TCMALLOC, ON_TCMALLOC, options.tcmalloc or ctypes.util.find_library("tcmalloc_minimal")),
+    with_libraries = (
+        (WITH_MIMALLOC, ON_MIMALLOC, options.mimalloc or ctypes.util.find_library("mimalloc")),
+        (WITH_JEMALLOC, ON_JEMALLOC, options.jemalloc or ctypes.util.find_library("jemalloc")),
+        (WITH_TCMALLOC, ON_TCMALLOC, options.tcmalloc or ctypes.util.find_library("tcmalloc_minimal")),
     )
-    for name, answers, library in above:
+    for name, answers, library in with_libraries:
         if library is not None:
             say(f"filling {name} ({library})")
             with subject(["env", f"LD_PRELOAD={library}", compiled("target_glibc.c"), str(options.chunks)]) as target:

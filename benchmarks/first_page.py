@@ -30,9 +30,10 @@ SIZES, LARGEST = (2_000_000, 18_000_000), 80_000_000
 # A chunk for this request has 32 bytes, in the target of 80 million blocks.
 SMALL_CHUNK = "24"
 HEAD = [
-    "The first page, from its start to its end, against the time to read the private memory once, in one run:",
+    "The first page, from its start to its end, compared with the time to read the private memory once, in one run:",
     "",
-    "| process | blocks in use | private memory | times reading it once | smallest to largest | whole | CPU | held |",
+    "| process | blocks in use | private memory | times reading it once | smallest to largest | whole | CPU | bytes "
+    "with a holder |",
     "| --- | ---: | ---: | ---: | --- | ---: | ---: | --- |",
 ]
 
@@ -75,7 +76,7 @@ def _told(page: Ledger) -> str:
     if not page.holders:
         return "none" if page.not_looked is None else "not looked for"
     share = sum(row.bytes for row in page.holders) / max(page.summary.used if page.summary else 0, 1)
-    return f"{'at least ' if page.holders[0].at_least else ''}{100 * share:.0f} % of what is in use"
+    return f"{'at least ' if page.holders[0].at_least else ''}{100 * share:.0f} % of the bytes in use"
 
 
 def _row(title: str, pid: int, rounds: int) -> str:

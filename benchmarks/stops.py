@@ -32,7 +32,8 @@ PRESENT = 1
 NOUNS = ("", "pyobjects", "pins", "chunks", "check")
 PACKAGES = HERE.parent / "build" / "packages" / "bin"
 HEAD = [
-    "How long a command stops a process, against the time to read its private memory once (goal: 1.3, and 20 ms):",
+    "The time for which a command stops a process, compared with the time to read its private memory once (goal: 1.3, "
+    "and 20 ms):",
     "",
     "| process | private memory | command | stopped, times reading it once | smallest to largest | stopped |",
     "| --- | ---: | --- | ---: | --- | ---: |",
