@@ -260,12 +260,12 @@ def page(suites: list[Suite], results: Results) -> str:
 
 TEXT = """# What was compared with glibc itself
 
-`make matrix`, as root and with debootstrap, makes a root folder of each Debian suite below. It runs a program there
-whose threads allocate and free at random and keep a table of their own pointers. Then it writes this page.
-`make matrix SUITES="trixie"` only prints the lines of the named suites. `FOLDER=/var/tmp/matrix` keeps the folders for
-the next time. All suites run the same program, which is built in the oldest suite. All suites use the same wheel of
-gdbheap, with one abi3 module that is linked with the oldest suite's libc. pip and `gdbheap install` install the wheel
-in each folder. No debug symbols are installed anywhere.
+`make matrix`, as root and with debootstrap, makes a root folder of each Debian suite below, and runs a program in each
+folder. The threads of the program allocate and free at random, and keep a table of their own pointers. `make matrix`
+then writes this page. `make matrix SUITES="trixie"` only prints the lines of the named suites. `FOLDER=/var/tmp/matrix`
+keeps the folders for the next time. All suites run the same program, which is built in the oldest suite. All suites use
+the same wheel of gdbheap, with one abi3 module that is linked with the oldest suite's libc. pip and `gdbheap install`
+install the wheel in each folder. No debug symbols are installed anywhere.
 
 {tools}
 
@@ -277,22 +277,27 @@ A cell is `exact` only if gdbheap's answer meets all of these conditions, withou
 - the number of used chunks equals the number of pointers in the program's table plus the chunks that glibc uses itself
   (thread caches, dtvs);
 - gdbheap reports no damage;
-- the version of glibc is right or not given: never the version of the libc outside of the folder.
+- the version of glibc is right, or gdbheap gives none; it is never the version of the libc outside of the folder.
 
-In the columns `process`, `gcore` and `kernel core` the shell command runs outside of the folder. It reads the live
-process, a core by the folder's own gdb, and a core by the kernel. (Since glibc 2.42 threads' stacks have guard regions,
-which gdb 13's `gcore` cannot read. It writes zeros for such stacks, and gdbheap then warns that the threads' caches are
-missing.) In these columns `exact` also means that `heap check` finds nothing, that all mmapped chunks are found, that
-every live pointer of the table starts a used chunk of its size, and that no freed pointer lies in a used chunk. In the
-columns `gdb outside` and `its own gdb` the command is `gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`, typed
-outside of the folder and inside of it.
+In the columns `process`, `gcore` and `kernel core`, the shell command runs outside of the folder. The command reads the
+live process, a core by the folder's own gdb, and a core by the kernel. (Since glibc 2.42 threads' stacks have guard
+regions, which gdb 13's `gcore` cannot read. `gcore` writes zeros for these stacks, and gdbheap then warns that the
+threads' caches are missing.) In these three columns, `exact` also means:
+
+- `heap check` finds nothing;
+- all mmapped chunks are found;
+- every live pointer of the table starts a used chunk of its size;
+- no freed pointer lies in a used chunk.
+
+In the columns `gdb outside` and `its own gdb`, the command is `gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`.
+It is typed outside of the folder (`gdb outside`) or inside of it (`its own gdb`).
 
 {grid}
 
 Four kinds of targets were not run: aarch64 (see [targets.md](targets.md#aarch64)), versions of glibc between those in
 the table, processes that were stopped in the middle of malloc, and glibc 2.30 and older. For glibc 2.30 and older,
 gdbheap has layouts from debug information and sources. Tests read heaps with these layouts (`tests/images`).
-`make test` tries `glibc.malloc.hugetlb=2`, if `/proc/sys/vm/nr_hugepages` has huge pages.
+`make test` tries `glibc.malloc.hugetlb=2` if the machine has huge pages (`/proc/sys/vm/nr_hugepages`).
 """
 
 

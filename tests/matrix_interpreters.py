@@ -131,28 +131,29 @@ def main() -> int:
 
 
 TEXT = """
-The interpreters are each suite's own packages, stripped and without debug symbols, running in the suite's root folder.
-gdbheap reads them from outside of the folder. The columns "size classes" to "with debug hooks" are explained in
-[interpreters.md](interpreters.md). Each other column is the test of that name (`tests/test_oracle_*.py`), which also
-runs on this system's interpreters: `exact` means that every case agreed, and the number of cases follows. The kernel
-leaves code and read-only data out of a core, and gdbheap finds them below the folder by `--exe`. The test "lost names"
-is without `--exe`. `not run` means that this Python does not have the tested feature yet, or that the test's programs
-are written for a later Python.
+The interpreters are each suite's own packages, stripped and without debug symbols. They run in the suite's root folder,
+and gdbheap reads them from outside of the folder. [interpreters.md](interpreters.md) explains the columns "size
+classes" to "with debug hooks". Each other column is the test of that name (`tests/test_oracle_*.py`), which also runs
+on this system's interpreters. `exact` means that every case agreed, and the number of cases follows. A core by the
+kernel lacks code and read-only data: gdbheap finds the files of these below the folder by `--exe`. The test "lost
+names" runs without `--exe`. `not run` means that this Python does not have the tested feature yet, or that the test's
+programs are written for a later Python.
 
 {grid}
 
-"paths": `heap why` gives an expression for each of a hundred random objects of each kind of structure, among them lists
-and links a million deep. Evaluated in the program, the expression yields that object. "retained": on random graphs of
-up to 10,000 objects, each object retains exactly the objects that are not reached without it. "unreachable": the answer
-has exactly the planted cycles and leaks. "values": the program counts equal objects, instances by an attribute, and the
-room in its containers, and the answers equal these counts. "lines": the answer equals tracemalloc's own snapshot.
-"tasks": the answer has the tasks of asyncio's own list, and where each waits. "paths", "retained" and "unreachable"
-also ran on the interpreters of the system where this was run:
+"paths": the test builds structures of several kinds, among them lists and links a million deep. It picks a hundred
+random objects of each kind. For each object, `heap why` gives an expression. If the program evaluates the expression,
+it gets that object. "retained": the test builds random graphs of up to 10,000 objects. Each object retains exactly the
+objects that no root reaches without it. "unreachable": the answer has exactly the cycles and leaks that the test has
+made. "values": the program counts equal objects, instances by an attribute, and the room in its containers, and the
+answers equal these counts. "lines": the answer equals tracemalloc's own snapshot. "tasks": the answer has the tasks of
+asyncio's own list, and the place where each waits. The next table shows "paths", "retained" and "unreachable" on the
+interpreters of the system on which `make matrix` ran:
 
 {own}
 
-[interpreters.md](interpreters.md) shows types' names without any file of the process, and what was compared.
-`make matrix PARTS=interpreters` runs this part alone.
+[interpreters.md](interpreters.md) explains how gdbheap names types without any file of the process, and what the tests
+compare. `make matrix PARTS=interpreters` runs this part alone.
 """
 
 
