@@ -34,6 +34,7 @@ from gdbheap.findings.mappings.rule import MAPPED_MEMORY, Mapped
 from gdbheap.findings.musl_mappings.rule import MuslMappings
 from gdbheap.findings.other_allocator.rule import OtherMalloc
 from gdbheap.findings.pinned_pages.rule import PinnedPages
+from gdbheap.findings.pinners import NO_PINNER, Pinner
 from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.findings.runtimes.rule import RuntimeMemory
 from gdbheap.findings.slack.rule import Room
@@ -118,6 +119,7 @@ MADE: dict[str, Any] = {
     "bool": lambda rng: rng.random() < 0.5,
     "int | None": lambda rng: rng.choice([None, rng.randrange(1 << 20)]),
     "str | None": lambda rng: rng.choice([None, "sys.modules"]),
+    "Pinner": lambda rng: rng.choice([NO_PINNER, Pinner("app.log", 3, 9), Pinner("'log' in app", 9, 9)]),
     "list[str]": lambda rng: rng.choice([[], ["Go"], ["Go", "the JVM"]]),
 }
 
@@ -226,6 +228,15 @@ def test_remedy_of_another() -> None:
         (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"),
             "9 holes between blocks in use keep free pages resident: 4.0 MiB in 3 arenas of threads; no thread "
             "uses 2 of these arenas any more (2.0 MiB); the block after the largest hole is held by last of x"),
+        (FreeChunks(9, MIB, 0, 0, pinner=Pinner("app.log", 30, 32)),
+            "; the blocks after 30 of the 32 largest holes are held by app.log"),
+        (FreeChunks(9, MIB, 0, 0, pinner=Pinner("app.log", 9, 9)),
+            "; the blocks after the 9 largest holes are held by app.log"),
+        (PinnedPages(9, 9, MIB, Pinner("app.log", 6, 9)), "a block in use; 6 of 9 examined blocks are held by app.log"),
+        (PymallocArenas(1, 3, MIB, 4, Pinner("app.log", 3, 3)),
+            "an arena only when it is empty; all 3 examined blocks are held by app.log"),
+        (MuslMappings(1, 3, MIB, 1, Pinner("'log' in app", 3, 3)),
+            "a mapping only when it is empty; all 3 examined blocks are held by 'log' in app"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
             "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns the memory at such an end only "
@@ -371,7 +382,7 @@ def test_texts(figures: Any, text: str) -> None:
         (
             FreeChunks(9, 0, MIB, 2),
             "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap "
-            "holes' lists the holes, 'heap pins' shows which blocks keep more pages. Each arena keeps its own "
+            "holes' lists the holes. Each arena keeps its own "
             "peak: before you change a setting, try fewer arenas, or another allocator, on a recording ('gdbheap "
             "trace', then 'gdbheap replay --what-if')",
         ),
@@ -389,10 +400,14 @@ def test_texts(figures: Any, text: str) -> None:
             "MEMORY PURGE returns none of this",
         ),
         (
-            Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
+            Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, pins=True),
             "copy long-lived data into new blocks before any old block is freed (build the container anew), then "
             'release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before the load '
             "that filled these slabs. 'heap pins' lists the blocks that keep the most, 'heap sizes' lists all sizes",
+        ),
+        (
+            Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
+            "allocate long-lived data before the load that filled these slabs. 'heap sizes' lists all sizes",
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False),

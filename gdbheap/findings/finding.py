@@ -270,6 +270,14 @@ class Evidence:
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
+    def is_graph_quick(self) -> bool:
+        """Whether the graph of references can be built in little time, or will be built after the rules anyway."""
+        heap = self.heap
+        if heap.target.refusal is not None or heap.target.remote and not self.detail:
+            return False
+        return self.detail or self.follows or heap.used_blocks <= MAX_GRAPH_BLOCKS
+
+    @cached_property
     def _graph(self) -> _native.Graph | None:
         """The graph of references; None if there is none.
 
@@ -278,8 +286,7 @@ class Evidence:
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail or not self.worth(self.in_use):
             return None
-        is_quick = self.detail or self.follows or heap.used_blocks <= MAX_GRAPH_BLOCKS
-        is_likely = is_quick or (self.is_collector_off and heap.used_blocks <= MAX_LIKELY_GRAPH_BLOCKS)
+        is_likely = self.is_graph_quick or (self.is_collector_off and heap.used_blocks <= MAX_LIKELY_GRAPH_BLOCKS)
         return or_none(lambda: heap.references.graph) if is_likely else None
 
     def graph_of(self, most: int) -> References | None:

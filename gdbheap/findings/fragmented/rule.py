@@ -12,6 +12,9 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.jemalloc_unused.rule import SERVERS
 from gdbheap.targets.target import AT_ENTRY
 
+# The least percentage of RSS for which 'heap pins' has blocks worth dropping.
+MIN_PERCENT_OF_PINS = 1
+
 
 @dataclass(frozen=True)
 class Fragmented(Figures):
@@ -20,7 +23,8 @@ class Fragmented(Figures):
     ``groups``: the number of groups, out of ``all_groups``, that would be empty if their ``blocks`` moved into other
     groups. ``free``: the bytes of free blocks in all groups. ``sizes``: the number of block sizes for which packing
     frees at least a page. ``size``: the block size for which it frees the most, ``of_size`` bytes. ``server``: "redis"
-    or "valkey" if the program has its own jemalloc and can move blocks; "" for all other programs.
+    or "valkey" if the program has its own jemalloc and can move blocks; "" for all other programs. ``pins``: whether
+    ``heap pins`` lists blocks that keep much of this memory.
     """
 
     ids = ("fragmented-*",)
@@ -34,6 +38,7 @@ class Fragmented(Figures):
     size: int
     of_size: int
     server: str = ""
+    pins: bool = False
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -55,6 +60,9 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
         by_size[row.size] += row.freed
     page = evidence.heap.target.machine.page
     (size, most), *_others = by_size.most_common(1) or [(0, 0)]
+    groups = allocator.pins(evidence.kept, page, 0)
+    # Groups that fill more than half of their pages are no pins.
+    has_pins = 100 * groups.totals.freed >= MIN_PERCENT_OF_PINS * evidence.rss and groups.totals.groups > 0
     figures = Fragmented(
         allocator.title,
         allocator.groups[1].partition(" ")[0],
@@ -66,8 +74,10 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
         size,
         most,
         _server(evidence, allocator),
+        has_pins,
     )
-    lines = [*evidence.line("sizes"), *evidence.line("pins", f"--allocator={allocator.name}")]
+    pins = evidence.line("pins", f"--allocator={allocator.name}") if has_pins else []
+    lines = [*evidence.line("sizes"), *pins]
     freed = sum(by_size.values())
     return Claim(Finding(f"fragmented-{allocator.name}", freed, figures, lines), lambda: packing.going)
 

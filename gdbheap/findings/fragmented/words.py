@@ -12,9 +12,10 @@ SERVER = (
 )
 OWN = (
     "copy long-lived data into new blocks before any old block is freed (build the container anew), then release the "
-    "empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. 'heap pins' "
-    "lists the blocks that keep the most, 'heap sizes' lists all sizes"
+    "empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. {pins}"
+    "'heap sizes' lists all sizes"
 )
+PINS = "'heap pins' lists the blocks that keep the most, "
 CALLS = {
     "jemalloc": 'mallctl("arena.4096.purge")',
     "tcmalloc": "MallocExtension_ReleaseFreeMemory()",
@@ -35,7 +36,8 @@ def _text(figures: Fragmented) -> str:
 def _advice(figures: Fragmented) -> str:
     if figures.server:
         return SERVER.format(figures.server)
-    return OWN.format(call=CALLS.get(figures.title, "with the allocator's own call"), kind=figures.kind)
+    call = CALLS.get(figures.title, "with the allocator's own call")
+    return OWN.format(call=call, kind=figures.kind, pins=PINS if figures.pins else "")
 
 
 WORDS = Words(Fragmented, _text, _advice)

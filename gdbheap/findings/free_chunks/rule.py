@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+
+from gdbheap.allocators.allocator import HoleRow
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
+from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of
 
 # Minimum sizes in KiB: the default of 'heap holes', then smaller ones.
 HOLE_SIZES = (1024, 256, 64, 16, 4)
@@ -16,7 +20,7 @@ class FreeChunks(Figures):
 
     The bytes of these pages: ``main``: in the main arena; ``threads``: in the ``arenas`` of threads; ``unused``: in the
     ``unused_arenas``, which no thread uses any more. ``pinned_by``: the path to the block after the largest chunk, ""
-    if unknown.
+    if unknown. ``pinner``: the variable that holds most of the blocks after the largest holes.
     """
 
     ids = ("free-chunks",)
@@ -27,6 +31,7 @@ class FreeChunks(Figures):
     unused: int = 0
     unused_arenas: int = 0
     pinned_by: str = ""
+    pinner: Pinner = NO_PINNER
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -42,21 +47,29 @@ def find(evidence: Evidence) -> list[Claim]:
     threads = [size for size in given[1:] if size]
     unused = [given[index] for index in sorted(evidence.unused_arenas) if given[index]]
     chunks, above = sum(arena.chunks for arena in trim.rows), _above_largest(evidence)
-    figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above)
-    commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence)
+    smallest, holes = _largest_holes(evidence)
+    after = [row.after.address for row in holes if row.after is not None and row.after.state == "used"]
+    pinner = pinner_of(evidence, after) if len(after) > 1 and not above else NO_PINNER
+    figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above, pinner)
+    commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence, smallest)
     commands += evidence.measuring() if len(threads) > 1 else []
     finding = Finding("free-chunks", sum(given), figures, commands)
     return [Claim(finding, evidence.between_tops, has_remedy=True)]
 
 
-def _holes(evidence: Evidence) -> list[str]:
-    """Return a list with the command that lists the largest holes.
-
-    The command sets a minimum size if all holes are smaller than its default minimum. The list is empty if even the
-    smallest minimum would list no hole.
+def _largest_holes(evidence: Evidence) -> tuple[int | None, list[HoleRow]]:
+    """Return the first size in HOLE_SIZES that some holes have, and the MAX_GROUPS largest of these holes; (None, [])
+    if no hole has the smallest size.
     """
-    found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
-    size = next(found, None)
+    for size in HOLE_SIZES:
+        rows = [] if evidence.glibc is None else list(evidence.glibc.holes(size << 10))
+        if rows:
+            return size, nlargest(MAX_GROUPS, rows, key=lambda row: (row.end - row.start, -row.start))
+    return None, []
+
+
+def _holes(evidence: Evidence, size: int | None) -> list[str]:
+    """Return a list with the command that lists the holes of at least ``size`` KiB; empty if no hole has that size."""
     if size is None:
         return []
     return evidence.line("holes", *([f"--min={size}K"] if size < HOLE_SIZES[0] else []))
@@ -72,7 +85,6 @@ def _above_largest(evidence: Evidence) -> str:
     most = max(rows, key=lambda row: row.end - row.start, default=None)
     if most is None or most.after is None or most.after.state != "used":
         return ""
-    heap = evidence.heap
-    if heap.target.remote or not evidence.worth(most.end - most.start) or heap.used_blocks > MAX_GRAPH_BLOCKS:
+    if not evidence.worth(most.end - most.start) or not evidence.is_graph_quick:
         return ""
-    return ways(heap, [most.after.address]).get(most.after.address, "")
+    return ways(evidence.heap, [most.after.address]).get(most.after.address, "")

@@ -9,8 +9,7 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
     "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap holes' lists "
-    "the holes, "
-    "'heap pins' shows which blocks keep more pages"
+    "the holes"
 )
 MEASURED = (
     ". Each arena keeps its own peak: before you change a setting, try fewer arenas, or another allocator, on a "
@@ -27,11 +26,18 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    after = (
-        f"; the block after the largest hole is held by {source_path(figures.pinned_by)}" if figures.pinned_by else ""
-    )
     holes = counted(figures.chunks, "hole between blocks in use keeps", "holes between blocks in use keep")
-    return f"{holes} free pages resident: {where}{after}"
+    return f"{holes} free pages resident: {where}{_after(figures)}"
+
+
+def _after(figures: FreeChunks) -> str:
+    """Return in words who holds the blocks after the largest holes."""
+    if figures.pinned_by:
+        return f"; the block after the largest hole is held by {source_path(figures.pinned_by)}"
+    pinner = figures.pinner
+    part = f"{pinner.count:,} of " if pinner.count < pinner.examined else ""
+    after = f"; the blocks after {part}the {pinner.examined:,} largest holes are held by {pinner.path}"
+    return after if pinner.path else ""
 
 
 def _advice(figures: FreeChunks) -> str:

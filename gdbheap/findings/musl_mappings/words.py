@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.findings.musl_mappings.rule import MuslMappings
-from gdbheap.findings.pinned_pages.words import pinned_advice
+from gdbheap.findings.pinned_pages.words import pinned_advice, pinner_text
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
@@ -20,6 +20,7 @@ def _text(figures: MuslMappings) -> str:
         f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free; "
         f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, in slots of {size_text(figures.held)} in "
         "total. musl returns a mapping only when it is empty"
+        f"{pinner_text(figures.pinner)}"
     )
 
 

@@ -9,18 +9,20 @@ from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
+from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of_groups
 
 
 @dataclass(frozen=True)
 class PinnedPages(Figures):
     """The number of ``groups`` of pinning ``blocks``, and the bytes of these blocks (``held``), which the finding does
-    not count.
+    not count. ``pinner``: the variable that holds most of the examined blocks.
     """
 
     ids = ("pinned-pages",)
     groups: int
     blocks: int
     held: int
+    pinner: Pinner = NO_PINNER
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -32,11 +34,13 @@ def find(evidence: Evidence) -> list[Finding]:
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
-    totals = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    groups = glibc.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
+    totals = groups.totals
     free = free_of(totals)
     if not evidence.worth(free):
         return []
-    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes)
+    pinner = pinner_of_groups(evidence, glibc, groups.rows)
+    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes, pinner)
     return [Finding("pinned-pages", free, figures, evidence.line("pins", "--allocator=glibc"))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.findings.pinned_pages.rule import PinnedPages
+from gdbheap.findings.pinners import Pinner
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
@@ -17,11 +18,18 @@ def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
     return f"{names}. Drop them, or {otherwise}" if blocks <= MAX_DROPPED else f"{names}. {otherwise.capitalize()}"
 
 
+def pinner_text(pinner: Pinner) -> str:
+    """Return in words which variable holds the blocks that pin memory; "" if it is unknown."""
+    part = "all" if pinner.count == pinner.examined else f"{pinner.count:,} of"
+    return f"; {part} {pinner.examined:,} examined blocks are held by {pinner.path}" if pinner.path else ""
+
+
 def _text(figures: PinnedPages) -> str:
     return (
         f"{counted(figures.blocks, 'block', 'blocks')} ({size_text(figures.held)}, in "
         f"{counted(figures.groups, 'group')}) {'keeps' if figures.blocks == 1 else 'keep'} free pages in malloc's "
         "arenas from being returned: malloc_trim() cannot return a page that contains a block in use"
+        f"{pinner_text(figures.pinner)}"
     )
 
 

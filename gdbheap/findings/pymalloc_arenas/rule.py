@@ -8,13 +8,14 @@ from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.pinned_pages.rule import free_of
+from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of_groups
 
 
 @dataclass(frozen=True)
 class PymallocArenas(Figures):
     """The number of ``arenas`` that a few ``blocks`` pin, and the bytes of these blocks (``held``).
 
-    ``all_arenas``: the number of all arenas.
+    ``all_arenas``: the number of all arenas. ``pinner``: the variable that holds most of the examined blocks.
     """
 
     ids = ("pymalloc-arenas",)
@@ -22,6 +23,7 @@ class PymallocArenas(Figures):
     blocks: int
     held: int
     all_arenas: int = field(metadata=UNLISTED)
+    pinner: Pinner = NO_PINNER
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -32,10 +34,12 @@ def find(evidence: Evidence) -> list[Claim]:
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []
-    totals = python.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    groups = python.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
+    totals = groups.totals
     free = free_of(totals)
     if not evidence.worth(free):
         return []
-    figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, len(python.pymalloc.arenas))
+    pinner, count = pinner_of_groups(evidence, python, groups.rows), len(python.pymalloc.arenas)
+    figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, count, pinner)
     finding = Finding("pymalloc-arenas", free, figures, evidence.line("pins", "--allocator=pymalloc"))
     return [Claim(finding, python.ranges)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.findings.pinned_pages.words import pinned_advice
+from gdbheap.findings.pinned_pages.words import pinned_advice, pinner_text
 from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
@@ -17,6 +17,7 @@ def _text(figures: PymallocArenas) -> str:
         f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free; "
         f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)} in total. "
         "pymalloc returns an arena only when it is empty"
+        f"{pinner_text(figures.pinner)}"
     )
 
 

@@ -1,0 +1,64 @@
+"""The first page names the variable that holds the blocks that pin free memory, and no command without an answer."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.programs import ask, build, gdbheap, running
+
+MIB = 1 << 20
+# One object in 300 stays, so that no arena of pymalloc becomes empty.
+KEEPS = """
+import sys
+everything = [(str(number) * 3, number * 1.5) for number in range({})]
+kept = everything[::300]
+del everything
+sys.stdin.readline()
+"""
+
+
+def finding(page: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the only finding with that id."""
+    (found,) = [row for row in page["findings"] if row["id"] == name]
+    return dict(found)
+
+
+def commands_of(page: dict[str, Any]) -> list[str]:
+    """Return every line that the page offers to paste."""
+    return [*page["next"], *(line for row in page["findings"] for line in row["commands"])]
+
+
+def test_holes_between_blocks_of_a_variable(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the finding names the table of the blocks after the holes, and that the page offers 'heap pins'
+    nowhere: it would say that nothing is worth fixing."""
+    count = rng.randrange(40, 90)
+    with running([str(build("pinning")), str(count), str(MIB)], tmp_path) as target:
+        page, pins = ask("", str(target.pid)), gdbheap("pins", str(target.pid)).stdout
+    found = finding(page, "free-chunks")
+    held = r"the blocks after (\d+ of )?the 32 largest holes are held by 'long_lived' in pinning"
+    assert re.search(held, found["text"])
+    assert pins.startswith("Nothing worth fixing")
+    assert not any(" pins" in text for text in [found["advice"], *commands_of(page)])
+
+
+def test_pages_between_blocks_of_a_variable(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the finding about pinned pages names the table of the blocks, and that 'heap pins' has an answer."""
+    count, size = rng.randrange(9_000, 15_000), rng.randrange(3000, 3600)
+    with running([str(build("pinning")), str(count), str(size)], tmp_path) as target:
+        page = ask("", str(target.pid))
+        pins = gdbheap("pins", str(target.pid), "--allocator=glibc").stdout
+    found = finding(page, "pinned-pages")
+    assert re.search(r"(all|\d+ of) \d+ examined blocks are held by 'long_lived' in pinning", found["text"]), found
+    assert any(" pins " in line for line in found["commands"]) and pins.startswith("Removing")
+
+
+def test_arenas_of_a_python_variable(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the finding about pymalloc's arenas names the list of the objects that stay."""
+    script = KEEPS.format(rng.randrange(300_000, 600_000))
+    with running([sys.executable, "-c", script], tmp_path, {"PYTHONMALLOC": "pymalloc"}) as target:
+        found = finding(ask("", str(target.pid)), "pymalloc-arenas")
+    assert re.search(r"examined blocks are held by kept\b", found["text"]), found["text"]
