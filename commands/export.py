@@ -98,9 +98,9 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
     """Yield the tables of each source, one source after another.
 
-    With several sources, a process that has ended is left out silently. For a source that cannot be read, the reason is
-    added to ``missed``. If all sources fail, the last error is raised. Tables of --tables that a source does not have
-    are also added to ``missed``.
+    If there are several sources, a process that has ended is left out silently. For a source that cannot be read, the
+    reason is added to ``missed``. If all sources fail, the last error is raised. Tables of --tables that a source does
+    not have are also added to ``missed``.
     """
     wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None

@@ -335,7 +335,9 @@ class _Watch:
         tell(f"--name matches processes of {len(users)} users ({names}): --user=USER watches one user's", anyway=True)
 
     def _prepare(self, pid: int) -> None:
-        """Read in advance the data that a stop of the process needs, because there is no time when memory runs out."""
+        """Read the data that a later stop of the process needs, because there is no time for that when
+        memory runs out.
+        """
         from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 

@@ -99,7 +99,7 @@ class GdbheapError(Exception):
 
     @property
     def next(self) -> list[str]:
-        """What to do next, as ``next_steps`` finds it in the message."""
+        """The next steps that the message names (see ``next_steps``)."""
         return next_steps(str(self))
 
 

@@ -46,7 +46,7 @@ def frames_at(functions: Functions, address: int, name: str, path: str) -> list[
 
 
 def frames_of(target: Target, frame: Frame) -> list[StackFrame]:
-    """Return the frames of the code at which a frame of C code stands, innermost first, as ``frames_at`` does."""
+    """Return the frames of the code that a frame of C code executes, innermost first, as ``frames_at`` does."""
     loaded = target.object_of(frame.counter)
     if loaded is None:
         return [StackFrame(frame.function, "", None, NATIVE)]

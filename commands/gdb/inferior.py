@@ -79,8 +79,9 @@ def place() -> TargetIdentity:
 
 
 def _stands(pid: int) -> bool:
-    """Return whether all threads of a process are stopped. This is read from /proc, because gdb reports the threads as
-    running while it tests a breakpoint's condition."""
+    """Return whether all threads of a process are stopped. The states are read from /proc, because gdb reports the
+    threads as running while it tests a breakpoint's condition.
+    """
     try:
         folder = ProcessFolder(pid)
         states = [stat_fields(folder.read(f"task/{tid}/stat"))[STATE] for tid in folder.tasks()]
@@ -231,8 +232,9 @@ FileReader = Callable[[str, int], bytes]
 
 
 def _remote_files() -> RemoteFiles | FileReader:
-    """Return the reader of the server's files. It uses packets of the remote protocol (gdb 12 and later), or else
-    'remote get', which copies whole files."""
+    """Return the reader of the server's files. The reader uses packets of the remote protocol (gdb 12 and later), or
+    else 'remote get', which copies whole files.
+    """
     connection = getattr(gdb.selected_inferior(), "connection", None)
     return RemoteFiles(_send_packet) if hasattr(connection, "send_packet") else _remote_get
 

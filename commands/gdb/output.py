@@ -36,7 +36,9 @@ def output_failed() -> bool:
 
 
 def _pipe_is_closed() -> bool:
-    """Return whether standard output is a pipe that nobody reads any more (``| head``). That is not an error."""
+    """Return whether standard output is a pipe that nobody reads any more (``| head``). A closed pipe is
+    not an error.
+    """
     poll = select.poll()
     poll.register(1, 0)
     return any(state & select.POLLERR for _, state in poll.poll(0))

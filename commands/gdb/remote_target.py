@@ -200,8 +200,9 @@ def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> s
     """Return why a major version of gdb cannot restore all registers of the server's CPU; "" if it can.
 
     ``cpuinfo``: the server's /proc/cpuinfo, None if unknown; ``forced``: assume that the CPU has AMX. Before gdb 14,
-    gdb and gdbserver use 2,696 bytes for the vector registers. With AMX the kernel needs more bytes and refuses fewer:
-    gdb gives up halfway, and the interrupted system call returns a wrong result."""
+    gdb and gdbserver use 2,696 bytes for the vector registers. For AMX the kernel needs more bytes and refuses fewer:
+    gdb gives up halfway, and the interrupted system call returns a wrong result.
+    """
     if version >= FIRST_WITH_AMX:
         return ""
     lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()

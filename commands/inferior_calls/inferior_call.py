@@ -207,8 +207,9 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
 def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
     """Return whether malloc may be on the part of a stack that could not be followed.
 
-    It may be if the known part ends inside the C library, because malloc calls only functions of the C library and the
-    kernel. It may also be if the known part may end in a signal handler that interrupted malloc.
+    malloc may be there if the known part ends inside the C library, because malloc calls only functions of the C
+    library and the kernel. malloc may also be there if the known part may end in a signal handler that interrupted
+    malloc.
     """
     return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 

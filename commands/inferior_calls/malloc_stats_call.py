@@ -138,8 +138,9 @@ def malloc_stats(libc: Libc, caller: Writer) -> str:
 def _memory_file(libc: Libc, caller: Writer) -> int:
     """Make a memory file in the process and return its descriptor. Raises GdbheapError.
 
-    An empty name is needed in the process's memory. It is found in the C library's ELF header, whose bytes 9 and 10 are
-    always padding (zeros)."""
+    The file gets an empty name, which must lie in the process's memory: bytes 9 and 10 of the C library's ELF header
+    are always padding (zeros).
+    """
     name = libc.loaded.base + 9
     if libc.has("memfd_create"):
         file = caller.call(libc.address("memfd_create"), name, MFD_CLOEXEC)

@@ -23,7 +23,7 @@ __all__ = ["Kept"]
 class Kept:
     """The target of a session: a core that stays open, or a process as it was at one moment.
 
-    Of a process, the private memory is copied; with --clone, a frozen copy of the process is kept. If a process cannot
+    The private memory of a process is copied; with --clone, a frozen copy of the process is kept. If a process cannot
     be copied, it is stopped again for each command. ``line``: the line that began the session. Nothing is read before
     ``take()`` is called.
     """

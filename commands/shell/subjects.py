@@ -187,8 +187,9 @@ def _about_two_targets(line: CommandLine) -> Result:
 
 
 def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
-    """Return the result with the heap's warnings after the first ``known``. They were added when the process was
-    released or its copy ended."""
+    """Return the result with the heap's warnings after the first ``known``. The later warnings were added when the
+    process was released or its copy ended.
+    """
     return with_warnings(answered, heap.target.warnings[known:])
 
 
@@ -430,7 +431,7 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
 
 
 def _about_session(line: CommandLine) -> Result:
-    """Answer the commands of a session. They print their own documents, so the session itself has none."""
+    """Answer the commands of a session. The commands print their own documents, so the session itself has none."""
     from gdbheap.commands.shell.conversation import Talk
     from gdbheap.commands.shell.kept import Kept
 

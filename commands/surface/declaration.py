@@ -176,7 +176,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def own_options(self) -> tuple[Option, ...]:
-        """The options that only this command declares. Those that write trees for other programs come last."""
+        """The options that only this command declares. Options that write trees for other programs come last."""
         own = [option for option in options_of(self.options) if option not in options_of(Common)]
         return tuple(sorted(own, key=lambda option: option in options_of(Pictured)))
 

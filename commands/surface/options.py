@@ -274,7 +274,7 @@ class Writing(Common):
 
 @dataclass
 class Filed(Writing):
-    """The options of a command that writes a file. Its path follows the noun; "-" means standard output."""
+    """The options of a command that writes a file. The file's path follows the noun; "-" means standard output."""
 
     file: str = ""
 

@@ -54,8 +54,9 @@ class Progress:
 
 
 def tell(what: str, anyway: bool = False) -> None:
-    """Print one line on standard error, if it is a terminal. With ``anyway``, print it even if standard error is no
-    terminal."""
+    """Print one line on standard error, if it is a terminal. If ``anyway`` is true, print it even if standard error is
+    no terminal.
+    """
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
 

@@ -53,7 +53,7 @@ DAMAGE_LISTED = 5
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """Facts about the targets of an answer. They are shown together with it.
+    """Facts about the targets of an answer, which are shown together with the answer.
 
     ``targets``: their descriptions as in a JSON document; ``rss``: RSS in bytes, None if unknown; if ``private``, it
     counts only private memory; ``refused``: memory could not be read, so that only a part of the question was answered.
@@ -273,8 +273,9 @@ def status_of(answered: Result) -> int:
 
     0: the command has answered; 1: it has answered, but the heap is damaged or the answer is partial; 3: memory could
     not be read, so that only a part of the question was answered; 5: the largest part of the memory could not be
-    analysed, and nothing else was found. If the command started another program, it is that program's status, or 1 if
-    that is 0 and the disk was full."""
+    analysed, and nothing else was found. If the command started another program, return that program's status, or 1 if
+    that status is 0 and the disk was full.
+    """
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on or (PARTIAL if getattr(answered.answer, "disk_full", False) else 0)

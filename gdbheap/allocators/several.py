@@ -88,7 +88,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """Add the parts of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
-        piece. Its bytes count for the copy that owns the piece.
+        piece. The bytes of the piece count for the copy that owns it.
         """
         root = self.root_of_piece(start)
         lines: dict[PartId, LineId] = {**self.parts, "used": self._used}

@@ -89,7 +89,7 @@ def abort_message(heap: Heap) -> str | None:
 
 
 def abort_of(heap: Heap) -> Abort | None:
-    """Return why glibc ended the process; None if glibc did not end the process. This walks the heap."""
+    """Return why glibc ended the process; None if glibc did not end the process. The heap is walked for this."""
     message = abort_message(heap)
     glibc = heap.find_allocator(GlibcAllocator)
     if message is None or glibc is None:

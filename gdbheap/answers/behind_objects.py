@@ -112,7 +112,7 @@ def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[in
     """Return the part of the chain to a block that begins at the last node with a label; an empty list if no node has a
     label.
 
-    Of a long chain, such as a linked list in C, only a part is read. If no node of that part has a label, the chain to
+    Only a part of a long chain is read, such as a linked list in C. If no node of that part has a label, the chain to
     the block's owner is used.
     """
     graph = paths.references.graph

@@ -141,7 +141,7 @@ def _group(process: str) -> Check:
 def _opened(name: str, path: str, size: int) -> Check:
     """Return a check that says whether a file can be opened.
 
-    With ``size``, that many bytes are read too, because some files can be opened but not read.
+    If ``size`` is not 0, that many bytes are read too, because some files can be opened but not read.
     """
     try:
         if size:

@@ -87,8 +87,8 @@ class Owners:
     """The answer of ``heap owners``, largest first. Only one of ``owners``, ``groups`` and ``arrays`` can have rows.
 
     ``count`` and ``bytes`` count all blocks that are large enough; with ``groups`` of a program without Python, only
-    blocks that a root reaches. With ``arrays``, the bytes are those of the arrays' values, in the heap or outside it;
-    no byte counts twice. ``outside`` is 0 if it is below a tenth of RSS.
+    blocks that a root reaches. If ``arrays`` has rows, the bytes are those of the arrays' values, in the heap or
+    outside it; no byte counts twice. ``outside`` is 0 if it is below a tenth of RSS.
     """
 
     owners: list[Held]

@@ -544,8 +544,8 @@ def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
     """Return, for each owner, the outermost object whose removal would make the owner unreachable; None if there is
-    none. That object may be the owner itself. An object that source code can name is preferred to an unnamed object
-    above it, such as the frame of a variable.
+    none. The outermost object may be the owner itself. An object that source code can name is preferred to an unnamed
+    object above it, such as the frame of a variable.
     """
     references, graph = paths.references, paths.references.graph
     found: dict[int, int | None] = {}

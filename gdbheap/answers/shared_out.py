@@ -420,7 +420,7 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
         if found is not None:
             return end, found, None
     words = in_words(paths.path(references.graph.chain(end)))
-    # C code keeps the reference in fields of unknown layout, such as a module's state.
+    # C code keeps the reference in fields of unknown layout, for example in the state of a module.
     return end, f"what {words[: -len(HOLDS)]} holds" if words.endswith(HOLDS) else words, None
 
 

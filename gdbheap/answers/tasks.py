@@ -241,8 +241,9 @@ class _Finder:
                 yield self._made(address, kind, None, one.state, chain, awaits, size)
 
     def parts(self, address: int) -> list[int]:
-        """Return the address of an object that ``all()`` yielded, and the addresses of the coroutines and frames of its
-        chain."""
+        """Return the address of an object from ``all()``, and the addresses of the coroutines and frames of
+        its chain.
+        """
         return [address, *self._parts.get(address, ())]
 
     def _task(self, address: int, kind: int, base: str) -> Task | None:
@@ -306,7 +307,9 @@ class _Finder:
         return [one.address, one.frame] if one.apart else [one.address]
 
     def _told(self, address: int, length: int) -> tuple[Step, ...]:
-        """Return the first MAX_CHAIN steps of a chain. If there are more, a last step has their number."""
+        """Return the first MAX_CHAIN steps of a chain. If the chain is longer, one further step has the number of the
+        remaining steps.
+        """
         steps: list[Step] = []
         for _ in range(min(length, MAX_CHAIN)):
             if address not in self._steps:

@@ -37,8 +37,9 @@ class Change:
 
 
 class Difference:
-    """What changed from the first compared target to the last. ``print(difference)`` prints the text of ``gdbheap
-    diff``."""
+    """The changes from the first compared target to the last. ``print(difference)`` prints the text of ``gdbheap
+    diff``.
+    """
 
     def __init__(self, found: differences.Difference) -> None:
         self._found = found

@@ -47,7 +47,7 @@ OBJECT = "object"
 
 
 def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
-    """Convert a list of blocks. What the blocks are is determined on first use, for all of them together."""
+    """Convert a list of blocks. The kinds of all these blocks are determined together, on first use."""
     rows = list(rows)
     described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
     return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]

@@ -64,7 +64,7 @@ class Reading:
     def asked(self, what: str = "") -> Iterator[Heap]:
         """Yield the heap for one question. Raises Unsupported for a snapshot.
 
-        ``what``: the data for this question, for the error message.
+        ``what``: a name for the requested data, for the error message.
         """
         if self.stored() is not None:
             raise self.lacks(what)

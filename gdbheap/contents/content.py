@@ -33,8 +33,9 @@ N = TypeVar("N", bound=Nodes)
 class ContentHolder:
     """A holder of blocks that is known only from a kind of contents, not from a variable.
 
-    ``kind``: a word for what it is. ``blocks``: the addresses of its first blocks; every block that these reach belongs
-    to it. ``ranges``: its memory outside the allocators that points to other blocks.
+    ``kind``: a word for the kind of holder. ``blocks``: the addresses of the holder's first blocks; every block that
+    these reach belongs to the holder. ``ranges``: the holder's memory outside the allocators that points to other
+    blocks.
     """
 
     name: str
@@ -156,7 +157,7 @@ class KnownContents(AllocatedMemory, ABC):
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """Return the graph ``references``, and add a warning if it is incomplete."""
+        """Add a warning if the graph ``references`` is incomplete, and return the graph."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references

@@ -176,7 +176,7 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
 
 @contextmanager
 def _told(url: str) -> Iterator[None]:
-    """Convert errors of fsspec into an error of one line."""
+    """Inside the block, convert errors of fsspec into an error of one line."""
     try:
         yield
     except GdbheapError:

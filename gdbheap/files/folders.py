@@ -250,7 +250,7 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the components of a path in reverse order."""
+    """Return the components of a path, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 

@@ -82,9 +82,8 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by rank, except that some certain ones come before a holder's finding.
-
-    Such a finding would free at least a quarter of the holder's bytes.
+    """Return the findings by rank, but put some certain findings before a holder's finding: those that would free at
+    least a quarter of the holder's bytes.
     """
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []

@@ -108,7 +108,7 @@ class Rss:
 
 
 def rss_of(known: Known) -> Rss:
-    """Return what the kernel reports, split by kind.
+    """Return the kernel's figures of the memory, split by kind.
 
     Anonymous pages are dirty, except those freed with MADV_FREE, and shared memory is dirty too. So the dirty bytes
     beyond these two are on pages of files.
@@ -224,9 +224,9 @@ class Ledger:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the answer cannot say what could be returned.
+        """Whether the answer cannot say which memory could be returned.
 
-        That is the case if ``looks_past`` is true, no malloc was walked or recognised, and there is no finding.
+        This is true if ``looks_past`` is true, no malloc was walked or recognised, and there is no finding.
         """
         summary = self.summary
         walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
@@ -321,8 +321,8 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     """Return the names of the ledger's lines: the fixed lines, the lines of the allocators, and the children of both.
 
-    With ``detail`` every line has children. Without ``detail``, "other" is the only fixed line with children, if a
-    known allocator or runtime has memory there.
+    If ``detail`` is true, every line has children. Otherwise "other" is the only fixed line with children, if a known
+    allocator or runtime has memory there.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)

@@ -117,10 +117,10 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[KeepReason]:
 def _unknown(evidence: Evidence) -> Unknown | None:
     """Return the resident memory that is not walked; None if there is too little of it to be mentioned.
 
-    It is the memory of the allocator next to glibc's, if there is one. Otherwise it is the memory of the runtime that
-    certainly has its own mappings, or without one the largest line that may contain a runtime's memory. Memory without
-    a known owner counts as such a line if a runtime's memory may be there, or if it is more than MAX_PERCENT_IGNORED of
-    the resident memory.
+    The result is the memory of the allocator next to glibc's, if there is one. Otherwise it is the memory of the
+    runtime that certainly has its own mappings, or without one the largest line that may contain a runtime's memory.
+    Memory without a known owner counts as such a line if a runtime's memory may be there, or if it is more than
+    MAX_PERCENT_IGNORED of the resident memory.
     """
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)

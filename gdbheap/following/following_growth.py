@@ -108,7 +108,7 @@ class _Resident(NamedTuple):
 
 
 def _resident(live: Live) -> _Resident | None:
-    """Return what is resident of a process; None if that is unknown, and for a program that gdbheap starts."""
+    """Return the resident memory of a process; None if it is unknown, or if gdbheap starts the program."""
     if live.folder is None:
         return None
     try:

@@ -370,7 +370,7 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
 def tls_size(target: Target) -> int:
     """Return how many bytes of static thread-local data all loaded objects together have, rounded up.
 
-    It is at most MAX_TLS, and exactly MAX_TLS if some objects cannot be read.
+    The result is at most MAX_TLS, and exactly MAX_TLS if some objects cannot be read.
     """
     if target.unseen:
         return MAX_TLS
@@ -391,5 +391,5 @@ def thread_data(target: Target, size: int) -> Ranges:
 
 
 def aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the ranges. Each starts at the first whole word in it."""
+    """Return the ranges, each of which now starts with a whole word."""
     return [(target.machine.word_up(start), end) for start, end in ranges]

@@ -36,7 +36,7 @@ class TaskLayout:
 def task_layout(space: Space, release: Release, loaded: Iterable[LoadedObject]) -> TaskLayout | None:
     """Return the offsets of the fields of a release's tasks; None if they are unknown.
 
-    They come from the table, or from the offsets that the asyncio module in ``loaded`` publishes.
+    The offsets come from the table, or from the offsets that the asyncio module in ``loaded`` publishes.
     """
     coro = release.get("task_coro")
     if coro is not None:

@@ -161,7 +161,9 @@ def field_names() -> frozenset[str]:
 
 
 def _need_known(name: str) -> None:
-    """Raise KeyError for a name that no release has. Such a name is a mistake in gdbheap's code, not in the target."""
+    """Raise KeyError for a name that no release has. An unknown name is a mistake in gdbheap's code, not in
+    the target.
+    """
     if name not in field_names():
         raise KeyError(f"no release in tables/cpython.json has a field called {name}")
 

@@ -2,8 +2,8 @@
 
 The table is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then groups
 of words, one group for each struct. The words depend on the minor version (``tables/debug_offsets.json``, from DWARF).
-They come from the target, so they are used only if they are possible offsets. Fields that no release has moved must
-have their usual offsets. This also proves the order of the groups.
+The words come from the target, so they are used only if they are possible offsets. Fields that no release has moved
+must have their usual offsets. This also proves the order of the groups.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Advice:
-    """What an action before the fork would save.
+    """The memory that an action before the fork would save.
 
     ``id``: "freeze" (call gc.freeze()), or "preload" (load data before the fork that each worker now loads for itself);
     ``saves``, ``most_saved``, ``least_saved``: bytes.

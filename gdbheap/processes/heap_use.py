@@ -42,8 +42,8 @@ def heap_use(heap: Heap) -> HeapUse | None:
 
 
 def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
-    """Return the figures of a heap. ``told``: its summary. ``found``: its findings. None if the resident bytes are
-    unknown.
+    """Return the figures of a heap; None if the resident bytes are unknown. ``told``: the heap's summary. ``found``:
+    its findings.
     """
     if told.used_resident is None or told.free_resident is None:
         return None

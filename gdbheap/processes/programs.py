@@ -171,7 +171,8 @@ def _answered() -> set[int]:
 def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:
     """Return the name that ps_mem gives a process.
 
-    It is the program's name, unless the process has another name and its parent runs another program."""
+    The result is the program's name, unless the process has another name and its parent runs another program.
+    """
     program, name = programs[row.pid], _text(row.name)
     return program if program.startswith(name) or programs.get(row.parent) == program else name
 

@@ -87,8 +87,8 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
     """Return the facts that identify the exec of a process and can be read without stopping it.
 
-    They are the program and the auxiliary vector, which contains addresses chosen at random. Processes of different
-    execs hardly ever have equal facts; ``is_fork`` decides. None if the kernel shows nothing.
+    These facts are the program and the auxiliary vector, which contains addresses chosen at random. Processes of
+    different execs hardly ever have equal facts; ``is_fork`` decides. None if the kernel shows nothing.
     """
     try:
         vector = folder.read("auxv")

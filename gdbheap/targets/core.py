@@ -110,7 +110,7 @@ class Core(Target):
         unpacked = _unpacked(path, progress) if unpacked is None else unpacked
         self._has_own_holes = unpacked is None
         with open_core(path) if unpacked is None else unpacked.stream as stream:
-            # This path leads to the open file, even if its name now belongs to another.
+            # This path leads to the open file, even if another file has taken its name.
             self._own_path = f"/proc/self/fd/{stream.fileno()}"
             status = os.fstat(stream.fileno())
             self._size = status.st_size

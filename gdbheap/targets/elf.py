@@ -37,7 +37,8 @@ MAX_PATHS = 50_000
 SECTION_LIMIT = 64 << 10
 # The most bytes and notes of all note segments of an object. Programs have about four notes.
 NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
-# The limit for all files of a target together. Indexes take at most twice the bytes of their symbols.
+# The symbols of all files of a target may take this many bytes, and at most this part of the free memory. Indexes take
+# at most twice the bytes of their symbols.
 SYMBOL_BYTES_LIMIT, SYMBOLS_SHARE = 512 << 20, 4
 # The bytes that Python needs for a section, in addition to the bytes of its header.
 SECTION_BYTES = 256
@@ -71,7 +72,7 @@ class SymbolRoom:
         # The bytes that are known to fit. To measure free memory again takes longer than to read a library's symbols.
         self._sure = 0
         self._tables = self._bytes = 0
-        # How much debug information may still be decoded.
+        # The budget for decoding debug information, which all files of the target share.
         self.lines = LineBudget()
 
     @property
@@ -299,7 +300,7 @@ class LoadedObject:
         return max([self.mappings[-1].end] + [end for _, end in self.bss])
 
     def contains(self, address: int) -> bool:
-        """Return whether one of its file mappings, or its .bss, contains ``address``."""
+        """Return whether one of the object's file mappings, or its .bss, contains ``address``."""
         return holds(self._ranges, address)
 
     @cached_property
@@ -441,8 +442,8 @@ def placed_object(
     """Return the object with these program headers whose first mapping has this index. The object's build-id is not
     read.
 
-    None if the object's mappings do not fit the headers. With ``whole``, all its mappings must fit, otherwise only
-    those of its data.
+    None if the object's mappings do not fit the headers. If ``whole`` is true, all mappings of the object must fit,
+    otherwise only those of its data.
     """
     first = mappings[index]
     bias = load_bias(machine, segments, first.start)
@@ -533,8 +534,9 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
 def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
     """Return whether the object's segments are mapped as the headers say.
 
-    An ELF file that is only read as data is not loaded. With ``whole``, all segments are compared. Otherwise, if there
-    are writable segments, only these are compared, because some programs move their own code to anonymous huge pages.
+    An ELF file that is only read as data is not loaded. If ``whole`` is true, all segments are compared. Otherwise, if
+    there are writable segments, only these are compared, because some programs move their own code to anonymous huge
+    pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]

@@ -108,7 +108,7 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
 def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
     """Return the innermost of ``frames`` whose function put ``value`` into a callee-saved register.
 
-    Such a function has first saved the old value of the register for its callers. Return None if there is no such
+    Before that, the function saved the old value of the register for its callers. Return None if there is no such
     frame.
     """
     for frame in frames:

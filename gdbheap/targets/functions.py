@@ -47,8 +47,9 @@ class Functions:
         self._symbols = _native.SymbolTable(tables, True)
 
     def _read(self, stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-        """Return (symbols, names) of each symbol table, and keep the file's lines. With ``is_unpacked``, a packed table
-        in the file is not read."""
+        """Return (symbols, names) of each symbol table, and keep the file's lines. If ``is_unpacked`` is true, a packed
+        table in the file is not read.
+        """
         found: list[tuple[bytes, bytes]] = []
         with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
             sections = SectionTable(stream)

@@ -43,10 +43,7 @@ class Hit(Protocol):
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is unknown if ``Follower.maps`` includes this call's effect.
-
-        That is unknown if the call ran while the mappings were read.
-        """
+        """Whether the call ran while the mappings were read, so that ``Follower.maps`` may lack its effect."""
 
 
 class Follower(Protocol):

@@ -1,8 +1,8 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell. It
-prepares, stops every thread, and runs its block, which reads the process. At the end of the block it releases the
-threads in every case. Absent pages are never read from the process, because the kernel would allocate them.
+``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell. The
+function prepares, stops every thread, and runs its block, which reads the process. At the end of the block it releases
+the threads in every case. Absent pages are never read from the process, because the kernel would allocate them.
 """
 
 from __future__ import annotations
@@ -624,10 +624,10 @@ def stopped(
 ) -> Iterator[Process]:
     """Yield the process while it is stopped: until the block ends in any way, or for ``limit`` seconds.
 
-    Afterwards it runs on as before. With ``copies`` it is released once its private memory is copied. If there is too
-    little room for that, only the memory that may contain pointers is copied; if there is too little even for this, the
-    process stays stopped and a warning says so. ``preparation``: a preparation made earlier, so that the process is
-    stopped without delay; it replaces ``named``.
+    Afterwards it runs on as before. If ``copies`` is true, it is released once its private memory is copied. If there
+    is too little room for that, only the memory that may contain pointers is copied; if there is too little even for
+    this, the process stays stopped and a warning says so. ``preparation``: a preparation made earlier, so that the
+    process is stopped without delay; it replaces ``named``.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when the process is released. Ctrl-Z waits
     until then, because a suspended gdbheap would keep the process stopped.

@@ -37,9 +37,9 @@ class RunningProcess(Target):
 
     ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
     changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed
-    about pages. It leaves out only mappings of files that another user's program serves (FUSE), because that program
-    may never answer. When these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of files,
-    whose pages are present. Raises NoTarget, NotPermitted.
+    about pages. ``space`` leaves out only mappings of files that another user's program serves (FUSE), because that
+    program may never answer. When these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of
+    files, whose pages are present. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:

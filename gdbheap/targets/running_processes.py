@@ -38,7 +38,7 @@ STAT_BYTES, NAME_BYTES = 4 << 10, 4 << 10
 TICKS = os.sysconf("SC_CLK_TCK")
 # A running process is read again after at most this many seconds, an ended one after the second number.
 LONGEST, AFTER_END = 120.0, 1.0
-# Old processes are read at different times: each of them after a part of its time that depends on its id.
+# Old processes are read again after different times, which depend on their ids, so that they are not all read at once.
 SPREAD = 64
 
 

@@ -32,8 +32,8 @@ LIVE_WITHOUT_BOUNDS = 256 << 10
 class Stack:
     """The stack of the thread ``tid``: [start, end), including its guard pages.
 
-    ``provided``: whether the program may have allocated the stack as a block (pthread_attr_setstack). That is possible
-    if the C library's record has no guard, or if there is no record.
+    ``provided``: whether the program may have allocated the stack as a block (pthread_attr_setstack). The program may
+    have done so if the C library's record has no guard, or if there is no record.
     """
 
     tid: int

@@ -30,8 +30,9 @@ def when_untraced(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
     """Return the result of the function ``take``, which refuses a process that another tracer has. Raises the errors of
     ``take``.
 
-    It is called as soon as no tracer has the process, or after a moment if one keeps it: another gdbheap will soon
-    release it, a debugger will not. It is called again if a tracer came in between.
+    ``take`` is called once no tracer has the process. If a tracer keeps the process, ``take`` is called after some
+    seconds: another gdbheap will release the process soon, a debugger will not. If a tracer came in between, ``take``
+    is called again.
     """
     began, was_traced = time.monotonic(), True
     while True:

@@ -129,8 +129,9 @@ class LogWriter:
     """Writes a log, which can be read after each call. Raises UsageError if the file cannot be opened."""
 
     def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
-        """Open a new log. With ``continued``, instead open a log that was cut off, and append after its first
-        ``continued`` bytes."""
+        """Open a new log. If ``continued`` is given, open a log that was cut off instead, and append after its first
+        ``continued`` bytes.
+        """
         self.path = path
         try:
             self._file = _begun(path, mode) if continued is None else _continued(path, continued)

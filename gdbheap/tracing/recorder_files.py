@@ -37,7 +37,7 @@ __all__ = [
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 ORDER = "GDBHEAP_CALLS_ORDER"
-# Set to record the calls of Python's own allocator too.
+# This variable makes a recorder also record the calls of Python's own allocator.
 OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
 # The pid and the time when it began, as native/recorder/src/file.rs writes them. The kernel's pids are below 2^22
@@ -139,10 +139,11 @@ class RecorderFile:
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
-        """Yield the finished stages, packed for the log, each with the time of its first call. With ``is_last``, yield
-        the unfinished stage too.
+        """Yield the finished stages, packed for the log, each with the time of its first call. If ``is_last`` is true,
+        yield the unfinished stage too.
 
-        When the next stage is asked for, the disk space of the previous stage is released."""
+        When the next stage is asked for, the disk space of the previous stage is released.
+        """
         header = self._header
         if len(header) < HEADER_BYTES:
             return

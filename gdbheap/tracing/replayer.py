@@ -148,7 +148,7 @@ class Replayer:
     def _watch(self) -> None:
         """Kill the replayer when it has touched more memory than it may use.
 
-        It touches memory because of --fill, or because the allocator writes to it.
+        The replayer touches memory because of --fill, or because the allocator writes to it.
         """
         while not self._is_over.wait(LOOK_SECONDS):
             if _private_memory(self.pid) > self._memory:
@@ -157,8 +157,9 @@ class Replayer:
                 return
 
     def moments(self) -> Iterator[ReplayMoment]:
-        """Yield the state at each stop and at the end. The replayer continues when the next state is requested. Raises
-        Ended, Unsupported, GdbheapError.
+        """Yield the state at each stop and at the end. The replayer continues when the next state is requested.
+
+        Raises ReplayerEnded, Unsupported, GdbheapError.
         """
         while True:
             moment = self._next()

@@ -74,7 +74,7 @@ def best(runs: Sequence[Run]) -> int | None:
     """Return the index of the run with the lowest peak. Return None if its peak is not lower than the first run's by
     more than noise.
 
-    Of runs that differ only by noise, return the first.
+    If runs differ only by noise, the first of them is returned.
     """
     first = runs[0]
     if first.least_peak_rss is None:

@@ -22,7 +22,7 @@ from gdbheap.watching.child import LOOK_SECONDS, PARTING_SECONDS, Child, Leaving
 __all__ = ["ActionQueue"]
 
 SAVE, RUN = "save", "run"
-# How many actions do each step at the same time.
+# The largest number of actions that do the same step at the same time, for each step.
 AT_ONCE = {SAVE: 4, RUN: 16}
 HANGS = {SAVE: "saving the process did not end", RUN: "the command of --run did not end"}
 LOST = "the gdbheap process that acted was killed, or failed"
@@ -74,7 +74,7 @@ class ActionQueue:
         return [action.child.descriptor for action in self._actions if action.child is not None]
 
     def add(self, request: Request) -> None:
-        """Add an action. It starts at the next ``turn``, or when there is room for it."""
+        """Add an action. The action starts at the next ``turn``, or when there is room for it."""
         saves = self._limits.snapshot or self._limits.heap or self._limits.core
         self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
 

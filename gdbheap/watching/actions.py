@@ -136,7 +136,7 @@ def _is_program(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """What to act on, and why.
+    """The process to act on, and the reason.
 
     ``prepared``: facts about the process that were read in advance. ``standing``: threads that another part of gdbheap
     has stopped and that block all others, so that the process does not have to be stopped again. ``seconds``: the time
@@ -245,8 +245,9 @@ def _look(actions: Actions, request: Request, base: str) -> dict[str, Any]:
 
 
 def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
-    """Have gdb write a core, if the disk has room for it. It is written in a private folder next to its destination,
-    then moved."""
+    """Have gdb write a core, if the disk has room for it. The core is written in a private folder next to its
+    destination, then moved.
+    """
     try:
         was_stopped = _is_stopped(process)
         _check_room(find_contents(process), actions.folder)

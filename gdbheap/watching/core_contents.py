@@ -89,8 +89,9 @@ def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
 
 
 def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
-    """Raise Unsupported if a mapped file is served by another user's program (FUSE). That program may never answer, and
-    gdb would wait, with the process stopped."""
+    """Raise Unsupported if a mapped file is served by another user's program (FUSE). The program may never answer; gdb
+    would then wait, with the process stopped.
+    """
     for mapping in find_unanswered(process, mappings, _kernel_devices()):
         raise Unsupported(f"gdb would wait for {named(mapping.name)}, a file that another user's program serves (FUSE)")
 

@@ -249,7 +249,7 @@ def _size(folder: ProcessFolder) -> int:
 
 
 def figures_of(heap: Heap) -> Figures:
-    """Return the figures of a heap. They are the same as in the answers of ``heap`` and ``pins``."""
+    """Return the figures of a heap. The figures are the same as in the answers of ``heap`` and ``pins``."""
     found = ledger(heap)
     summary = found.summary
     lines = {line.id: line.resident for line in found.ledger if line.resident is not None}

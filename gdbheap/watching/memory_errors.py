@@ -1,8 +1,8 @@
 """Catch MemoryErrors of a Python process, at the function with which the interpreter raises them.
 
 A thread that calls this function is stopped there, holding the GIL, until gdbheap releases it. Meanwhile gdbheap can
-read the thread's request and the holders of memory. This runs no code in the process and needs no preparation by the
-program.
+read the thread's request and the holders of memory. This way of catching runs no code in the process and needs no
+preparation by the program.
 """
 
 from __future__ import annotations

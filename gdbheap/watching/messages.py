@@ -1,5 +1,5 @@
-"""The events that a watch reports. With --json, each event is one line, whose keys are the names of the event's
-fields.
+"""The events that a watch reports. The option --json prints each event as one line, whose keys are the names of the
+event's fields.
 """
 
 from __future__ import annotations

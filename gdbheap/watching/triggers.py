@@ -172,9 +172,10 @@ class Measured:
 class NearLimit(Measured):
     """The condition that memory is about to run out.
 
-    It is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches the limit
-    within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out of
-    memory."""
+    The condition is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches
+    the limit within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out
+    of memory.
+    """
 
     share: float = 0.9
     within: float = 2.0

@@ -177,7 +177,8 @@ class Watcher:
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
         self._left_out: dict[int, str] = {}
         barred = attach_error()
-        # If gdbheap can attach to no process, it says so for each: a seccomp filter refuses ptrace, for example.
+        # The message for each process if gdbheap can attach to none, for example because a seccomp filter refuses
+        # ptrace.
         self._barred = None if barred is None else f"gdbheap can attach to no process ({barred.strerror}): run doctor"
         self._next_scan = self.scanned = 0.0
         self._kill_count, self._kills = oom_kills(), deque[float]()

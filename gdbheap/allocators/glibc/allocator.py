@@ -199,7 +199,7 @@ class GlibcAllocator(Allocator):
         return {stretch.start: stretch.arena for stretch in self.malloc.stretches}
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return ``ranges`` without the arenas, and without memory that looks like an mmapped chunk."""
+        """Return ``ranges`` without the arenas and without memory that looks like an mmapped chunk."""
         rest = subtract(ranges, self.malloc.owned_ranges())
         return subtract(rest, self.malloc.likely_mapped(rest))
 

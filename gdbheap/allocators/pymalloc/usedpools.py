@@ -215,7 +215,8 @@ class PoolState:
     def _slots(self, first: int, end: int) -> Iterator[int | None]:
         """Yield the address in each slot from ``first`` to ``end``: 0 for an empty slot, None for an invalid one.
 
-        It ends where memory cannot be read."""
+        The iteration ends where memory cannot be read.
+        """
         size = self._layout.size
         for start in range(first, end, SLOTS_AT_ONCE):
             count = min(SLOTS_AT_ONCE, end - start)

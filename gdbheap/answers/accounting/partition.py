@@ -200,8 +200,8 @@ def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
     """Return {id of the line: state} for the allocators' ledger lines.
 
     The result has the lines that own bytes, and the subtotals above them, because all lines of a subtotal have the same
-    state. It has no line with an allocator's total. The state is "used", "free" (also for reserved address space),
-    "top" or "overhead".
+    state. The result has no line with an allocator's total. The state is "used", "free" (also for reserved address
+    space), "top" or "overhead".
     """
     found: dict[LineId, str] = {}
     for allocator in allocators:
@@ -268,7 +268,7 @@ class _Layout:
         self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
-        """Add all memory that is in no piece yet. Its mapping determines its owner."""
+        """Add all memory that is in no piece yet. The mapping of the memory determines the owner."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings = list(self._heap.target.mappings)

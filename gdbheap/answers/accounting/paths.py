@@ -27,8 +27,8 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
     """Return the path to each block in use, as a Python expression if possible, otherwise in words.
 
     The result is {address: path}. ``addresses`` may lie anywhere in the blocks. Blocks that no root reaches are left
-    out. To find the paths, gdbheap reads all references. Only the first MAX_PATHS addresses get a path. A warning is
-    added if there are more addresses, or if references cannot be read.
+    out. All references are read to find the paths. Only the first MAX_PATHS addresses get a path. A warning is added if
+    there are more addresses, or if references cannot be read.
     """
     wanted = list(dict.fromkeys(addresses))
     try:
@@ -54,8 +54,8 @@ def in_a_line(path: Path) -> str:
 
 
 def in_words(path: Path) -> str:
-    """Return the edges of a path in order, as words. Of a long path, only the first edge, which names the root, and the
-    last edges are kept.
+    """Return the edges of a path in order, as words. A long path keeps only its first edge, which names the root, and
+    its last edges.
     """
     edges = through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])

@@ -1,7 +1,9 @@
-"""Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``) by libssl's static tables of methods. Their pointers
-prove that an address is one. Each context and each connection points to its own ``CERT``, whose first word points into
-the ``CERT`` itself. Each connection points to its context, all of them at the same offset. Layouts:
-``layout/tables/openssl.json``.
+"""Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``): each points to one of libssl's static tables of
+methods.
+
+Further pointers prove that a candidate is such an object. Each context and each connection points to its own ``CERT``,
+whose first word points into the ``CERT`` itself. Each connection points to its context, all of them at the same offset.
+Layouts: ``layout/tables/openssl.json``.
 """
 
 from __future__ import annotations

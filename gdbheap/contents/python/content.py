@@ -165,8 +165,8 @@ class PythonContent(Content):
 
     @property
     def draws_for_owners(self) -> bool:
-        """Whether a table of all types builds the graph to find the owners of C blocks. It does not if that would take
-        too long.
+        """Whether the graph may be built to find the owners of C blocks for a table of all types. False if that would
+        take too long.
         """
         stores = self.census.stores
         count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)

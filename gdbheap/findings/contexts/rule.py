@@ -45,9 +45,8 @@ class LargestContext(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the contexts of one name, or about all contexts of prepared statements.
-
-    Of all these groups, it is the one with the most bytes.
+    """Return a finding about the contexts of one name, or about all contexts of prepared statements: the group with the
+    most bytes.
     """
     if evidence.heap.target.refusal is not None:
         return []

@@ -85,7 +85,7 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
 def _server(evidence: Evidence, allocator: Allocator) -> str:
     """Return the id of the server if jemalloc is part of the server's own program; else "".
 
-    With jemalloc in a library, the server refuses to move blocks.
+    If jemalloc is in a library, the server refuses to move blocks.
     """
     if not isinstance(allocator, JemallocLibraries):
         return ""

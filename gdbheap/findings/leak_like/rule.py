@@ -82,7 +82,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Container:
-    """A container that owns a sampled buffer. Of the ``count`` objects of ``type``, the container keeps ``kept`` alive.
+    """A container that owns a sampled buffer. The container keeps ``kept`` of the ``count`` objects of ``type`` alive.
 
     ``bytes``: the bytes that dropping the container would free.
     """

@@ -54,10 +54,10 @@ def free_of(totals: _native.PinTotals) -> int:
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
     """Return an upper limit for the bytes that all groups pin.
 
-    It is twice the free bytes in pages that malloc_trim(0) leaves. Freeing a group returns at least twice the bytes of
-    its own blocks. So at least half of the bytes in the returned pages are free already. No page is in two groups, and
-    malloc_trim(0) releases none of these pages while the groups exist. The last page of a region may extend beyond the
-    region.
+    The limit is twice the free bytes in pages that malloc_trim(0) leaves. Freeing a group returns at least twice the
+    bytes of its own blocks. So at least half of the bytes in the returned pages are free already. No page is in two
+    groups, and malloc_trim(0) releases none of these pages while the groups exist. The last page of a region may extend
+    beyond the region.
     """
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:

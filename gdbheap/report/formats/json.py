@@ -50,8 +50,8 @@ def document(
     """Return the JSON document of an answer: the envelope ("command", "schema", "target", "warnings", "damage"), then
     the answer's own keys.
 
-    It contains no time. So the answers to the same question about a stopped target are equal, except for the figures of
-    its container, which other processes change.
+    The document contains no time. So the answers to the same question about a stopped target are equal, except for the
+    figures of its container, which other processes change.
 
     ``targets``: a description of each target. If there are several, they are under the key "targets"; if there is none,
     "target" is null. ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records in their

@@ -153,7 +153,9 @@ def _step(peak: int) -> int:
 
 
 def _shade(panel: Any, outer: Curve, inner: Curve) -> None:
-    """Shade the area between two curves: memory that is not in use. It ends where one of the curves is unknown."""
+    """Shade the area between two curves: memory that is not in use. The shading ends where one of the curves is
+    unknown.
+    """
     first, last = inner.times[0], inner.times[-1]
     known = [(time, value) for time, value in zip(outer.times, outer.values) if first <= time <= last]
     times, values = [time for time, _ in known], [value for _, value in known]

@@ -26,7 +26,7 @@ TableRow = Sequence[Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. ``key``: the same as in JSON; ``title``: its heading; ``kind``: what its values are."""
+    """A column of a table. ``key``: the same as in JSON; ``title``: its heading; ``kind``: the kind of its values."""
 
     key: str
     title: str

@@ -122,7 +122,7 @@ def _lead(found: Overview, style: Style) -> str:
 def _with_decision(section: Section, found: Overview, style: Style) -> Section:
     """Return the section of the ledger with sentences before it.
 
-    They say how much memory can be returned, and how much the control group uses.
+    The sentences say how much memory can be returned, and how much the control group uses.
     """
     ledger = found.ledger
     lines = container.render(ledger.container, ledger.rss.lazily_freed, style).splitlines()

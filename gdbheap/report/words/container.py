@@ -60,8 +60,9 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _files(files: list[TmpfsFile], style: Style) -> str:
-    """Return a sentence about the files in tmpfs that the process does not map. They use memory until somebody removes
-    them."""
+    """Return a sentence about the files in tmpfs that the process does not map. These files use memory until somebody
+    removes them.
+    """
     shown = [f"{one_line(file.file, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
     left = files[SHOWN_FILES:]
     more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)

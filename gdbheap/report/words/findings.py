@@ -103,8 +103,8 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
     """Return the text of a finding, which describes the memory that was found.
 
-    It refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the finding is from a
-    file that lacks figures that its text needs.
+    The text refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the finding is from
+    a file that lacks figures that its text needs.
     """
     text: str = _words(finding).text(printable_record(finding.figures))
     return ". ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])

@@ -108,7 +108,7 @@ def _type(row: Kept) -> str:
 def _retains_most(answer: Retained, style: Style) -> str:
     """Return a sentence about the row that retains the most, or that may do so.
 
-    It begins with gdbheap's own words, so that no name begins a line.
+    The sentence begins with gdbheap's own words, so that no name begins a line.
     """
     first = max(answer.rows, key=lambda row: row.most)
     is_one = first.address is not None or first.type in NAMED_BY_WORDS
@@ -126,8 +126,8 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 def held_at(row: Kept) -> str:
     """Return the place where a row's object is held.
 
-    It is the object's path, and the path on to the innermost object that retains the same blocks. If the row stands for
-    several objects, return their holders.
+    The place is the object's path, and the path on to the innermost object that retains the same blocks. If the row
+    stands for several objects, return their holders.
     """
     way, inner = row.path or row.chain or "", row.innermost
     # A part of the object itself is not another holder.
@@ -379,7 +379,7 @@ def _shared_out(answer: Owners, style: Style) -> str:
 def _holds_most(answer: Owners, style: Style) -> str:
     """Return a sentence that names the largest holder.
 
-    It begins with gdbheap's own words, so that no name begins a line.
+    The sentence begins with gdbheap's own words, so that no name begins a line.
     """
     first = max(answer.groups, key=lambda row: row.bytes)
     size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"

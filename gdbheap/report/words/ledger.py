@@ -241,13 +241,13 @@ def _findings(answer: Ledger, style: Style) -> str:
 
 
 def heading_of(findings: Sequence[Finding]) -> str:
-    """Return the heading of a list of findings. It says how they are ordered."""
+    """Return the heading of a list of findings, which says how the findings are ordered."""
     sizes = [finding.bytes for finding in findings]
     return FIRST if sizes == sorted(sizes, reverse=True) else GAINS_FIRST
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
-    """Return the size of a finding. It is highlighted if it is large, unless the memory may be intended."""
+    """Return the size of a finding. The size is highlighted if it is large, unless the memory may be intended."""
     if finding.doubtful:
         return worth
     is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss

@@ -115,7 +115,9 @@ def _interpreters(answer: Pools, style: Style) -> str:
 
 
 def _sparse(answer: Pools, style: Style) -> str:
-    """Return a sentence that counts the arenas that are nearly empty. They are pymalloc's equivalent of holes."""
+    """Return a sentence that counts the arenas that are nearly empty. Such arenas are pymalloc's equivalent
+    of holes.
+    """
     rows = [row for row in answer.fill if row.percent <= NEARLY_EMPTY]
     arenas, used = sum(row.arenas for row in rows), sum(row.used for row in rows)
     if not arenas:

@@ -41,7 +41,7 @@ def render(answer: Answered, left_out: int, style: Style) -> str:
 
 
 def _unit(name: str) -> str:
-    """Return the unit of a column of the answer. It is found by the column's name in gdbheap's tables."""
+    """Return the unit of a column of the answer. The unit is found by the column's name in gdbheap's tables."""
     found = OF_COLUMN.fullmatch(name)
     return UNITS.get(found[1] if found else name, COUNT)
 

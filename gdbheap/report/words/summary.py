@@ -1,7 +1,7 @@
 """The summary of ``heap`` in a few sentences.
 
-They are about used, free and unknown memory, the memory that can be returned, and the reasons why other free memory
-cannot be returned.
+The sentences are about used, free and unknown memory, the memory that can be returned, and the reasons why other free
+memory cannot be returned.
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ class CoreFiles:
                 return found
             looked += [(refuted, path)] if os.path.basename(path) == name else []
         if first.path in self._with_code and len(self.unseen) < UNSEEN_LIMIT:
-            # A file that is certainly another version says more than one about which nothing is decided.
+            # A file that is certainly another version tells the user more than a file about which nothing could be
+            # decided.
             refuted, other = max(looked, key=lambda row: row[0], default=(False, None))
             self.unseen.append(UnseenFile(first.path, first.start, other, refuted))
         return None

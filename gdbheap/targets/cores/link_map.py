@@ -55,8 +55,8 @@ class _Loaded:
 def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> list[MappedFile]:
     """Return the entries that NT_FILE would have for the program and its libraries, ascending.
 
-    The result is empty if the program's headers are not found. It has only the program if the core lacks the dynamic
-    linker's list.
+    The result is empty if the program's headers are not found. The result has only the program if the core lacks the
+    dynamic linker's list.
     """
     program = _program(machine, space, auxv, files)
     if program is None:
@@ -131,7 +131,7 @@ def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
 def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
     """Yield (bias, name, address of the dynamic section) of each entry in the list.
 
-    It stops at an unreadable entry, or if the list is a loop.
+    The iteration stops at an unreadable entry, or if the list is a loop.
     """
     seen: set[int] = set()
     try:

@@ -181,7 +181,7 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
 class _Portions:
     """Reads a packed file in portions, which are small at the beginning of each stream.
 
-    A decoder copies all input after the end of its stream. With large portions, a file of many small streams would be
+    A decoder copies all input after the end of its stream. Large portions of a file of many small streams would be
     copied again and again.
     """
 

@@ -1,9 +1,9 @@
 //! Access to a target. This crate reads the target's bytes, and does everything that gdbheap does to a process:
 //! reading, stopping, following and calling it.
 //!
-//! Of the crates that read a target, only this one has unsafe code, and only in the modules that make system calls; the
-//! other crates forbid unsafe code. Data from a target may be hostile, and this crate passes it on unchecked. A caller
-//! that reads for this crate is a `Source`; a caller that waits for long work is a `Watcher`.
+//! Only this crate, among those that read a target, has unsafe code, in the modules that make system calls; the other
+//! crates forbid unsafe code. Data from a target may be hostile, and this crate passes it on unchecked. A caller that
+//! reads for this crate is a `Source`; a caller that waits for long work is a `Watcher`.
 //!
 //! Code for one processor is in a folder named after the processor; `arch` is the folder of the processor that this
 //! crate is built for. The folders have the same modules with the same names. A function that one of the folders cannot

@@ -128,7 +128,7 @@ fn reads_memory(thread: i32) -> bool {
     }
 }
 
-/// Return whether a signal of ENDING is pending. It stays pending, because this thread blocks all signals.
+/// Return whether a signal of ENDING is pending. The signal stays pending, because this thread blocks all signals.
 fn is_told() -> bool {
     // SAFETY: the set is plain data that the call fills in.
     unsafe {

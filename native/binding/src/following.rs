@@ -146,7 +146,7 @@ fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
     ProgramMemory::of(descriptor).map_err(|error| raised(error.into()))
 }
 
-/// Return the registers that a thread had when it came to `address`. They are computed from `registers`, which the
+/// Return the registers that a thread had when it came to `address`. The result is computed from `registers`, which the
 /// thread has at the trap, and from `frame`, the bytes at its stack pointer. Raises ValueError if `registers` or
 /// `frame` is too short.
 #[pyfunction]

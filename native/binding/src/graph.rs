@@ -505,8 +505,8 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// Return the bytes that each node retains, without keeping intermediate results in memory. It is meant for a graph
-    /// that is not used afterwards.
+    /// Return the bytes that each node retains, without keeping intermediate results in memory. This method is meant
+    /// for a graph that is not used afterwards.
     fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
@@ -586,8 +586,8 @@ impl Graph {
         watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
-    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. This is for
-    /// graphs without Python objects.
+    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. This method
+    /// is for graphs without Python objects.
     fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
         let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
         Ok(Heads { count, rows: all(rows) })

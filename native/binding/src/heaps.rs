@@ -40,7 +40,7 @@ exports! {
 pub struct BlockStore(pub Store);
 
 impl BlockStore {
-    /// Make an object of Python whose blocks are those of `store`.
+    /// Make a Python object of a subclass of BlockStore. Its blocks are those of `store`.
     pub fn with<T: PyClass<BaseType = BlockStore>>(py: Python<'_>, store: Store, value: T) -> PyResult<Py<T>> {
         Py::new(py, PyClassInitializer::from(BlockStore(store)).add_subclass(value))
     }
@@ -91,7 +91,7 @@ impl ListedStore {
 pub struct ExtentStore(Arc<Extents>);
 
 impl ExtentStore {
-    /// Make an object of Python whose blocks are those of `extents`.
+    /// Make a Python object of a subclass of ExtentStore. Its blocks are those of `extents`.
     pub fn with<T: PyClass<BaseType = ExtentStore>>(
         py: Python<'_>,
         extents: Arc<Extents>,

@@ -3,7 +3,7 @@
 //! Work that takes long runs without the GIL (watch.rs). Arguments that are records are read from Python objects by the
 //! names of their fields (records.rs). Results are classes with named fields (rows.rs).
 
-// A function takes what Python passes to it by name.
+// The arguments are passed by name from Python, so a function may have many.
 #![allow(clippy::too_many_arguments)]
 
 mod call_stats;

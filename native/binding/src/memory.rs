@@ -88,8 +88,9 @@ impl Pages {
 
 #[pymethods]
 impl Pages {
-    /// Read the page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file. With `scan` the kernel
-    /// returns runs of pages (PAGEMAP_SCAN, Linux 6.7); without it, the entry of every page is read. Raises OSError.
+    /// Read the page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file. If `scan` is true, the
+    /// kernel returns runs of pages (PAGEMAP_SCAN, Linux 6.7); otherwise the entry of every page is read. Raises
+    /// OSError.
     #[staticmethod]
     #[pyo3(signature = (machine, path, ranges, scan=true))]
     fn from_pagemap(
@@ -346,8 +347,8 @@ impl Space {
         self.0.left_out()
     }
 
-    /// Return a space that reads the memory of the process as it is now, while the process runs. It is for data that
-    /// does not change while a program runs. None if no copy was cut short by the release of the process.
+    /// Return a space that reads the memory of the process as it is now, while the process runs. The space is for data
+    /// that does not change while a program runs. None if no copy was cut short by the release of the process.
     fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
         Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }

@@ -17,8 +17,8 @@ use std::collections::{HashMap, HashSet};
 answers! {
     /// The memory of an owner, in bytes. `bytes`: all of it; parts of that are `resident`, `swapped` and `zero` (mapped
     /// to the kernel's zero page). `huge`: the resident bytes that are in huge pages. `pages`: the bytes of pages that
-    /// belong wholly to the owner, resident or not. Of these pages, `whole` bytes are resident, and `whole_huge` bytes
-    /// are in huge pages.
+    /// belong wholly to the owner, resident or not. `whole`: the part of `pages` that is resident. `whole_huge`: the
+    /// part of `pages` that is in huge pages.
     struct OwnerSum {
         owner: u32,
         bytes: u64,

@@ -287,8 +287,8 @@ pub fn asked_sizes(
 }
 
 /// Return the unused room of containers: one row for each kind in `growing`, and then one row for each kind in
-/// `tables`. Only containers in blocks of `sizes` count, and only in stores that keep blocks of one size together. With
-/// `most`, `containers`, `small` and `pages` are estimates from at most that many groups of each size.
+/// `tables`. Only containers in blocks of `sizes` count, and only in stores that keep blocks of one size together. If
+/// `most` is given, `containers`, `small` and `pages` are estimates from at most that many groups of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 pub fn list_slack(

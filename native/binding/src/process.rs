@@ -456,9 +456,9 @@ impl From<process::Account> for ProcessAccount {
 }
 
 /// From now on, end this process if it does not react to a request to end: if SIGINT, SIGTERM or SIGHUP has been
-/// pending for 2 s while the main thread is blocked in the kernel. It also ends if a thread has waited 10 s for another
-/// process's memory. The process writes the message `deaf` or `blocked` and ends with status 1. A second call does
-/// nothing.
+/// pending for 2 s while the main thread is blocked in the kernel. The process also ends if a thread has waited 10 s
+/// for another process's memory. The process writes the message `deaf` or `blocked` and ends with status 1. A second
+/// call does nothing.
 #[pyfunction]
 pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
     gdbheap_access::signals::end_where_deaf(deaf, blocked);
@@ -545,8 +545,8 @@ pub fn walk_to_file(
 }
 
 /// Open for reading the file that the O_PATH descriptor `held` refers to, and close `held`. Return the new descriptor.
-/// It refers to the same file, even if the file was renamed. Raises OSError, and TimeoutError if the file system does
-/// not answer.
+/// The new descriptor refers to the same file, even if the file was renamed. Raises OSError, and TimeoutError if the
+/// file system does not answer.
 #[pyfunction]
 pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;

@@ -82,7 +82,7 @@ fn text(name: &[u8]) -> String {
 /// A line of source code: the inlined function (None for the function that owns the machine code), the file, the line.
 type SourceLine = (Option<Vec<u8>>, Vec<u8>, u64);
 
-/// How much debug information may still be decoded of all files of one target: for a few seconds, and up to some 150 MB.
+/// The budget for decoding debug information, for all files of one target together: a few seconds, and some 150 MB.
 #[pyclass(frozen)]
 pub struct LineBudget(Mutex<source_lines::Budget>);
 
@@ -94,8 +94,8 @@ impl LineBudget {
     }
 }
 
-/// The source lines of one ELF file, by linked address. `sections`: its debug information, by the names of the sections,
-/// such as `.debug_info`. `budget`: of all files of the target.
+/// The source lines of one ELF file, by linked address. `sections`: its debug information, by the names of the
+/// sections, such as `.debug_info`. `budget`: the budget that all files of the target share.
 #[pyclass(frozen)]
 pub struct SourceLines(Mutex<source_lines::SourceLines<PyBackedBytes>>, Py<LineBudget>);
 

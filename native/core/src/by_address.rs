@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-/// A hasher that multiplies an address. That is good enough for addresses, and fast. Speed matters because look-ups by
-/// address are the most frequent look-ups. The numbers are drawn anew by each gdbheap: a target that knew them could
-/// choose addresses that all have one hash.
+/// A hasher that multiplies an address. The result is good enough for addresses, and fast. Speed matters because
+/// look-ups by address are the most frequent look-ups. The numbers are drawn anew by each gdbheap: a target that knew
+/// them could choose addresses that all have one hash.
 pub(crate) struct AddressHasher {
     drawn: Drawn,
     hash: u64,

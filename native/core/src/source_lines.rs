@@ -62,7 +62,7 @@ struct Inlined {
     ranges: std::ops::Range<usize>,
     /// The entry of the function.
     origin: Option<usize>,
-    /// Where the source has the call.
+    /// The place of the call in the source.
     call: Place,
 }
 
@@ -160,7 +160,7 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
             names: HashMap::new(),
             paths: HashMap::new(),
         };
-        // What was found before damage, or before the budget was used up, stays.
+        // Lines that were found before damage, or before the budget was used up, are kept.
         let _ = lines.find_code(&mut ranges, &mut starts, &mut Effort::new(budget));
         ranges.sort_unstable();
         (lines.ranges, lines.starts) = (ranges, starts);

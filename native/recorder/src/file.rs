@@ -47,9 +47,9 @@ pub(crate) fn has_folder() -> bool {
     PATH_LENGTH.load(Ordering::Relaxed) != 0
 }
 
-/// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. With O_EXCL only a new file is
-/// created. An existing file must be regular, belong to this user, and have one name, because the recording's folder
-/// may have been removed and another user may have put a folder in its place.
+/// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. If `flags` has O_EXCL, only a new
+/// file is created. An existing file must be regular, belong to this user, and have one name, because the recording's
+/// folder may have been removed and another user may have put a folder in its place.
 pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     let Some(folder) = open_folder() else { return -1 };
     let name = name_of(owned);

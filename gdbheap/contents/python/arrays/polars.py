@@ -197,8 +197,7 @@ class Polars:
         """Return (number of words of an element, index of the series' first word in it) for the vector of columns at
         ``start``.
 
-        Of all combinations, the one for which the most of the first elements have a series is chosen. None if no
-        element has one.
+        The combination is chosen for which most of the first elements have a series. None if no element has one.
         """
         probed = min(count, PROBED)
         best, form = 0, None
@@ -219,8 +218,9 @@ class Polars:
             return False
 
     def _is_series(self, address: int, vtable: int) -> bool:
-        """Return whether ``address`` is a reference-counted object, which begins with two counts, and ``vtable`` that
-        of a series."""
+        """Return whether a reference-counted object (two counts at its beginning) is at ``address``, and ``vtable`` is
+        the vtable of a series.
+        """
         if not address or address % self._word or not self._types.of(vtable):
             return False
         try:

@@ -172,7 +172,7 @@ def _dotted(places: list[ModuleEntry]) -> str:
     key = max((place.key for place in candidates if place.module == home), key=lambda key: (len(key), key))
     outer = home.removeprefix("_")
     if outer == "io":
-        # Up to 3.11 the module called itself io, and its types _io.
+        # Up to 3.11 the module is named io, but its types belong to _io.
         return f"_io.{key}"
     return f"{outer if outer in PUBLIC else home}.{key}"
 

@@ -80,8 +80,9 @@ class LoadedModule(NamedTuple):
 class Homes:
     """The homes of a graph's nodes.
 
-    ``seeds``: the home of each node that has one by itself. ``open``: nodes whose dict is a part of them, such as
-    classes. ``through``: the addresses of the types of such dicts."""
+    ``seeds``: the nodes whose own contents determine their home, each with this home. ``open``: nodes whose dict is a
+    part of them, such as classes. ``through``: the addresses of the types of such dicts.
+    """
 
     def __init__(self, references: PythonNodes) -> None:
         """Find the homes of nodes. Raises Unsupported if the tables of the release lack a field."""

@@ -72,8 +72,8 @@ class Attributes:
         value of its attribute ``name``; 0 if it has none.
 
         The function is made from the instance at ``address``, and is fast for instances that keep the attribute in the
-        same place. It raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is used up.
-        Without an ``allowance``, each call may read a certain number of entries.
+        same place. The function raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is
+        used up. Without an ``allowance``, each call may read a certain number of entries.
         """
         for slot, offset in self._slots_of(kind):
             if slot == name:

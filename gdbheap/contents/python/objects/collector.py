@@ -103,7 +103,8 @@ def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
 def frozen_heads(space: _native.Space, collector: Collector, most: int) -> Iterator[int]:
     """Yield the addresses of the headers (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``.
 
-    It ends at a header that cannot be read."""
+    The iteration ends at a header that cannot be read.
+    """
     at = collector.permanent
     for _count in range(most):
         try:

@@ -101,9 +101,9 @@ class Claim:
     """A pointer field at ``offset`` in an object; the object owns the block to which it points.
 
     The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM, or the
-    offset of a block's link to the next block of a chain. With CLAIM, the field is valid only if it points to the start
-    of a block that is not an object. ``last``: the offset in the object of the pointer to the last block of the chain;
-    0 if the chain ends with a link of 0. ``contents``: the references that the block holds
+    offset of a block's link to the next block of a chain. If ``follow`` is CLAIM, the field is valid only if it points
+    to the start of a block that is not an object. ``last``: the offset in the object of the pointer to the last block
+    of the chain; 0 if the chain ends with a link of 0. ``contents``: the references that the block holds
     (native/core/src/graph/shapes.rs). ``count_at``: the offset in the object of the number of these references, -1 if
     there is none. ``extent``: the rule for the block's size, needed if no walked allocator has the block.
     """

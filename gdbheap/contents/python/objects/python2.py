@@ -46,8 +46,8 @@ def dict_items(
 def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
     """Return a function that returns the value of ``key`` in another dict.
 
-    It finds the key only if the key has the same slot there as in the dict at ``address``; otherwise it returns 0. The
-    result is None if the dict at ``address`` does not have the key. Raises Fault.
+    The function finds the key only if it has the same slot there as in the dict at ``address``; otherwise it returns 0.
+    Return None if the dict at ``address`` does not have the key. Raises Fault.
     """
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word

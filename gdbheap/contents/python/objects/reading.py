@@ -142,8 +142,8 @@ def dict_items(
 def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
     """Return a function that returns the value of ``key`` in another dict.
 
-    It finds the key only if the key has the same index there as in the dict at ``address``; otherwise it returns 0. The
-    result is None if the dict at ``address`` does not have the key, or if the value cannot be found by this index
+    The function finds the key only if it has the same index there as in the dict at ``address``; otherwise it returns
+    0. Return None if the dict at ``address`` does not have the key, or if the value cannot be found by this index
     alone. Raises Fault.
     """
     if release.get("ma_table") is not None:

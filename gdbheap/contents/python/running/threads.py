@@ -1,7 +1,8 @@
 """Find the interpreters and threads of a Python process without symbols, and read the frames that run.
 
-A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows. It points to its
-interpreter, which points back. Interpreters are found by pointers in the library's data, where the runtime keeps them.
+A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows. The thread state points to
+its interpreter, which points back. Interpreters are found by pointers in the library's data, where the runtime keeps
+them.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ class PythonFrame:
 
     ``object``: whether the frame is a Python object (up to 3.10). ``references``: the objects to which it refers
     besides its locals. ``entry``: whether C code called it; since 3.11, one call of the interpreter's loop runs it and
-    the frames that it called from Python. ``uncounted``: the range where values may lie on its stack while it runs.
-    Their number is then only in a register, and ``locals`` has only the values that are proven.
+    the frames that it called from Python. ``uncounted``: the range where values may lie on its stack while it runs. The
+    number of these values is then only in a register, and ``locals`` has only the values that are proven.
     """
 
     address: int
@@ -232,8 +233,8 @@ class Threads:
     def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
         """Return the words, ascending, that may be addresses of interpreters.
 
-        The first thread state of an interpreter points back to it. With ``place``, also return the words that have no
-        thread state but a plausible address at the offset ``place``.
+        The first thread state of an interpreter points back to it. If ``place`` is given, also return the words that
+        have no thread state but a plausible address at the offset ``place``.
         """
         ordered = sorted(words)
         heads = self._words_at(ordered, self._release["interp_tstates"])

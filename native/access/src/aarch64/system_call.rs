@@ -63,7 +63,7 @@ pub(crate) fn replace(tid: i32, registers: &[u64], number: u64, arguments: [u64;
     Ok(own)
 }
 
-/// Make the thread skip the system call that it is about to make, or in which it was stopped. That call is not
+/// Make the thread skip the system call that it is about to make, or in which it was stopped. The skipped call is not
 /// restarted.
 pub(crate) fn leave_out(tid: i32, _: &mut [u64]) {
     // If the thread has gone, the caller notices that next.

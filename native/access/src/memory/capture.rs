@@ -95,8 +95,8 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// A unit that was left out because it has no pointers. Those of its words that may be sizes are stored. `place`: the
-/// offset of these words in the room; `count`: their number.
+/// A unit that was left out because it has no pointers. Its words that may be sizes are stored. `place`: the offset of
+/// these words in the room; `count`: their number.
 #[derive(Clone, Copy)]
 struct Blank {
     start: u64,

@@ -13,9 +13,9 @@ const SMALLEST: u64 = 256 << 10;
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
-/// Return the holes [from, to) of each file, ascending; no holes if the file system does not report them. To find
-/// holes, the kernel takes the lock of the file, which any process that may read the file can hold. So a child process
-/// asks the kernel; if the kernel blocks the child, no file has known holes. `hasty`: give up early.
+/// Return the holes [from, to) of each file, ascending; no holes if the file system does not report them. The kernel
+/// finds holes under the lock of the file, which any process that may read the file can hold. So a child process asks
+/// the kernel; if the kernel blocks the child, no file has known holes. `hasty`: give up early.
 pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     let sparse: Vec<(usize, u64)> =
         files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();

@@ -238,8 +238,8 @@ impl Pages {
 }
 
 impl Pages {
-    /// Read the states of the pages in `ranges` (ascending) from a `pagemap` file. With `scan` the kernel returns runs
-    /// of pages (Linux 6.7); without it, the entry of every page is read.
+    /// Read the states of the pages in `ranges` (ascending) from a `pagemap` file. If `scan` is true, the kernel
+    /// returns runs of pages (Linux 6.7); otherwise the entry of every page is read.
     pub fn from_pagemap(
         watcher: &dyn Watcher,
         path: &str,

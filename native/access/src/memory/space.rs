@@ -73,7 +73,7 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// The largest size of a read that uses cached pages while the process is stopped. Such reads follow pointers.
+/// The largest size of a read that uses cached pages while the process is stopped. Small reads follow pointers.
 const SMALL_READ: usize = 512;
 /// The largest size of a read that goes through the file `/proc/PID/mem`.
 const SMALL_OF_FILE: usize = 4 << 10;
@@ -610,7 +610,7 @@ impl Space {
         Space::build(machine, segments, files, Origin::Nothing)
     }
 
-    /// Create a space whose bytes come from `source`. They are read on the thread that asks for them.
+    /// Create a space whose bytes come from `source`. The bytes are read on the thread that asks for them.
     pub fn for_remote(machine: Machine, ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
         let segment = |(start, end): &(u64, u64)| Segment { start: *start, end: *end, backing: Backing::Process };
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
@@ -650,8 +650,8 @@ impl Space {
 
     /// Return a space that reads the memory of the process as it is now, whether the process is stopped or not.
     ///
-    /// It is for data that does not change while a program runs. Return None if no copy was cut short by a release of
-    /// the process, or if the memory cannot be read.
+    /// The space is for data that does not change while a program runs. Return None if no copy was cut short by a
+    /// release of the process, or if the memory cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
         let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };

@@ -28,8 +28,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The arguments of clone(2): the copy has its own memory, and its end sends no SIGCHLD. wait4(2) only finds it with
-/// __WALL. The copy shares the target's table of descriptors. With a copied table, files that the target closes would
-/// stay open.
+/// __WALL. The copy shares the target's table of descriptors. A copied table would keep files open that the target
+/// closes.
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 /// The arguments of close_range(2) (Linux 5.9), which closes all descriptors of the copy in a table of its own. The
 /// kernel still copies the first 64 descriptors into that table and closes them. A file system may delay this; then the

@@ -21,7 +21,7 @@ const MOST_LINKS: usize = 40;
 /// The most steps of one walk. A path has at most 2,048 names, but each `..` starts again at the root.
 const MOST_STEPS: usize = 8192;
 
-/// A file that was opened with O_PATH. This does not open the contents of the file.
+/// A file that was opened with O_PATH. O_PATH does not open the contents of the file.
 pub struct Held {
     pub file: File,
     /// The path of the file without symbolic links, if the path was walked.

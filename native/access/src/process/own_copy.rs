@@ -162,7 +162,7 @@ fn be_copy(plan: &Plan) -> ! {
 
 /// Give up the rights that would deny the program access to the copy.
 ///
-/// These are the capabilities that the program will not have, and a real user id that differs from the program's.
+/// The rights are the capabilities that the program will not have, and a real user id that differs from the program's.
 fn give_up_rights() {
     let same = c_long::from(-1);
     let group = call(libc::SYS_getegid, [0; 4]);

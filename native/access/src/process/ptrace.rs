@@ -55,7 +55,7 @@ pub(crate) fn set_options(tid: i32, options: i32) -> Result<(), Error> {
     request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
 }
 
-/// Ask a seized thread to stop. It may stop later.
+/// Ask a seized thread to stop. The thread may stop later.
 pub(crate) fn interrupt(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
@@ -86,7 +86,7 @@ pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
 
-/// Send a signal to one thread. It is lost if the thread ended meanwhile.
+/// Send a signal to one thread. The signal is lost if the thread ended meanwhile.
 pub(crate) fn send(tid: i32, signal: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };

@@ -26,7 +26,7 @@ pub(super) fn have_same_memory(one: i32, other: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Return whether another process shares the memory of `pid`. That process would keep running while all threads of
+/// Return whether another process shares the memory of `pid`. The other process would keep running while all threads of
 /// `pid` are stopped. False if kcmp(2) is refused or unavailable. ETIMEDOUT if too many processes do not answer.
 pub fn has_sharer(pid: i32) -> Result<bool> {
     let names = read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -125,7 +125,7 @@ fn hanging() -> HashSet<i32> {
     earlier.iter().flat_map(|progress| held(progress).asking.clone()).collect()
 }
 
-/// Return another number at each call. It identifies a thread that asks.
+/// Return another number at each call. The number identifies a thread that asks.
 fn unique() -> i32 {
     static NEXT: AtomicI32 = AtomicI32::new(0);
     NEXT.fetch_add(1, Ordering::SeqCst)

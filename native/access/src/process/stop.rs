@@ -1,7 +1,7 @@
 //! A stopped process, held by a thread of gdbheap that has no other task.
 //!
-//! Every ptrace request must come from the thread that seized the target. That thread also watches the time limit, and
-//! releases the target in time even if the rest of this process is blocked.
+//! Every ptrace request must come from the thread that seized the target. The same thread also watches the time limit,
+//! and releases the target in time even if the rest of this process is blocked.
 #![forbid(unsafe_code)]
 
 use crate::arch::call;

@@ -245,8 +245,8 @@ impl Tracer {
         self.threads.iter().filter(|(_, thread)| !thread.stopped).map(|(tid, _)| *tid).collect()
     }
 
-    /// Return whether a thread that is not stopped may be in exec(2). Such a thread may take the place of a stopped
-    /// thread.
+    /// Return whether a thread that is not stopped may be in exec(2). A thread in exec(2) may take the place of a
+    /// stopped thread.
     pub(crate) fn is_in_exec(&self) -> bool {
         self.running().iter().any(|tid| {
             let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
@@ -378,7 +378,7 @@ fn registers(tid: i32) -> Option<Registers> {
     })
 }
 
-/// Restart the system call of a thread that an ignored signal has woken. Such a signal wakes a thread only if the
+/// Restart the system call of a thread that an ignored signal has woken. An ignored signal wakes a thread only if the
 /// thread is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
 pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
     if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {

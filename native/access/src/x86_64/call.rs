@@ -92,7 +92,7 @@ impl Saved {
     }
 }
 
-/// Return the frame of a call. It lies below the red zone.
+/// Return the frame of a call. The frame lies below the red zone.
 pub(crate) fn frame(saved: &Saved, plan: &Plan) -> Frame {
     let top = saved.registers[RSP].wrapping_sub(RED_ZONE) & !63;
     let result = top.wrapping_sub(64);

@@ -146,8 +146,8 @@ pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a stub saves and restores the processor flags. That takes longer than everything else the stub does to
-/// compare a call's arguments.
+/// Whether a stub saves and restores the processor flags. Saving them takes longer than everything else the stub does
+/// to compare a call's arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flags {
     Kept,
@@ -256,7 +256,7 @@ pub const fn frame_size() -> usize {
     8 * (MASKS + SAVED.len())
 }
 
-/// Return the registers that a thread had when it came to `address`, and the signals that it blocked there. They are
+/// Return the registers that a thread had when it came to `address`, and the signals that it blocked there. Both are
 /// computed from the thread's registers at the trap and from the bytes at its stack pointer.
 pub fn original_registers(at_trap: &[u64], frame: &[u8], address: u64) -> (Vec<u64>, u64) {
     let mut registers = at_trap.to_vec();

@@ -54,7 +54,7 @@ pub(crate) fn replace(_: i32, _: &[u64], _: u64, _: [u64; 6]) -> Result<Vec<u64>
 }
 
 /// Change the registers so that the thread skips the system call that it is about to make, or in which it was stopped.
-/// That call is not restarted.
+/// The skipped call is not restarted.
 pub(crate) fn leave_out(_: i32, registers: &mut [u64]) {
     registers[ORIG_RAX] = NO_CALL;
 }

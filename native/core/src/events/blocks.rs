@@ -2,8 +2,8 @@
 
 use super::room::{AddressTable, Room, Table};
 
-/// The number of tables. While a table grows, its old and its new entries are both in memory. With many tables, the
-/// extra memory of one growing table is a small part of the total.
+/// The number of tables. While a table grows, its old and its new entries are both in memory. If there are many tables,
+/// the extra memory of one growing table is a small part of the total.
 const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);

@@ -367,8 +367,8 @@ impl<'a> Following<'a> {
         Ok(number)
     }
 
-    /// Read a stack. It was written as its difference from the thread's last stack: the outermost frames of that stack
-    /// stay, and the frames in `content` replace the others.
+    /// Read a stack. The stack was written as its difference from the thread's last stack: the outermost frames of that
+    /// stack stay, and the frames in `content` replace the others.
     fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
         let _flags = content.number()?;
         let mut last = 0u64;

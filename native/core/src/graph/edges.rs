@@ -33,8 +33,7 @@ pub(crate) const STRAY: u32 = 3;
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
-/// A bit in the key of a group of blocks of C code. It says that the number in the key is that of a kind of structure,
-/// not of a type.
+/// A bit in the key of a group of blocks of C code: the number in the key is a kind of structure, not a type.
 pub(crate) const NAMED: u32 = 1 << 29;
 
 /// Return whether a node of this kind is a living object.
@@ -90,7 +89,7 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
-    /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
+    /// The addresses of the dynamic linker's tables, ascending. Each table refers only to the previous one.
     pub(crate) linked: &'a [u64],
     /// The parts of blocks of C code that contain no items, according to the containers to which the blocks belong;
     /// ascending.
@@ -247,7 +246,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        // The last word of a block lies in the header of the next chunk, and the lists of free chunks point to headers.
+        // A pointer to a chunk's header may be a leftover link of a free chunk. The header contains the last word of
+        // the block before it.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             if pointer > found.address {
                 self.rows.lead(found, STRAY);

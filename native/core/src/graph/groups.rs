@@ -62,8 +62,8 @@ impl Graph {
         Grouped { type_address, kind: name, size, count, bytes }
     }
 
-    /// Return, for each group, the bytes that would be freed if all its blocks were removed. With `top`, groups that
-    /// cannot be among the `top` largest groups are left out.
+    /// Return, for each group, the bytes that would be freed if all its blocks were removed. If `top` is given, groups
+    /// that cannot be among the `top` largest groups are left out.
     pub fn retained_by_group(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByGroup>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();

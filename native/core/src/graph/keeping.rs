@@ -41,7 +41,7 @@ const WIDEST: u64 = 100;
 const WIDEST_NAMESPACE: u64 = 64 << 10;
 /// The number of references on the way from a root to the dict of a module.
 const DEPTH_OF_MODULES: u32 = 3;
-/// The number of references on a chain from a root from which objects are not opened any more.
+/// Objects whose chain from a root has this many references, or more, are not opened.
 const DEEPEST: u32 = 12;
 /// The least size in bytes of an object that refers to nothing, if it is to become a node.
 const LEAF_BYTES: u64 = 64 << 10;
@@ -64,7 +64,7 @@ const SHORT_HEAD: u64 = 128;
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
 /// The costs of steps of the search: of examining a block that was not read ahead (ELSEWHERE), of opening an object
-/// (OPENED), and the number of words of a table that cost 1 (WORDS). To examine a block that was read ahead costs 1.
+/// (OPENED), and the number of words of a table that cost 1 (WORDS). Examining a block that was read ahead costs 1.
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
@@ -206,8 +206,8 @@ impl Group {
         place
     }
 
-    /// Return, for each member, whether something outside the group holds it. That is so if some references to the
-    /// member were not met, or if another member that is held refers to it.
+    /// Return, for each member, whether something outside the group holds it. A member is held if some references to it
+    /// were not met, or if another held member refers to it.
     fn held(&self) -> Vec<bool> {
         let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
         let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();

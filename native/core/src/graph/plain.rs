@@ -45,8 +45,8 @@ const KEPT_WORDS: u64 = 4;
 const MAX_SLACK: u64 = 24;
 /// The size of the links at the start of a free chunk (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
 const LINKS: u64 = 32;
-/// The least number of words that point to headers if these words are fields: in one block, or at one offset of blocks
-/// of one size.
+/// Words that point to headers count as fields if there are at least this many of them: in one block, or at one offset
+/// of blocks of one size.
 const MANY_LAST: u32 = 16;
 
 /// Address ranges [start, end), ascending. `data`: memory that may contain tables of virtual functions; `code`: memory
@@ -175,7 +175,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Count a candidate word, which lies `inside` bytes after the beginning of the block `own`. That block has `size`
+    /// Count a candidate word, which lies `inside` bytes after the beginning of the block `own`. The block has `size`
     /// bytes.
     fn add(&mut self, own: u32, size: u64, inside: u64) {
         self.own += 1;
@@ -200,7 +200,7 @@ impl Ends {
         self.many.extend(other.many);
     }
 
-    /// Return a bit for each of `count` nodes. It is set if the candidate words of the node are fields.
+    /// Return a bit for each of `count` nodes. A bit is set if the candidate words of the node are fields.
     fn holders(&self, count: usize) -> Bits {
         let mut bits = Bits::new(count as u64);
         let found = self.found.iter().filter(|(_, place)| self.places[place] >= MANY_LAST).map(|(own, _)| own);
@@ -221,7 +221,7 @@ struct Drawer<'a> {
     /// The kind of each block, by the block's number; empty if all kinds are unknown.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
-    /// The addresses of the dynamic linker's tables, ascending. Such a table refers only to the previous one.
+    /// The addresses of the dynamic linker's tables, ascending. Each table refers only to the previous one.
     linked: &'a [u64],
     /// The parts of blocks that contain no items: of all blocks, and of the block that is being read (`left_here`).
     left_over: Parts<'a>,

@@ -31,8 +31,9 @@ impl Proof {
         (0..end).filter(|id| tree.phases[*id as usize] != NOT_REACHED && !is_known(*id)).collect()
     }
 
-    /// Return for each block, by its number, whether all its holders are known. They are not known if an unreached node
-    /// refers to the block, or if only weak words do: the true holder of the block may not have been read.
+    /// Return for each block, by its number, whether all its holders are known. The holders are not known if an
+    /// unreached node refers to the block, or if only weak words do: the true holder of the block may not have been
+    /// read.
     pub(super) fn known(&self, edges: &Edges, tree: &Tree, kinds: &[u32], blocks: u32) -> Vec<bool> {
         let mut found = vec![0u8; blocks as usize];
         let mut is_doubted = vec![false; blocks as usize];

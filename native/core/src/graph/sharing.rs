@@ -181,8 +181,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Return the node from which most of the remaining bytes are reached. It is the object at which the path down from
-    /// the largest root divides; in a graph without objects it is that root.
+    /// Return the node from which most of the remaining bytes are reached. The result is the object at which the path
+    /// down from the largest root divides; in a graph without objects it is that root.
     fn largest(&self, round: &Round) -> Option<Other> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);

@@ -292,8 +292,8 @@ fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
 }
 
 /// Return for each kind its index, the number of its nodes, their bytes, and the bytes that these nodes retain
-/// together. `kinds`: the number of kinds; `kind_of`: as in `Forest::sums`. With `top`, kinds that cannot be among the
-/// `top` largest kinds are left out.
+/// together. `kinds`: the number of kinds; `kind_of`: as in `Forest::sums`. If `top` is given, kinds that cannot be
+/// among the `top` largest kinds are left out.
 pub(crate) fn by_kind(
     together: &mut Together<'_>,
     found: &Dominators,

@@ -42,8 +42,8 @@ pub(crate) enum Rules {
     /// A word that may be stale counts only if no better word points to its target.
     #[default]
     Objects,
-    /// Every word of a block is a reference, except words whose edge is STRAY. Such words, and words on a stack, count
-    /// only if no better word points to their target.
+    /// Every word of a block is a reference, except words whose edge is STRAY. Words with a STRAY edge, and words on a
+    /// stack, count only if no better word points to their target.
     Blocks,
 }
 

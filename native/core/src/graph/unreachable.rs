@@ -114,8 +114,8 @@ struct Sorter<'a> {
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
-    /// For each node, whether it is an object to which only other objects of this kind refer, or a buffer of such an
-    /// object.
+    /// For each node, whether only unreachable objects refer to it, as reference counts prove: it is such an object
+    /// itself (garbage.rs), or a buffer of one.
     proven: Vec<bool>,
     /// For each node, whether it is an object with more references than the collector can find.
     hidden: Vec<bool>,

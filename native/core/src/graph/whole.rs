@@ -293,8 +293,8 @@ impl Graph {
         })
     }
 
-    /// Return a shortest chain from a root to the node, which comes last; empty if the node is unreachable. With
-    /// `last`, return only this many nodes at the end of the chain.
+    /// Return a shortest chain from a root to the node, which comes last; empty if the node is unreachable. If `last`
+    /// is given, return only this many nodes at the end of the chain.
     pub fn chain(&self, watcher: &dyn Watcher, id: u32, last: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         Ok(self.tree(watcher)?.chain(id, last.unwrap_or(usize::MAX)))
@@ -306,8 +306,8 @@ impl Graph {
         ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
     }
 
-    /// Return the nodes that dominate the node, outermost first, and then the node itself. With `ends`, return at most
-    /// the first `ends` and the last `ends` of them.
+    /// Return the nodes that dominate the node, outermost first, and then the node itself. If `ends` is given, return
+    /// at most the first `ends` and the last `ends` of them.
     pub fn dominator_chain(&self, watcher: &dyn Watcher, id: u32, ends: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         let mut chain = self.dominators(watcher)?.chain(id);
@@ -349,10 +349,10 @@ impl Graph {
     }
 
     /// Return the objects that retain the most, as `(id, bytes)`, largest first. An object has no row if it is folded
-    /// into the nearest object that dominates it. That happens in three cases: both objects have the same type (unless
-    /// the outer one is in `open`); both retain the same bytes; the inner one retains only its own block. Objects in
-    /// `without` have no rows, and nothing is folded into them. An object that is not folded but retains only its own
-    /// block has a row only if it has at least `least` bytes.
+    /// into the nearest object that dominates it. An object is folded in three cases: both objects have the same type
+    /// (unless the outer one is in `open`); both retain the same bytes; the inner one retains only its own block.
+    /// Objects in `without` have no rows, and nothing is folded into them. An object that is not folded but retains
+    /// only its own block has a row only if it has at least `least` bytes.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
@@ -425,8 +425,8 @@ impl Graph {
         Ok(ids.iter().map(last).collect())
     }
 
-    /// Return, for each type, the bytes that would be freed if all objects of the type were removed. With `top`, types
-    /// that cannot be among the `top` largest types are left out.
+    /// Return, for each type, the bytes that would be freed if all objects of the type were removed. If `top` is given,
+    /// types that cannot be among the `top` largest types are left out.
     pub fn retained_by_type(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByType>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let kind_of = |node: u32| match self.kinds[node as usize] {

@@ -175,7 +175,7 @@ pub fn compare_blocks(
     Ok(ranked(kinds.all.into_iter().zip(sums).collect()))
 }
 
-/// Sort the rows. Those with the most new bytes come first.
+/// Sort the rows by their new bytes, most first.
 fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
     rows.sort_unstable_by_key(|((kind, size), row)| {
         (std::cmp::Reverse(u128::from(row.new) * u128::from(*size)), *kind, *size)

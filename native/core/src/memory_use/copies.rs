@@ -81,7 +81,7 @@ impl Source<'_> {
     }
 
     /// Return the part [start, end) of `hole` that contains a copy of `buffer`, assuming that the copy began at `base`.
-    /// The part begins where the copy begins, or at the start of the hole if that is later. It ends at the first
+    /// The part begins where the copy begins, or at the start of the hole if that is later. The part ends at the first
     /// difference, accurate to a page. None if too few places are equal.
     fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
         // The first bytes of a free chunk contain malloc's links.

@@ -60,8 +60,8 @@ impl Freed<'_> {
     }
 }
 
-/// A collector of the groups that free at least `least` bytes and at least twice as many bytes as their blocks have. Of
-/// these groups it keeps the `most` with the largest difference between the two numbers.
+/// A collector of groups that free at least `least` bytes and at least twice as many bytes as their blocks have. It
+/// keeps the `most` groups with the largest difference between the two numbers.
 struct Best {
     least: u64,
     most: usize,
@@ -105,8 +105,8 @@ struct Holder {
 }
 
 impl Holder {
-    /// Return the number of the last page that the block pins. It may be the page after that of the block's last byte,
-    /// because the header of free memory right after the block may lie there.
+    /// Return the number of the last page that the block pins. The result may be the page after that of the block's
+    /// last byte, because the header of free memory right after the block may lie there.
     #[inline(always)]
     fn reached(&self, page: PageSize) -> u64 {
         page.number(self.end + Heap::HEAD - 1)

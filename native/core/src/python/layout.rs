@@ -89,7 +89,7 @@ pub struct TypeLayout {
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
-    /// The deallocator of classes that a class statement made. Such a class adds no fields that are written in C.
+    /// The deallocator of classes that a class statement made. These classes add no fields that are written in C.
     pub class_dealloc: u64,
     /// The names of types whose fields contain only objects, plain values and what `families` describes.
     pub closed: Vec<String>,
@@ -166,7 +166,7 @@ impl TypeLayout {
     }
 
     /// Return whether this is a block of a PyArena, which contains a syntax tree, such as that of a running main
-    /// script. Such a block begins with its usable size, its used size, a pointer to the next block, and the address of
+    /// script. The block begins with its usable size, its used size, a pointer to the next block, and the address of
     /// its memory, which follows right after these words (CPython Python/pyarena.c).
     #[inline(always)]
     pub(crate) fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {

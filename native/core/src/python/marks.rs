@@ -127,7 +127,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// The largest blocks that were seen so far. Of blocks with equal sizes, those with lower addresses are kept.
+/// The largest blocks that were seen so far. If blocks have equal sizes, those with lower addresses are kept.
 struct Largest {
     most: usize,
     heap: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,

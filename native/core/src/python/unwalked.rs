@@ -264,7 +264,7 @@ impl Finder<'_> {
         true
     }
 
-    /// Add buffers. Of a chain, add all blocks up to the first block that overlaps an earlier range. So a chain ends if
+    /// Add buffers. Add all blocks of a chain up to the first block that overlaps an earlier range. So a chain ends if
     /// it runs into itself or into another chain, and all chains together cannot have more blocks than fit into memory.
     fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
         for buffer in buffers {

@@ -24,7 +24,7 @@ pub const INT: u8 = 3;
 pub const FLOAT: u8 = 4;
 pub const COMPLEX: u8 = 5;
 pub const TUPLE: u8 = 6;
-/// The kind of None, True and False as items of a tuple. Such a value equals only itself.
+/// The kind of None, True and False as items of a tuple. Each of these values equals only itself.
 pub const SINGLE: u8 = 7;
 
 const MAX_DEPTH: u32 = 8;
@@ -419,9 +419,9 @@ impl<'a> Reader<'a> {
         self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
     }
 
-    /// Remember the result for an item that took many bytes to hash. It cannot be remembered if no block begins at the
-    /// item, or if too many items are remembered already. Then subtract its bytes from the number of bytes that may be
-    /// read outside objects' blocks.
+    /// Remember the result for an item that took many bytes to hash. A result cannot be remembered if no block begins
+    /// at the item, or if too many items are remembered already. Then subtract its bytes from the number of bytes that
+    /// may be read outside objects' blocks.
     fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
         let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
         match has_room && self.end_of_block(address).is_some() {
@@ -605,7 +605,7 @@ pub fn equal_objects(
 }
 
 /// Return the hash of the value of each object at these addresses, wherever the object lies; None for an object that
-/// cannot be read or whose kind has no value. It is fast if consecutive addresses are near each other.
+/// cannot be read or whose kind has no value. The function is fast if consecutive addresses are near each other.
 pub fn value_hashes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,5 +1,5 @@
-//! Find blocks that record a mapping. Such a block contains the address of the mapping and, near this address, the size
-//! of the mapping.
+//! Find blocks that record a mapping. The block contains the address of the mapping and, near this address, the size of
+//! the mapping.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;

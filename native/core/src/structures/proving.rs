@@ -96,8 +96,8 @@ impl<'a> Prover<'a> {
     }
 
     /// Return the offset at which the last field of a container's nodes ends. The smallest blocks of nodes have `most`
-    /// bytes. The last word of such a block may lie after the requested bytes. It is not a field if some nodes have a
-    /// number there that is no address.
+    /// bytes. The last word of such a block may lie after the requested bytes. This last word is not a field if some
+    /// nodes have a number there that is no address.
     fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
         let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
         let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));

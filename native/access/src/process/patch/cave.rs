@@ -1,7 +1,7 @@
 //! Finds room for stubs: unused bytes after the end of an object's code, in its last page.
 //!
 //! A stub is never removed, only the jump to it, because a thread may stay in the stub for any time. So each stub has a
-//! header by which a later run recognizes it. That run overwrites a stub for the same place that has the same
+//! header by which a later run recognizes it. The later run overwrites a stub for the same place that has the same
 //! instructions, and changes only the numbers that the stub compares.
 #![forbid(unsafe_code)]
 

@@ -2,10 +2,10 @@
 //! there.
 //!
 //! The first instructions at the place are replaced by a jump to a few instructions in unused bytes of the same object.
-//! Those instructions check whether the call is wanted, and only then send the thread itself a signal that is ignored:
-//! SIGURG, or another signal whose default is to do nothing. A traced thread stops for it, as for any signal. If the
-//! tracer has ended, the kernel discards the signal and the thread continues. A breakpoint instruction would then kill
-//! the process.
+//! These few instructions check whether the call is wanted, and only then send the thread itself a signal that is
+//! ignored: SIGURG, or another signal whose default is to do nothing. A traced thread stops for it, as for any signal.
+//! If the tracer has ended, the kernel discards the signal and the thread continues. A breakpoint instruction would
+//! then kill the process.
 #![forbid(unsafe_code)]
 
 mod cave;

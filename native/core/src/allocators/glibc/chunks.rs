@@ -87,8 +87,8 @@ pub struct Region {
     pub(crate) damage: Vec<Damage>,
     /// The links of free chunks, if the walk collected them. They are taken out when the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
-    /// The first bit and the end bit of each block of a megabyte or more. With this list, no search has to go through
-    /// the many bits of such a block.
+    /// The first bit and the end bit of each block of a megabyte or more. Because of this list, no search has to go
+    /// through the many bits of a large block.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 type Fields = (usize, usize, Option<(usize, usize)>, usize);
 const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
 const CONTEXT_WORDS: usize = 13;
-/// The shift by which jemalloc multiplies counts of objects before it rounds them: by eight (`SC_LG_TINY_MIN`).
+/// jemalloc shifts its estimates of object counts left by this number before it rounds them (`SC_LG_TINY_MIN`).
 const SHIFT: u32 = 3;
 /// The last word of a `prof_gctx_t` at which the array of frames may begin.
 const MAX_STACK_AT: usize = 40;

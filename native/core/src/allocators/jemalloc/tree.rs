@@ -165,7 +165,7 @@ impl Search<'_> {
         })
     }
 
-    /// Return whether a word may be an element of a leaf. It then names an extent, or what is left of an extent that
+    /// Return whether a word may be an element of a leaf. An element names an extent, or the remains of an extent that
     /// was removed.
     fn is_element(&self, word: u64) -> bool {
         let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;

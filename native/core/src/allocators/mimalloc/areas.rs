@@ -217,9 +217,9 @@ struct Area {
 }
 
 impl Area {
-    /// Make an area from its pages, which ascend. A page that begins inside another page is dropped, and counts as
-    /// damage unless the map has `leftovers`. Dropped pages are not read, because there may be any number of them, each
-    /// of any size.
+    /// Make an area from its pages, which are in ascending order. A page that begins inside another page is dropped,
+    /// and counts as damage unless the map has `leftovers`. Dropped pages are not read, because there may be any number
+    /// of them, each of any size.
     fn of(arena: Option<Arena>, pages: Vec<Page>, leftovers: bool) -> Area {
         let (start, end) = match (&arena, pages.first()) {
             (Some(arena), _) => (arena.start, arena.end),

@@ -16,8 +16,8 @@ use gdbheap_access::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;
-/// The number of entries of a segment's table. Each slice has one entry, but even a larger segment does not have more
-/// entries than this.
+/// The largest number of entries of a segment's table. Each slice has an entry, but in a segment with more slices only
+/// this number of them have one.
 pub(crate) const ENTRIES: u64 = 512;
 pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;

@@ -22,8 +22,8 @@ const PIECE: usize = 1 << 16;
 const PLACE: u64 = 1;
 
 /// A checksum that compares the links `next` of chunks and bins with their links `previous`: the sum of the hashes of
-/// the links `next` minus the sum of the hashes of the links `previous`. It is zero if all links agree, and None if not
-/// all links are known.
+/// the links `next` minus the sum of the hashes of the links `previous`. The checksum is zero if all links agree, and
+/// None if not all links are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balance(Option<u64>);
 

@@ -89,8 +89,8 @@ fn find_heaps(
     Ok(())
 }
 
-/// Find ranges of a module's data that the dynamic linker donated. Such a range may begin anywhere, so it counts only
-/// if its chunks reach its end.
+/// Find ranges of a module's data that the dynamic linker donated. A donated range may begin anywhere, so it counts
+/// only if its chunks reach its end.
 fn find_given(
     watcher: &dyn Watcher,
     space: &Space,

@@ -60,7 +60,7 @@ pub struct Pools {
     words: u32,
 }
 
-/// Those fields of a pool that a look-up needs. They take a sixth of the memory of a whole pool header.
+/// The fields of a pool that a look-up needs. They take a sixth of the memory of a whole pool header.
 #[derive(Clone, Copy)]
 struct Brief {
     /// The size class plus one, in the low 8 bits, and `nextoffset` in the bits above; 0 for a free pool.

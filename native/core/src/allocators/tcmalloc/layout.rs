@@ -134,8 +134,8 @@ impl Span {
     }
 }
 
-/// Find tables of class sizes in static data (`class_to_size_` of common.h, 32 bits for each size). Such a table has
-/// the sizes 0, 8, 16 and so on, ascending, and a zero after the last size. The leading 0 is for class 0.
+/// Find tables of class sizes in static data (`class_to_size_` of common.h, 32 bits for each size). A table has the
+/// sizes 0, 8, 16 and so on, ascending, and a zero after the last size. The leading 0 is for class 0.
 pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
     let size = |place: usize| u64::from(u32_at(data, 4 * place));
     let mut found = Vec::new();

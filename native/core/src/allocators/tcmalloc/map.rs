@@ -153,8 +153,8 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
 /// Pages with the spans to which they point, as pairs, and the addresses of leaves.
 type Named = (Vec<(u64, u64)>, Vec<u64>);
 
-/// Return pairs `(number of a page, address of the span to which the page points)`, ascending, and the leaves. Of
-/// neighbouring pages that point to the same span, only the first is returned. At most `most` leaves are read.
+/// Return pairs `(number of a page, address of the span to which the page points)`, ascending, and the leaves. If
+/// neighbouring pages point to the same span, only the first of them is returned. At most `most` leaves are read.
 pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();

@@ -12,10 +12,10 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 use gdbheap_access::work::{Control, Watcher};
 
-/// The rule for the containers of one type whose buffer grows. It has offsets in the object: of the number of items, of
-/// the number of items that fit, of the pointer to the buffer, and of the pointer to the first item (-1 if there is no
-/// such pointer). `item`: the size of an item in bytes; `behind`: the number of bytes that are needed after the last
-/// item.
+/// The rule for the containers of one type whose buffer grows. The rule has offsets in the object: of the number of
+/// items, of the number of items that fit, of the pointer to the buffer, and of the pointer to the first item (-1 if
+/// there is no such pointer). `item`: the size of an item in bytes; `behind`: the number of bytes that are needed after
+/// the last item.
 #[derive(Clone, Debug)]
 pub struct Growing {
     pub name: String,

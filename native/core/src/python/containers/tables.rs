@@ -8,8 +8,9 @@ use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 
-/// The rule for containers with a table. It has offsets in the object: of the number of entries; of the pointer to the
-/// table; of the number of slots minus one (-1: none); of a word that is 0 unless the table is shared (-1: none).
+/// The rule for containers with a table. The rule has offsets in the object: of the number of entries; of the pointer
+/// to the table; of the number of slots minus one (-1: none); of a word that is 0 unless the table is shared (-1:
+/// none).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
@@ -76,8 +77,8 @@ impl Table {
         Some(whole.saturating_sub((copied * self.slot).next_multiple_of(pages.page.bytes())))
     }
 
-    /// Return whether the table cannot be replaced, judging by its first entry. Such a table is that of a namespace, or
-    /// the interpreter's own table of texts, in which each text is its own value.
+    /// Return whether the table cannot be replaced, judging by its first entry. This is the case for the table of a
+    /// namespace, and for the interpreter's own table of texts, in which each text is its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
         let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {

@@ -59,8 +59,8 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the children of a node, assuming that leaves have `leaf` bytes. They must be at least two, and used blocks;
-/// else None.
+/// Return the children of a node, assuming that leaves have `leaf` bytes. The children must be at least two, and used
+/// blocks; else None.
 fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for at in (node + leaf..node + leaf + EDGE_BYTES).step_by(8) {

@@ -137,8 +137,8 @@ impl Triple {
         self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
-    /// Raise the evidence that a text needs, if the triple is ambiguous. It is needed because, by chance, one of
-    /// `others` such buffers may look like a text.
+    /// Raise the evidence that a text needs, if the triple is ambiguous. More evidence is needed because, by chance,
+    /// one of `others` such buffers may look like a text.
     pub(crate) fn judge_among(&mut self, others: usize) {
         if self.is_ambiguous() {
             self.wanted = SURE_AMONG_VECS + bits_of(others as u64);

@@ -88,8 +88,8 @@ impl FreeOfRegion {
         })
     }
 
-    /// Write the size and the links of each free chunk of a slice into the share's elements. They stay zero for a chunk
-    /// whose links the walk did not collect.
+    /// Write the size and the links of each free chunk of a slice into the share's elements. The elements stay zero for
+    /// a chunk whose links the walk did not collect.
     fn put_links(&self, share: &Share<'_, [u64; 3]>, found: &FreeLinks) {
         let mut found = found.between(share.slice.from, share.slice.to).peekable();
         for (room, address) in share.take().into_iter().flatten().zip(self.addresses(&share.slice)) {

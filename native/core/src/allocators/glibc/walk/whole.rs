@@ -227,7 +227,8 @@ impl Walk<'_> {
     }
 
     /// If no chunk begins at `at` because one of the last few sizes before `at` is wrong, return the address of the
-    /// chunk that the wrong size skipped. That chunk lies shortly before `at`, and a walk from it passes over `at`.
+    /// chunk that the wrong size skipped. The skipped chunk lies shortly before `at`, and a walk from it passes over
+    /// `at`.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
