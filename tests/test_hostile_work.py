@@ -399,6 +399,32 @@ def test_stacks_of_ended_threads(tmp_path: Path) -> None:
     assert is_in_proportion(make, 4)
 
 
+def test_rings_of_ended_threads(tmp_path: Path) -> None:
+    """Check links that lead from one ended thread to the next, but never back to the first."""
+
+    def make(count: int) -> Callable[[], object]:
+        links = 0x2C0
+
+        def descriptor(at: int, number: int) -> bytes:
+            words = struct.pack("<13Q", at, 0, at, *[0] * 7, at, PAGE, 0).ljust(links, b"\0")
+            return (words + struct.pack("<QQI", at + PAGE + links, at - PAGE + links, number)).ljust(PAGE, b"\0")
+
+        places = range(BASE + PAGE, BASE + count * PAGE, PAGE)
+        content = descriptor(BASE, 77_777) + b"".join(descriptor(at, 0) for at in places)
+        space = space_of(tmp_path / f"{count}", content)
+        whole = Mapping(BASE, BASE + count * PAGE, "rw-p", 0, "00:00", 0, "")
+        alive = [Thread(77_777, BASE, BASE, 0)]
+        target = Target("process", mappings=Mappings([whole]), threads=alive, space=space)
+
+        def find() -> None:
+            found = find_ended(target, [])
+            assert len(found) == count - 1 and not any(stack.is_joinable for stack in found)
+
+        return find
+
+    assert is_in_proportion(make, 4)
+
+
 def test_stacks_and_threads(tmp_path: Path) -> None:
     """Check as many stacks as threads, which all become roots."""
 

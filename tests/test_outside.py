@@ -24,6 +24,8 @@ NAMES = {
 }
 # Other memory of each thread and of the program: its stack, libraries' pages.
 BESIDES = 2 * MIB
+# The end of an ended thread's stack that stays resident: the kernel takes the rest back (glibc, advise_stack_range).
+KEPT = 16 << 10
 
 
 def started(mode: str, mebibytes: int, folder: Path) -> list[str]:
@@ -80,6 +82,26 @@ def test_one_figure(rng: random.Random, tmp_path: Path) -> None:
     figures = [page["holders"][0]["resident"], found["bytes"], line["resident"]]
     assert pieces * MIB <= min(figures) and max(figures) - min(figures) < MIB // 16, figures
     assert re.search(rf"mappings, {pieces} of them of 1.0 MiB;|{pieces} mappings of 1.0 MiB;", found["text"])
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [(0, True), (1, True), (2, False), (3, False)])
+def test_threads_that_nobody_joined(mode: int, is_said: bool, rng: random.Random, tmp_path: Path) -> None:
+    """Check that the stacks of ended threads are called unjoined if they are, whether another thread runs or not. This
+    is not said of detached threads, nor in the child of a fork, which may use the stacks for new threads."""
+    threads, size = rng.randrange(250, 400), rng.randrange(60, 90) << 10
+    with running([str(build("unjoined")), str(threads), str(size), str(mode)], tmp_path) as target:
+        place = Path(f"/proc/{target.pid}/task/{target.pid}/children")
+        pid = int(place.read_text()) if mode == 3 else target.pid
+        page = ask("", str(pid))
+        parent = ask("", str(target.pid)) if mode == 3 else page
+    named = {row["path"]: row for row in page["holders"]}
+    path = f"stacks of {threads} threads that ended and were never joined"
+    assert (path in named) == is_said
+    assert (path in {row["path"] for row in parent["holders"]}) == (mode != 2)
+    if is_said:
+        assert named[path]["kind"] == "joinable stacks" and named[path]["resident"] >= threads * KEPT
+        (found,) = [row for row in page["findings"] if row["id"] == "holder"]
+        assert "pthread_join() or pthread_detach()" in found["advice"]
 
 
 def test_shared_mappings_of_files(rng: random.Random, tmp_path: Path) -> None:

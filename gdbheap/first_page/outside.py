@@ -31,6 +31,7 @@ from gdbheap.findings.holder.rule import (
     STACK,
     STATIC,
     STORAGE,
+    UNJOINED,
     WRITTEN,
     MainHolder,
 )  # fmt: skip
@@ -139,7 +140,7 @@ class _Places:
         yield from self._of_shared()
         yield _Place(BROKEN, BREAK, self._without_storage(BREAK_OF_OTHERS))
         yield from self._of_rest()
-        yield _Place("stacks of ended threads, which the C library keeps", ENDED, self._of(ENDED_STACKS))
+        yield from self._of_ended()
 
     def _of(self, owner: LineId) -> Ranges:
         return self._pieces.get(owner, [])
@@ -254,6 +255,16 @@ class _Places:
         name = f"thread-local data of {count:,} thread{'s' * (count != 1)}"
         largest = _largest_variable(self._heap)
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
+
+    def _of_ended(self) -> Iterator[_Place]:
+        """Yield the stacks of ended threads that nobody joined, then those that the C library keeps for new threads."""
+        stacks = [(stack.start, stack.end) for stack in self._heap.ended_stacks if stack.is_joinable]
+        ranges = self._of(ENDED_STACKS)
+        joinable = intersect(ranges, stacks)
+        count = len(stacks)
+        threads = "1 thread that ended and was" if count == 1 else f"{count:,} threads that ended and were"
+        yield _Place(f"stacks of {threads} never joined", UNJOINED, joinable)
+        yield _Place("stacks of ended threads, which the C library keeps", ENDED, subtract(ranges, joinable))
 
     def _of_shared(self) -> Iterator[_Place]:
         """Yield shared memory and shared mappings of files on a disk, grouped by name."""

@@ -4,12 +4,18 @@ No thread runs on such a stack, so its contents are not references. Near its end
 pthread``, with three consecutive words: the address of the stack, its size and the size of its guard (``stackblock``,
 ``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into the stack. The thread
 number in the struct is invalid: the kernel clears it, and pthread_join writes -1.
+
+If a thread ended, and it was neither joined nor detached, glibc keeps its stack for pthread_join. Such a stack is in
+the same ring as the stacks of running threads (``_dl_stack_used``): each ``struct pthread`` has its links in the two
+words before the thread number. In the child of a fork, the stacks of the parent's threads are in the ring of stacks for
+new threads.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from gdbheap.dataclass import dataclass
@@ -25,6 +31,8 @@ RECORD_WORDS = 3
 NO_THREAD = (0, (1 << 32) - 1)
 # The word after ``struct pthread``'s own address points to the thread's table of thread-local data (``dtv``).
 DTV_WORD = 1
+# The word of ``struct pthread`` that has its own address (``header.self``).
+SELF_WORD = 2
 
 
 @dataclass(frozen=True)
@@ -32,12 +40,15 @@ class EndedStack:
     """A stack whose thread has ended: [start, end), its guard included.
 
     ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, which is a
-    block in use.
+    block in use. ``descriptor``: the address of the ``struct pthread``; None if unknown. ``is_joinable``: whether it is
+    proven that pthread_join or pthread_detach would still release the stack.
     """
 
     start: int
     end: int
     kept: tuple[int, int]
+    descriptor: int | None = None
+    is_joinable: bool = False
 
 
 def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
@@ -55,6 +66,8 @@ def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
         if stack is not None:
             found.append(stack)
             ends.append(stack.start)
+    rings = _Rings(target, alive, found)
+    found = [replace(stack, is_joinable=rings.has_running(stack)) for stack in found]
     return sorted(found, key=lambda stack: stack.start)
 
 
@@ -76,7 +89,8 @@ def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
         if not alive.is_in(block, end):
             kept = _kept(target, alive, words, start)
             if kept is not None:
-                return EndedStack(block, end, kept)
+                words_before_dtv = DTV_WORD * machine.word if machine.storage.has_self_pointer else None
+                return EndedStack(block, end, kept, None if words_before_dtv is None else kept[0] - words_before_dtv)
     return None
 
 
@@ -103,7 +117,8 @@ class _Alive:
         return place < len(self._pointers) and self._pointers[place] <= end
 
     @cached_property
-    def _number_at(self) -> int | None:
+    def number_at(self) -> int | None:
+        """The offset of the thread number in ``struct pthread``; None if it is unknown."""
         halves = self._target.machine.structure("I" * (DESCRIPTOR_BYTES // 4))
         for thread in self._target.threads:
             own = self._target.space.read_available(thread.thread_pointer, DESCRIPTOR_BYTES)
@@ -113,9 +128,9 @@ class _Alive:
 
     def number(self, descriptor: int) -> int:
         """Return the thread number in a ``struct pthread``; 0 if the thread has ended or the offset is unknown."""
-        if self._number_at is None:
+        if self.number_at is None:
             return 0
-        read = self._target.space.read_available(descriptor + self._number_at, 4)
+        read = self._target.space.read_available(descriptor + self.number_at, 4)
         return int.from_bytes(read, "little") if len(read) == 4 else 0
 
 
@@ -129,8 +144,78 @@ def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tu
         return start, start + len(words) * machine.word
     for place, word in enumerate(words):
         at = start + place * machine.word
-        if word == at and words[place + 2 : place + 3] == (at,):
+        if word == at and words[place + SELF_WORD : place + SELF_WORD + 1] == (at,):
             if alive.number(at) not in NO_THREAD:
                 return None
             return at + DTV_WORD * machine.word, at + (DTV_WORD + 1) * machine.word
     return None
+
+
+class _Rings:
+    """The rings of the ``struct pthread`` of ended threads (glibc's ``list_t``), each with one head in static data."""
+
+    def __init__(self, target: Target, alive: _Alive, found: Sequence[EndedStack]) -> None:
+        self._target, self._alive = target, alive
+        number, word = (alive.number_at if found else None), target.machine.word
+        self._links_at = None if number is None or number < 2 * word else number - 2 * word
+        self._ended = {stack.descriptor for stack in found if stack.descriptor is not None}
+        self._running = {thread.thread_pointer for thread in target.threads}
+        # By descriptor: whether the ring of this ended thread also has running threads.
+        self._known: dict[int, bool] = {}
+
+    def has_running(self, stack: EndedStack) -> bool:
+        """Return whether the stack of an ended thread is in the ring of running threads' stacks, and not detached."""
+        own = stack.descriptor
+        if self._links_at is None or own is None or self._alive.number(own) != 0 or self._names_itself(stack):
+            return False
+        if own not in self._known:
+            members, head = self._ring(own)
+            is_used = head is not None and (bool(self._running & members) or self._is_before_main(head))
+            self._known |= dict.fromkeys(self._ended & members, is_used)
+        return self._known[own]
+
+    def _names_itself(self, stack: EndedStack) -> bool:
+        """Return whether a word of a ``struct pthread``, after its first words, has the struct's address, as
+        ``joinid`` of a detached thread has.
+        """
+        own = stack.descriptor or 0
+        size = min(DESCRIPTOR_BYTES, stack.end - own)
+        read = self._target.space.read_available(own, size)
+        return len(read) < size or own in self._target.machine.words_of(read)[SELF_WORD + 1 :]
+
+    def _ring(self, first: int) -> tuple[set[int], int | None]:
+        """Return the descriptors that the links from a descriptor lead to, and the only other link of the ring, its
+        head; None instead of the head if there is no such ring.
+        """
+        assert self._links_at is not None
+        known = self._ended | self._running
+        members, heads, place, before = {first}, list[int](), first + self._links_at, 0
+        while len(heads) <= 1:
+            link = self._links(place)
+            if link is None or (before and link[1] != before):
+                break
+            before, place = place, link[0]
+            own = place - self._links_at
+            if own in members:
+                return members, heads[0] if own == first and len(heads) == 1 else None
+            if own in known:
+                members.add(own)
+            else:
+                heads.append(place)
+        return members, None
+
+    def _links(self, place: int) -> tuple[int, int] | None:
+        """Return the next and the previous link of a link; None if it cannot be read."""
+        machine = self._target.machine
+        words = machine.words_of(self._target.space.read_available(place, 2 * machine.word))
+        return (words[0], words[1]) if len(words) == 2 else None
+
+    def _is_before_main(self, head: int) -> bool:
+        """Return whether the next ring in memory has only the first thread: glibc's ``_dl_stack_user``, which follows
+        ``_dl_stack_used`` since glibc 2.34.
+        """
+        main = next((one for one in self._target.threads if one.tid == self._target.pid), None)
+        if main is None or self._links_at is None:
+            return False
+        place = head + 2 * self._target.machine.word
+        return self._links(place) == (main.thread_pointer + self._links_at,) * 2

@@ -31,8 +31,8 @@ ALONE_PERCENT = 80
 STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
     "static data", "stack", "thread-local data", "written pages", "file", "code",
 )  # fmt: skip
-SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
-    "shared memory", "break", "mapped memory", "library memory", "ended stacks",
+SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, UNJOINED = (
+    "shared memory", "break", "mapped memory", "library memory", "ended stacks", "joinable stacks",
 )  # fmt: skip
 # The pages below a stack pointer. Calls that have returned left them, and nothing in them is used any more.
 LEFT = "below stack pointers"
@@ -48,7 +48,7 @@ COVERED = {
     IN_MALLOC: ("runtime-",),
     TRACEMALLOC: ("tracemalloc",),
 }
-OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
+OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, UNJOINED, LEFT)
 # Holders without a finding: no advice frees their memory, or another finding is about it.
 NO_FINDING = (RUNTIME, CODE)
 

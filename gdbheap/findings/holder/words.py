@@ -22,6 +22,7 @@ from gdbheap.findings.holder.rule import (
     STACK,
     STATIC,
     STORAGE,
+    UNJOINED,
     WRITTEN,
     WRITTEN_FILE,
     Holder,
@@ -117,6 +118,8 @@ OF_KINDS = {
     BREAK: "find the code that calls sbrk() or brk(): only that code can return this memory, malloc cannot",
     FILE: "munmap() or madvise(MADV_DONTNEED) removes these pages from the RSS of this process; the kernel drops clean "
     "pages when memory is short",
+    UNJOINED: "call pthread_join() or pthread_detach() for each thread: the C library keeps the stack of an ended "
+    "thread until then, and each stack also takes its whole size of address space",
     ENDED: "new threads reuse these stacks; start fewer threads at the same time",
 }
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
