@@ -1,19 +1,20 @@
-# make demo   set up, build, start a bloated Python process, attach, show where its memory went
-# make test   set up, build, all checks and all tests
-# make build  the package in .venv, rebuilt when a source changed
-# make bench  gdbheap against the time to read the heap once
-# make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
-#             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark;
+# make demo   install what is missing, build, start a bloated Python process, attach, and show where its memory went
+# make test   install what is missing, build, and run all checks and all tests
+# make build  build the package in .venv, again if a source changed
+# make bench  compare the time of answers with the time to read the heap once
+# make matrix (as root, with debootstrap) compare gdbheap with glibc's own figures on Debian's suites, and write docs/support.md;
+#             then write docs/naming.md as make named does, and ask 300 exported snapshots ten questions with DuckDB and Spark;
 #             last a program copies itself 10,000 times under load (gdbheap.snapshot), and a watch runs for ten minutes (tests/soak.py)
-# make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md, docs/holders.md and
-#             docs/public-reports.md, what the first page says of public reports (NAMED=--stops=3: only prints)
-# make site   the documentation as a site, in build/site
-# make wheel  for machines without a compiler, in dist/: the source distribution, and from it a wheel for glibc 2.17 and later;
-#             make musl-wheel: for musl 1.2; make sdist: only the first; make deb: the Debian package; make image: a container image
-# make release  all of these files, with a bill of materials and checksums, of a commit without changes
-# make packages-check  as root, with debootstrap: installs them on new Debian 11, 12 and 13 and asks there (ROOTS, FOLDER)
-# make lint   the checks without the tests
-# make setup  only install what is missing; make clean: remove all that was built
+# make named  measure how much of real programs' memory has a name, and who holds it; write docs/naming.md, docs/holders.md and
+#             docs/public-reports.md, which has the first pages of public reports (NAMED=--stops=3: only print)
+# make site   build the documentation as a site, in build/site
+# make wheel  make packages for machines without a compiler, in dist/: the source distribution, and from it a wheel for glibc 2.17
+#             and later; make musl-wheel: for musl 1.2; make sdist: only the source distribution; make deb: the Debian package;
+#             make image: a container image
+# make release  make all of these files, with a bill of materials and checksums, from a commit without changes
+# make packages-check  (as root, with debootstrap) install the packages on new Debian 11, 12 and 13 and ask there (ROOTS, FOLDER)
+# make lint   run the checks without the tests
+# make setup  only install what is missing; make clean: remove everything that was built
 
 VENV ?= .venv
 export VENV SUITES FOLDER ROOTS

@@ -1,21 +1,21 @@
 """A process whose resident memory is three times what it uses, although nothing in it leaks.
 
-An upload service in small. It is an ordinary Python process: nothing prepares it for gdbheap, it imports only the
-standard library, and runs on every Python from 3.9 up on glibc.
+A small upload service. It is an ordinary Python process: nothing prepares it for gdbheap. It imports only the
+standard library, and runs on every Python from 3.9 on, with glibc.
 
-What happens to it happens to many services:
+The same happens to many services:
 
-1. At start it reads a large file into memory and drops it again. glibc serves a request that large with mmap, and when
-   it is freed takes its size as the new limit below which it does not (the dynamic mmap threshold, see mallopt(3)).
-   From now on every buffer of up to 31 MiB comes from the heap, where only the end can be given back to the system.
-2. Sessions begin. The buffer of each grows by realloc as its data arrives; when it is complete, the service keeps a
-   preview of it, a small thing that lives long, and that malloc places right behind the buffer.
-3. Two sessions of three end: their buffers are freed. The others get more data and outgrow their place: realloc moves
-   them to the end of the heap. Either way a hole of megabytes stays behind, between two previews, too small for what
-   comes next and pinned on both sides.
+1. At its start it reads a large file into memory and drops it again. glibc uses mmap for such a large request. When the
+   block is freed, glibc raises its limit for mmap to the size of the block (the mmap threshold, see mallopt(3)).
+   From now on every buffer of up to 31 MiB comes from the heap, of which only the end can be returned to the system.
+2. Sessions begin. The buffer of each grows by realloc as its data arrives. When it is complete, the service keeps a
+   small preview of it for a long time. malloc places the preview right behind the buffer.
+3. Two in three sessions end: their buffers are freed. The others get more data and outgrow their place: realloc moves
+   them to the end of the heap. Either way a hole of some megabytes is left between two previews. It is too small for
+   the next buffers, and pinned on both sides.
 
 Usage: bloated.py [--size=300M] [--seed=N] [--seconds=3600]
-It prints its process id, what it holds, and "ready"; then it sleeps until it is ended by a signal, or for --seconds.
+It prints its process id, how much it holds, and "ready". Then it sleeps until a signal ends it, or for --seconds.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ import signal
 MIB = 1 << 20
 # The largest request that still raises the threshold (DEFAULT_MMAP_THRESHOLD_MAX is 32 MiB on 64-bit systems).
 LARGE_FILE = 31 * MIB
-# What one read from the network brings.
+# The bytes of one read from the network.
 PIECE = 256 << 10
-# A preview must come from malloc: pymalloc serves what is up to 512 bytes.
+# A preview must come from malloc: pymalloc serves requests of up to 512 bytes.
 PREVIEW = 1000
-# Buffers of sessions, when they first are complete. No hole that one leaves is large enough for GROWN.
+# The sizes of complete buffers, and the size to which some grow later. No hole has room for a buffer of GROWN bytes.
 SMALLEST, LARGEST, GROWN = 7 * MIB // 2, 6 * MIB, 7 * MIB
-# One session of so many goes on: what those hold is then half of what the holes measure.
+# One in this many sessions goes on. Their buffers then have half as many bytes as the holes.
 GO_ON = 3
 
 
 class Session:
-    """One upload: its buffer, until it ends, and its preview, which stays."""
+    """An upload. It has a buffer until it ends, and a preview that stays."""
 
     __slots__ = ("buffer", "number", "preview")
 
@@ -50,13 +50,13 @@ class Session:
         self.preview = b""
 
     def receive(self, network: memoryview, size: int) -> None:
-        """Append pieces until the buffer is `size` bytes; each may make it move."""
+        """Append pieces until the buffer has `size` bytes; it may move each time."""
         assert self.buffer is not None
         while len(self.buffer) < size:
             self.buffer += network[: size - len(self.buffer)]
 
     def keep_preview(self) -> None:
-        """Keep the first bytes, after the buffer in time and so behind it in memory."""
+        """Keep the first bytes. They are allocated after the buffer, and so lie behind it in memory."""
         assert self.buffer is not None
         self.preview = bytes(self.buffer[:PREVIEW])
 
@@ -80,7 +80,7 @@ def first_uploads(size: int, network: memoryview, rng: random.Random) -> list[Se
 
 
 def later_uploads(sessions: list[Session], network: memoryview, rng: random.Random) -> None:
-    """Let some sessions go on, beyond the place that they have, and end the others."""
+    """Let some sessions grow beyond their place in memory, and end the others."""
     going_on = rng.sample(sessions, len(sessions) // GO_ON)
     for session in sessions:
         if session not in going_on:
@@ -90,13 +90,13 @@ def later_uploads(sessions: list[Session], network: memoryview, rng: random.Rand
 
 
 def parse_size(text: str) -> int:
-    """Return bytes for "300M" or "2G"."""
+    """Parse a size such as "300M" or "2G". Return bytes."""
     unit = {"M": MIB, "G": 1 << 30}.get(text[-1:].upper(), 1)
     return int(text.rstrip("MGmg")) * unit
 
 
 def main() -> None:
-    """Become the bloated process, say so, and sleep."""
+    """Become the bloated process, print "ready", and sleep."""
     parser = argparse.ArgumentParser(description="A process whose resident memory is three times what it uses.")
     parser.add_argument("--size", type=parse_size, default=300 * MIB, help="about how much to be resident (300M)")
     parser.add_argument("--seed", type=int, default=None, help="of the sizes of the buffers (random)")

@@ -21,13 +21,13 @@ PARAGRAPH = re.compile(rb"<p>(.*?)</p>", re.DOTALL)
 
 
 def text_of(pattern: re.Pattern[bytes], page: bytearray) -> str:
-    """Return what the pattern finds first in a page, as text."""
+    """Return the first match of the pattern in a page, as text."""
     found = pattern.search(page)
     return html.unescape(found[1].decode("utf-8", "replace")) if found else ""
 
 
 class Preview:
-    """What is shown of a page."""
+    """The parts of a page that are shown."""
 
     def __init__(self, url: str, page: bytearray) -> None:
         self.url = url
@@ -37,14 +37,14 @@ class Preview:
 
 
 class Service:
-    """Previews by the addresses of their pages."""
+    """The previews, by the addresses of their pages."""
 
     def __init__(self) -> None:
         self.previews: dict[str, Preview] = {}
         self.waiting: list[asyncio.Task[None]] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read an address and a page; say the page's title."""
+        """Read an address and a page; send back the page's title."""
         url = (await reader.readline()).decode().strip().partition("?")[0]
         page = bytearray()
         while piece := await reader.read(PIECE):
@@ -61,7 +61,7 @@ class Service:
         del self.previews[url]
 
     async def serve(self, load: int) -> None:
-        """Answer until the end."""
+        """Answer clients until the process ends."""
         self.night = asyncio.Event()
         server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
         if load:

@@ -9,14 +9,14 @@ import asyncio
 import random
 import sys
 
-# The last ones come all at once: that is when the newsletter arrives. Their pages are long.
+# The last AT_NOON pages come all at once, when the newsletter arrives. These pages are long.
 SITES, PAGES, AT_ONCE, AT_NOON = 40, 1500, 40, 600
 LONG, PIECE = (40 << 10, 110 << 10), 16 << 10
 WORDS = 120
 
 
 def page(number: int, is_long: bool) -> bytes:
-    """Return a page: all of a site have the same style."""
+    """Return a page. All pages of a site have the same style."""
     rng, site = random.Random(number), number % SITES
     words = " ".join(f"word{rng.randrange(5000)}" for _ in range(WORDS))
     style = f".site{site} {{ margin: {site}px }}\n" * 100
@@ -41,14 +41,14 @@ async def ask(port: int, number: int, is_long: bool, gate: asyncio.Semaphore) ->
 
 
 async def ask_all(port: int, count: int) -> None:
-    """Send so many: most of them a few at a time, the last ones all at once."""
+    """Send ``count`` pages: most of them a few at a time, the last ones all at once."""
     few, all_of_them = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_NOON)
     await asyncio.gather(*(ask(port, number, False, few) for number in range(count - AT_NOON)))
     await asyncio.gather(*(ask(port, number, True, all_of_them) for number in range(count - AT_NOON, count)))
 
 
 async def send(port: int, count: int) -> None:
-    """Have another process send so many pages to a port."""
+    """Start a process that sends ``count`` pages to a port."""
     client = await asyncio.create_subprocess_exec(sys.executable, __file__, str(port), str(count))
     await client.wait()
 

@@ -18,9 +18,9 @@ import time
 from typing import BinaryIO
 
 SIZES = (400, 2000)
-# One key in STAYS stays.
+# One in this many keys is not deleted.
 STAYS = 10
-# What redis leaves free in slabs, unless active-defrag-ignore-bytes is set.
+# redis ignores this many free bytes in slabs, unless active-defrag-ignore-bytes is set.
 IGNORED = 100 << 20
 
 
@@ -58,7 +58,7 @@ def load(place: str, count: int, tidy: bool) -> None:
 
 
 def is_tidy(connection: socket.socket, answers: BinaryIO) -> bool:
-    """Return whether the server has moved its blocks: it stops when less is free in slabs than it ignores."""
+    """Return whether the server has moved its blocks. It stops once its slabs have fewer free bytes than it ignores."""
     connection.sendall(b"INFO memory\r\n")
     lines = answers.read(int(answers.readline()[1:]) + 2).decode().splitlines()
     figures = dict(line.split(":") for line in lines if ":" in line)
@@ -76,7 +76,7 @@ def main() -> None:
     if server is None:
         raise SystemExit("redis_load.py: there is no redis-server on the path")
     os.chdir(tempfile.mkdtemp())
-    # A grandchild: the server has no child of its own to wait for.
+    # The load runs in a grandchild, so that the server has no child to wait for.
     if os.fork() == 0:
         if os.fork() == 0:
             load("redis.sock", options.keys, options.tidy)

@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 
-# A request reads one row in READ.
+# A request reads one in this many rows.
 READ = 50
 
 

@@ -64,8 +64,8 @@ extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
         } else {
             stuck = Stuck::default();
         }
-        // While other threads work, nothing is looked at: this thread calls malloc for it, which reserves 64 MiB of
-        // addresses.
+        // While other threads work, no check is made, because a check calls malloc in this thread, which reserves 64
+        // MiB of addresses.
         let now = processor_time();
         if now.saturating_sub(before) > BUSY {
             blocked = Blocked::default();

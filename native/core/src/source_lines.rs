@@ -58,7 +58,7 @@ type Place = (u64, u64);
 
 /// A call that the compiler replaced by the code of the called function.
 struct Inlined {
-    /// The range of its ranges among those of the unit.
+    /// The position of the call's address ranges among the ranges of the unit.
     ranges: std::ops::Range<usize>,
     /// The entry of the function.
     origin: Option<usize>,
@@ -104,7 +104,7 @@ impl Effort<'_> {
         Effort { budget, began: Instant::now(), left: MAX_OF_UNIT }
     }
 
-    /// Count things that are decoded.
+    /// Count `count` decoded things. Fails if they exceed the limit, or if the time is up.
     fn take(&mut self, count: usize) -> Result<()> {
         let before = self.left;
         self.left = self.left.checked_sub(count).ok_or(Unreadable)?;
@@ -247,7 +247,7 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         let dwarf = self.dwarf();
         let unit = self.unit(&dwarf, header(&dwarf, offset)?)?;
         let sequences = sequences(&unit, effort)?;
-        // Without what was inlined the lines are still right.
+        // If the inlined calls cannot be read, the lines are still right.
         let (mut inlined, mut ranges) = (Vec::new(), Vec::new());
         let _ = find_inlined(&dwarf, &unit, &mut inlined, &mut ranges, effort);
         Ok(Code { sequences, inlined, ranges })

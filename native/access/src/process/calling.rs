@@ -57,8 +57,8 @@ struct Call<'a> {
     held: Vec<i32>,
     /// A write that was captured: its result, and the number of bytes that the thread asked to write.
     written: Option<(u64, u64)>,
-    /// `returning`: whether the thread, which has a filter, makes its rt_sigreturn itself. `signalled`: whether it
-    /// received a signal right afterwards.
+    /// Whether the thread makes its rt_sigreturn itself, because it has a filter (`returning`), and whether it received
+    /// a signal right afterwards (`signalled`).
     returning: bool,
     signalled: bool,
     /// Whether the kernel has lost the remaining time of the thread's own sleep.

@@ -426,8 +426,9 @@ pub struct Frozen {
     state: Mutex<State>,
 }
 
-/// `held`: for how long the target was stopped; None until it is released. `killed`: whether the copy was gone before
-/// its `end`. `left`: the process id of the guardian if gdbheap has stopped waiting for it.
+/// The state that changes during the life of a copy. `held`: for how long the target was stopped; None until it is
+/// released. `killed`: whether the copy was gone before its `end`. `left`: the process id of the guardian if gdbheap
+/// has stopped waiting for it.
 #[derive(Clone, Copy, Default)]
 struct State {
     held: Option<Duration>,

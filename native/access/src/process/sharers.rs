@@ -77,7 +77,7 @@ fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 
     Err(Error::from_raw_os_error(libc::ETIMEDOUT))
 }
 
-/// How far the threads are that ask about many processes. There is one thread more for each process that hangs.
+/// The progress of the threads that ask about many processes. There is one thread more for each process that hangs.
 #[derive(Default)]
 struct Progress {
     /// The id of our process, because a child that it forks does not have these threads.
@@ -151,7 +151,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(300);
     const EVER: Duration = Duration::from_secs(600);
 
-    /// One test, because calls count what hangs in others.
+    /// Check all cases in one test, because a call also counts the questions that hang in other calls.
     #[test]
     fn answers_are_waited_for() {
         assert!(!answer(0, |_| Duration::ZERO, None).expect("an answer"));

@@ -23,8 +23,8 @@ use std::sync::Arc;
 const MAX_DAMAGE: usize = 1000;
 /// The largest number of spans that are checked against a table of sizes.
 const SPANS_ASKED: usize = 2048;
-/// The largest number of elements of the map that are read to find these spans. It is larger because many elements are
-/// leftovers or point to free spans.
+/// The largest number of elements of the map that are read to find the sampled spans. It is larger than their number,
+/// because many elements are leftovers or point to free spans.
 const NAMED_ASKED: usize = 8 * SPANS_ASKED;
 /// The number of spans that one worker walks at a time.
 const SPANS_IN_JOB: usize = 1024;

@@ -154,7 +154,7 @@ pub struct Slack {
     pub small: u64,
     /// The bytes of unused room in whole resident pages.
     pub pages: u64,
-    /// The unused room of the container with the most of it, and the address of this container (`address`).
+    /// The largest unused room of one container, and the address of this container (`address`).
     pub most: u64,
     pub address: u64,
 }
