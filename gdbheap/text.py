@@ -60,7 +60,9 @@ def as_typed(text: str, command: str) -> str:
 
     Texts of a target in it contain no commands, because ``printable_record`` escapes them.
     """
-    return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
+    if command == IN_GDB:
+        return text
+    return text.replace(f"'{IN_GDB} ", f"'{command} ").replace(f"'{IN_GDB}'", f"'{command}'")
 
 
 def printable(text: str) -> str:

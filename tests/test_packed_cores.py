@@ -19,6 +19,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from test_target_core import make_core, prstatus
 
 from gdbheap.errors import GdbheapError
 from gdbheap.targets.core import Core
-from gdbheap.targets.cores import debuginfod, unpacking
+from gdbheap.targets.cores import debuginfod, timed_http, unpacking
 from gdbheap.targets.cores.unpacking import packed_by
 
 pytestmark = pytest.mark.cases(2)
@@ -280,6 +281,34 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
+
+
+class Dripping(http.server.BaseHTTPRequestHandler):
+    """Sends a byte of the head or of the body now and then, forever."""
+
+    def do_GET(self) -> None:
+        """Begin one answer and never end it."""
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"" if "head" in self.path else b"Content-Length: 999999\r\n\r\n"))
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b"x")
+                time.sleep(0.05)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_time_of_a_whole_answer(part: str) -> None:
+    """Check that a server that sends a byte now and then holds nobody longer than the time for the whole answer."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as found:
+        found.daemon_threads = True
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        with pytest.raises(TimeoutError):
+            with timed_http.get(f"http://127.0.0.1:{found.server_port}/{part}", time.monotonic() + 0.5) as answer:
+                while answer.read1(100):
+                    pass
+        found.shutdown()
 
 
 @pytest.fixture

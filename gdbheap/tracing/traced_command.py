@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import re
+import resource
 import time
 from contextlib import closing, suppress
 from dataclasses import field, replace
@@ -106,6 +107,7 @@ def trace(
     if is_stream(path):
         raise refused(path, "calls can be recorded only in a regular file")
     check_writable(path)
+    _check_largest_file()
     folder = _make_parts(parts)
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
     _adopt()
@@ -437,6 +439,16 @@ class _Collecting:
         if not self._failed:
             self._folder.remove(self._left_out)
         self._folder.close()
+
+
+def _check_largest_file() -> None:
+    """Raise UsageError if this session allows no file that is large enough for the recorder."""
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if largest != resource.RLIM_INFINITY and largest < NEEDED_BYTES:
+        raise UsageError(
+            f"nothing can be recorded: a file may have at most {largest:,} bytes here ('ulimit -f'), and the recorder "
+            f"needs {NEEDED_BYTES:,}"
+        )
 
 
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:

@@ -96,19 +96,15 @@ def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
 
 def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
     """Return the path of the file, fetched from the first server that has it; None if no server has it."""
-    # Imported here, as few runs need them.
-    import http.client
-    import urllib.error
-    import urllib.request
+    # Imported here, as few runs need it.
+    from gdbheap.targets.cores import timed_http
 
     end = time.monotonic() + seconds
     for url in urls:
-        left = end - time.monotonic()
-        if left <= 0:
+        if time.monotonic() > end:
             return None
-        request = urllib.request.Request(f"{url.rstrip('/')}/buildid/{build_id}/executable")
-        with suppress(urllib.error.URLError, http.client.HTTPException, OSError, ValueError, UsageError):
-            with urllib.request.urlopen(request, timeout=left) as answer:
+        with suppress(*timed_http.ERRORS, UsageError):
+            with timed_http.get(f"{url.rstrip('/')}/buildid/{build_id}/executable", end) as answer:
                 return _keep(answer.read1, build_id, end)
     return None
 
