@@ -19,6 +19,7 @@ from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
 from gdbheap.commands.gdb import remote_target
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess, _file_part, _filled
+from gdbheap.errors import GdbheapError
 from gdbheap.machines.machine import X86_64
 from gdbheap.targets.elf import ElfFile
 from gdbheap.targets.mappings import parse_smaps
@@ -276,3 +277,23 @@ def test_a_pagemap_that_takes_too_long(
     process._read_pages()
     assert process.pages is None and [said in one for one in process.warnings] == [True]
     assert asked == ([] if size > 1 << 30 else [high // 4096 * 8])
+
+
+def test_lists_of_mappings_that_were_cut(rng: random.Random) -> None:
+    """Check that no answer is made from a part of the mappings: the shorter list serves if the longer one is cut, and
+    a cut shorter one is refused."""
+    row = b"%x-%x rw-p 00000000 00:00 0 \n"
+    count = rng.randrange(10, 60_000)
+    few = b"".join(row % (at << 13, (at << 13) + 4096) for at in range(1, count + 1))
+    process = RemoteProcess.__new__(RemoteProcess)
+    process.pid, process.rss = 7, None
+    files = {
+        "/proc/7/maps": lambda limit: few[:limit],
+        "/proc/7/smaps": lambda limit: (few + b"Rss: 4 kB\n" * limit)[:limit],
+    }
+    process._files = lambda path, limit: files[path](limit)
+    process._read_mappings()
+    assert len(process.mappings) == count and process.rss is None
+    files["/proc/7/maps"] = lambda limit: (few * (limit // len(few) + 1))[:limit]
+    with pytest.raises(GdbheapError, match="too many mappings"):
+        process._read_mappings()

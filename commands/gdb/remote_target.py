@@ -32,6 +32,8 @@ __all__ = ["LONG_STATE", "RemoteProcess", "unrestorable"]
 
 PID_NAMESPACE = "/proc/self/ns/pid"
 TABLE_LIMIT = 64 << 20
+# 65,530 mappings, the most that the kernel allows by default (vm.max_map_count), need 6 MiB in maps and 46 in smaps.
+MAPS_LIMIT = 8 << 20
 TEXT_LIMIT = 1 << 20
 CPU_LIMIT = 16 << 10
 ENTRY = 8
@@ -75,13 +77,20 @@ class RemoteProcess(Target):
         return self._any_file(f"/proc/{self.pid}/{name}", limit)
 
     def _read_mappings(self) -> None:
+        # The shorter list first: the packets for a long one take minutes.
+        lines = b""
+        with contextlib.suppress(OSError):
+            lines = self._file("maps", MAPS_LIMIT)
+        if len(lines) == MAPS_LIMIT:
+            raise GdbheapError("the process has too many mappings to read them from a server: run gdbheap on the server")
         try:
             text = self._file("smaps", TABLE_LIMIT)
+            if len(text) == TABLE_LIMIT:
+                raise OSError
             self.mappings, self.locked = parse_smaps(text), parse_locked(text)
             self.rss = self._read_rss()
         except OSError:
-            with contextlib.suppress(OSError):
-                self.mappings = parse_maps(self._file("maps", TABLE_LIMIT))
+            self.mappings = parse_maps(lines)
         if not len(self.mappings):
             raise GdbheapError(f"the server does not let gdbheap read /proc/{self.pid}/maps: run gdbheap on the server")
 
