@@ -1,7 +1,8 @@
 """Decorate data classes so that their methods are made only when the first instance is created.
 
 A command creates instances of a third of the data classes that it imports. Making the methods of all of them would take
-a tenth of the processor time of a short command.
+a tenth of the processor time of a short command. For the same reason, the methods that compare and print are the same
+functions in all classes, and ``dataclasses`` compiles none of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
     import dataclasses
+    from reprlib import recursive_repr
     from threading import RLock
 
     LOCK = RLock()
@@ -34,6 +36,45 @@ else:
     def _new(kind, /, *_arguments, **_named):
         return object.__new__(kind)
 
+    def _values(self, use):
+        """Return the values of the fields of which ``use(field)`` is true."""
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if use(field))
+
+    def _equals(self, other):
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return _values(self, _is_compared) == _values(other, _is_compared)
+
+    def _hash(self):
+        return hash(_values(self, _is_hashed))
+
+    def _is_compared(field):
+        return field.compare
+
+    def _is_hashed(field):
+        return field.compare if field.hash is None else field.hash
+
+    @recursive_repr()
+    def _shown(self):
+        values = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
+        return f"{type(self).__qualname__}({values})"
+
+    def _make(cls, **options):
+        """Add the methods that ``dataclasses.dataclass`` adds."""
+        if set(options) - {"frozen"}:
+            dataclasses.dataclass(cls, **options)
+            return
+        own = vars(cls)
+        has_hash = own.get("__hash__") is not None
+        methods = {} if "__repr__" in own else {"__repr__": _shown}
+        if "__eq__" not in own:
+            methods["__eq__"] = _equals
+        if not has_hash:
+            methods["__hash__"] = _hash if options.get("frozen") else None
+        dataclasses.dataclass(cls, eq=False, repr=False, **options)
+        for name, method in methods.items():
+            setattr(cls, name, method)
+
     def dataclass(cls=None, **options):
         """Decorate a class as ``dataclasses.dataclass`` does, but make its methods later."""
         if cls is None:
@@ -44,7 +85,7 @@ else:
         def make():
             with LOCK:
                 if isinstance(vars(cls)[FIELDS], _Fields):
-                    dataclasses.dataclass(cls, **options)
+                    _make(cls, **options)
                     # A class from which __new__ is removed again takes no arguments.
                     cls.__new__ = _new
 

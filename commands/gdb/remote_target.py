@@ -82,7 +82,7 @@ class RemoteProcess(Target):
         with contextlib.suppress(OSError):
             lines = self._file("maps", MAPS_LIMIT)
         if len(lines) == MAPS_LIMIT:
-            raise GdbheapError("the process has too many mappings to read them from a server: run gdbheap on the server")
+            raise GdbheapError("the process has too many mappings to be read from a server: run gdbheap on the server")
         try:
             text = self._file("smaps", TABLE_LIMIT)
             if len(text) == TABLE_LIMIT:

@@ -67,7 +67,7 @@ answers! {
 
 exports! {
     classes: Pages, Room, Space;
-    functions: data_extents, find_initial, find_places, words_at, find_pointer, find_pointer_runs, count_pointers;
+    functions: data_extents, find_initial, find_places, words_at, find_led_back, find_pointer, find_pointer_runs, count_pointers;
 }
 
 /// Pages [start, end), and the state of these pages.
@@ -398,6 +398,22 @@ pub fn find_places(raw: &[u8], tests: Given<Vec<WordTest>>) -> Vec<u64> {
 pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
     let addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
     memory::words_at(&space.0, &addresses)
+}
+
+/// Return the words of `raw`, ascending, at which a structure may begin that has a pointer at the offset `first` to a
+/// second structure, which has a pointer back at the offset `back`. A structure does not begin below or at `below`, nor
+/// in `apart`. If `place` is given, a structure may also have a null pointer at `first` and an address at `place`.
+#[pyfunction]
+pub fn find_led_back(
+    space: &Space,
+    raw: &[u8],
+    below: u64,
+    apart: Range,
+    first: u64,
+    back: u64,
+    place: Option<u64>,
+) -> Vec<u64> {
+    memory::find_led_back(&space.0, raw, &memory::LedBack { below, apart, first, back, place })
 }
 
 /// Return the address of the first readable word in [start, end) whose value is in [low, high); None if there is no

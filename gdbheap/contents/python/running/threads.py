@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
-from gdbheap._native import Space, words_at
+from gdbheap._native import Space, find_led_back, words_at
 from gdbheap.contents.python.objects.reading import Allowance, Lookups, dict_items, dict_lookup, read_name
 from gdbheap.contents.python.running.line_tables import line_of
 from gdbheap.dataclass import dataclass
@@ -196,10 +196,12 @@ class Threads:
         Interpreters without a thread are recognised by the offset of ``sys.modules``, which is known from the
         interpreters with a thread. Pointers in the library's data and in interpreters lead to them.
         """
-        pieces = self._candidates(module)
+        # Most words of the library's data point to the library's own code and constants, which lie before its data.
+        apart = module.base, min((start for start, _end in module.writable_ranges()), default=module.base)
+        pieces = self._data_of(module)
         few = list(islice(pieces, FEW))
         found = {
-            word for words in chain(few, pieces) for word in self._led_back_to(words) if self._is_interpreter(word)
+            word for raw in chain(few, pieces) for word in self._led_back_to(raw, apart) if self._is_interpreter(word)
         }
         places = {place for one in found if (place := self._modules_place(one)) is not None}
         if len(places) != 1:
@@ -207,10 +209,10 @@ class Threads:
         (place,) = places
         modules = {self._space.word(one + place) for one in found}
         waiting = deque(sorted(found))
-        again = few if len(few) < FEW else self._candidates(module)
-        for words in chain(again, self._links(waiting)):
+        again = few if len(few) < FEW else self._data_of(module)
+        for raw in chain(again, self._links(waiting)):
             # No two interpreters share their modules.
-            likely = self._led_back_to(words - found, place)
+            likely = (word for word in self._led_back_to(raw, apart, place) if word not in found)
             more = [word for word in likely if self._has_modules(word, place, modules)]
             found.update(more)
             waiting += more
@@ -218,41 +220,23 @@ class Threads:
                 break
         return sorted(found)
 
-    def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
-        """Yield the words of the library's data that may be addresses of data, piece by piece.
+    def _data_of(self, module: LoadedObject) -> Iterator[bytes]:
+        """Yield the library's data, piece by piece, because it may be large."""
+        return (raw for _address, raw in windows(self._space, module))
 
-        The data is read in pieces because it may be large. Most words point to the library's own code and constants,
-        which lie before its data; these words are left out.
-        """
-        size, base = self._space.machine.word, module.base
-        data = min((start for start, _end in module.writable_ranges()), default=base)
-        for _address, raw in windows(self._space, module):
-            words = self._space.machine.words_of(raw)
-            yield {w for w in set(words) if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
-
-    def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
-        """Return the words, ascending, that may be addresses of interpreters.
+    def _led_back_to(self, raw: bytes, apart: tuple[int, int], place: int | None = None) -> list[int]:
+        """Return the words of ``raw``, ascending, that may be addresses of interpreters. There are none in ``apart``.
 
         The first thread state of an interpreter points back to it. If ``place`` is given, also return the words that
         have no thread state but a plausible address at the offset ``place``.
         """
-        ordered = sorted(words)
-        heads = self._words_at(ordered, self._release["interp_tstates"])
-        backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
-        places: Sequence[int | None] = [None] * len(ordered) if place is None else self._words_at(ordered, place)
-        return [
-            word
-            for word, head, back, at in zip(ordered, heads, backs, places)
-            if (head and back == word) or (head == 0 and at is not None and self._may_be(at))
-        ]
+        first, back = self._release["interp_tstates"], self._release["ts_interp"]
+        return find_led_back(self._space, raw, LOWEST_ADDRESS, apart, first, back, place)
 
-    def _words_at(self, addresses: Sequence[int], offset: int) -> list[int | None]:
-        return words_at(self._space, [address + offset for address in addresses])
-
-    def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
-        """Yield the words of each interpreter in ``waiting``, until it is empty."""
+    def _links(self, waiting: deque[int]) -> Iterator[bytes]:
+        """Yield the first bytes of each interpreter in ``waiting``, until it is empty."""
         while waiting:
-            yield set(self._words(waiting.popleft(), self._release["interp_tstates"]))
+            yield self._space.read_available(waiting.popleft(), self._release["interp_tstates"])
 
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
         """Return whether an interpreter has a ``sys.modules`` that is not in ``known`` at the offset ``place``.
@@ -309,7 +293,7 @@ class Threads:
         """Return the offset of ``sys.modules`` in an interpreter; None if it is not found. The offset is known from
         another interpreter, or is that of the first field with a dict that fits."""
         if self._modules_at is not None:
-            (word,) = self._words_at([interpreter], self._modules_at)
+            (word,) = words_at(self._space, [interpreter + self._modules_at])
             if word is not None and self._may_be(word) and self._is_modules(word):
                 return self._modules_at
         if self._keys.left <= 0:

@@ -20,5 +20,6 @@ pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
 pub use sharing::{sharing, Sharing};
 pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};
 pub use words::{
-    count_pointers, find_initial, find_places, find_pointer, find_pointer_runs, words_at, OwnedRange, WordTest,
+    count_pointers, find_initial, find_led_back, find_places, find_pointer, find_pointer_runs, words_at, LedBack,
+    OwnedRange, WordTest,
 };

@@ -48,6 +48,33 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
+/// What a structure must have to be found by `find_led_back`. `below`: a structure may not begin there, nor in `apart`.
+/// `first`: the offset of the pointer to a second structure; `back`: that structure's offset of the pointer back.
+/// `place`: if it is given, a structure may also have a null pointer at `first` and an address at `place`.
+pub struct LedBack {
+    pub below: u64,
+    pub apart: (u64, u64),
+    pub first: u64,
+    pub back: u64,
+    pub place: Option<u64>,
+}
+
+/// Return the words of `raw`, ascending, at which such a structure may begin.
+pub fn find_led_back(space: &Space, raw: &[u8], wanted: &LedBack) -> Vec<u64> {
+    let (word, apart) = (size_of::<u64>(), wanted.apart.0..wanted.apart.1);
+    let may_begin = |at: u64| at > wanted.below && at % word as u64 == 0;
+    let mut found: Vec<u64> = words(raw).into_iter().filter(|at| may_begin(*at) && !apart.contains(at)).collect();
+    found.sort_unstable();
+    found.dedup();
+    let word_at = |at: u64, offset: u64| at.checked_add(offset).and_then(|place| space.word(place).ok());
+    found.retain(|at| match word_at(*at, wanted.first) {
+        Some(0) => wanted.place.and_then(|place| word_at(*at, place)).is_some_and(may_begin),
+        Some(second) => word_at(second, wanted.back) == Some(*at),
+        None => false,
+    });
+    found
+}
+
 /// The words of a memory range. In the field `words`, words of absent pages are zeros. Use the field only where a zero
 /// cannot begin a structure; otherwise use the method `at`.
 pub struct Words {
