@@ -267,11 +267,7 @@ class Process(Target):
     def _tell_unstopped(self) -> None:
         unstopped = self._holder.unstopped if self._holder else []
         if unstopped:
-            names = ", ".join(str(tid) for tid in unstopped[:5])
-            self.warnings.append(
-                f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
-                " unknown, and data that it or a vfork child of it writes meanwhile may be read half-written"
-            )
+            self.warnings.append(about_unstopped(unstopped))
 
     @property
     def folder(self) -> ProcessFolder:
@@ -564,6 +560,23 @@ def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None,
 def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
     """Return the paths that a path in ``maps`` may mean: below the process's root (container), or itself (chroot)."""
     return [folder.path("root") + path, path]
+
+
+def about_unstopped(tids: Sequence[int]) -> str:
+    """Return a warning about threads that could not be stopped."""
+    names = ", ".join(str(tid) for tid in tids[:5])
+    if len(tids) == 1:
+        subject, whose, writer = f"thread {names} sleeps", "was not stopped: its", "it or its vfork child writes"
+    else:
+        subject, whose, writer = (
+            f"threads {names} sleep",
+            "were not stopped: their",
+            "they or their vfork children write",
+        )
+    return (
+        f"{subject} uninterruptibly in the kernel (state D) and {whose} registers are unknown, and data that {writer} "
+        "meanwhile may be half written"
+    )
 
 
 def end_copy(copy: Frozen) -> list[str]:

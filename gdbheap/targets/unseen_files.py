@@ -51,5 +51,7 @@ def _here(unseen: Sequence[UnseenFile]) -> str:
         more = f" and {len(refuted) - 1} more are other versions" if refuted[1:] else " is another version"
         return f"{one_line(refuted[0], 2 * NAME_LIMIT)}{more}"
     if doubtful:
-        return "the core has too little of them to compare them with the files on this machine"
+        if unseen[1:]:
+            return "the core has too little of these files to compare them with the files on this machine"
+        return "the core has too little of the file to compare it with the file on this machine"
     return "this machine has no such files" if unseen[1:] else "this machine has no such file"

@@ -30,6 +30,11 @@ def render(answer: Replayed, style: Style) -> str:
     return join(style.filled(_about(answer, style)), table(COLUMNS, rows, style), "\n".join(parts), line_of(answer))
 
 
+def _blocks(calls: int) -> str:
+    """Return the beginning of a sentence about the blocks of the calls that are left out."""
+    return "Its block was" if calls == 1 else "Their blocks were"
+
+
 def line_of(answer: Replayed) -> str:
     """Return the environment variables for the best setting, as a line to type before the command; "" if no setting is
     better than the first."""
@@ -99,26 +104,26 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append(f"{answer.inherited:,} of the calls were made by the process's ancestors before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
-            "The calls were ordered by the clock, not by a lock: the heap resembles the program's heap, but single "
-            "chunks differ."
+            "The calls are ordered by their timestamps, not by a lock: the replayed heap resembles the program's heap, "
+            "but single chunks differ."
         )
     if answer.unknown and answer.order == BY_TIME:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording "
-            "began, or that belonged to another thread at that moment, according to the clock."
+            f"Left out: {counted(answer.unknown, 'call')}. {_blocks(answer.unknown)} allocated before the recording "
+            "began, or belonged to another thread at the time of the call (the order by timestamps is not exact)."
         )
     elif answer.unknown:
         notes.append(
-            f"Left out: {counted(answer.unknown, 'call')} about blocks that the parent process had allocated before "
-            "the recording."
+            f"Left out: {counted(answer.unknown, 'call')}. {_blocks(answer.unknown)} allocated by the parent process "
+            "before the recording."
         )
     if answer.lost:
         notes.append(
-            f"{counted(answer.lost, 'call')} could not be recorded: from there on, the replay may differ from the"
-            " program."
+            f"{counted(answer.lost, 'call')} could not be recorded: from the first of them on, the replay may differ "
+            "from the program."
         )
     if not answer.is_whole:
-        notes.append("The log is damaged or was cut off: only the calls before that place were replayed.")
+        notes.append("The log is damaged or was cut off: only the calls before the damage were replayed.")
     if not answer.fixed:
         notes.append(
             "Addresses differ from run to run, because the kernel does not allow gdbheap to fix the addresses. "

@@ -1,0 +1,53 @@
+"""Sentences about one thing have the singular, and sentences about several things have the plural."""
+
+from __future__ import annotations
+
+import pytest
+
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.replay import render
+from gdbheap.targets.process import about_unstopped
+from gdbheap.targets.unseen_files import UnseenFile, about
+from gdbheap.tracing.log import BY_TIME
+from gdbheap.tracing.replay import Replayed
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1, "too little of the file to compare it with the file on this machine"),
+        (2, "too little of these files to compare them with the files on this machine"),
+    ],
+)
+def test_files_that_cannot_be_compared(count: int, expected: str) -> None:
+    """Check the words about files of which the core has too little data."""
+    unseen = [UnseenFile(f"/usr/lib/lib{number}.so", 4096, f"/usr/lib/lib{number}.so") for number in range(count)]
+    assert expected in about(unseen)
+
+
+@pytest.mark.parametrize(
+    ("tids", "expected"),
+    [
+        ([7], "thread 7 sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"),
+        ([7, 8], "threads 7, 8 sleep uninterruptibly in the kernel (state D) and were not stopped: their registers"),
+    ],
+)
+def test_threads_that_are_not_stopped(tids: list[int], expected: str) -> None:
+    """Check the words about threads that sleep uninterruptibly."""
+    assert about_unstopped(tids).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("calls", "order", "expected"),
+    [
+        (1, BY_TIME, "Left out: 1 call. Its block was allocated before the recording began, or belonged to another"),
+        (3, BY_TIME, "Left out: 3 calls. Their blocks were allocated before the recording began, or belonged to"),
+        (3, "lock", "Left out: 3 calls. Their blocks were allocated by the parent process before the recording."),
+    ],
+)
+def test_calls_that_are_left_out(calls: int, order: str, expected: str) -> None:
+    """Check the words about calls whose blocks are unknown to a replay."""
+    answer = Replayed(
+        "calls.log", 1234, "/bin/true", ["true"], 1, 10, 1, 5, 4096, 0, 0, calls, 0, 0, 0, order, False, True, True
+    )
+    assert expected in " ".join(render(answer, Style()).split())
