@@ -566,7 +566,7 @@ COMMAND = Command(
     watch then needs no other condition, and continues after `--count` actions. It needs prometheus_client: `pip install
     'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading. `--look-every`
     sets the time between two readings. A reading stops a process while its memory is copied; in total, a process is
-    stopped for at most 1 % of the time. If HOST is absent, only this machine can send requests. If HOST is 0.0.0.0 or
+    stopped for at most 1 % of the time. Without HOST, only this machine can send requests. If HOST is 0.0.0.0 or
     an address, every machine that reaches this address can send requests. A request may name these addresses or
     localhost as its host; `--prometheus-host` adds host names, separated by commas. `--prometheus-sum` sums the
     figures of all processes with the same program, systemd unit, container and pod. docs/watching.md lists the metrics.

@@ -314,7 +314,7 @@ def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, A
     page = gdbheap("report", str(core), "-o", str(tmp_path / "report.html"))
     assert page.returncode == 5 and (tmp_path / "report.html").stat().st_size > 1000
     assert "No memory to reclaim" not in done.stdout
-    assert "some of it may be reclaimable" in " ".join(done.stdout.split())
+    assert "some of this memory may be reclaimable" in " ".join(done.stdout.split())
     assert (
         "recorder" in done.stdout
         and "--sysroot=FOLDER" in done.stdout

@@ -352,7 +352,7 @@ def test_texts(figures: Any, text: str) -> None:
         (
             EqualStrings(9, 2, 7, keeps_interned=True),
             "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict "
-            "named seen. Avoid sys.intern(x): this interpreter, CPython 3.12, never frees such a string",
+            "named seen. Avoid sys.intern(x): this interpreter, CPython 3.12, never frees interned strings",
         ),
         (held_by("seen", way="has it as key 0 .text"), "use an id or a name as the key"),
         (held_by("gc.garbage", "list"), "remove __del__() from these classes"),
@@ -411,12 +411,13 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False),
-            "an address in it. It may belong to Go or V8",
+            "an address in this memory. It may belong to Go or V8",
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
-            "find the code that maps this memory: malloc does not know it. 'heap at ADDRESS' shows what is known "
-            "about an address in it. The command shows, while the program runs, which code maps more memory",
+            "find the code that maps this memory: malloc did not request it. 'heap at ADDRESS' shows what gdbheap "
+            "knows about an address in this memory. The command shows, while the program runs, which code maps more "
+            "memory",
         ),
         (OtherMalloc("allocator", "libx.so", ""), "ask libx.so itself for its figures: gdbheap cannot read them"),
         (OtherMalloc("jemalloc", "jemalloc", "", "call x()"), "call x()"),
@@ -442,7 +443,7 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             Room(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
-            "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds such an object",
+            "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds the container",
         ),
     ],
 )

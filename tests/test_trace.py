@@ -309,7 +309,7 @@ def test_a_folder_that_is_no_recording_s(rng: random.Random, tmp_path: Path) -> 
     names = {"log", "log.txt", f"{rng.getrandbits(60):x}-part1.mkv", "00000zz-1.calls"}
     for name in names:
         (parts / name).write_bytes(b"mine")
-    with pytest.raises(UsageError, match="nothing was touched"):
+    with pytest.raises(UsageError, match="nothing was changed"):
         finish(str(tmp_path / "film"))
     assert set(os.listdir(parts)) == names and not (tmp_path / "film").exists()
 

@@ -49,7 +49,7 @@ def need_python(target: Target) -> None:
     Raises Unsupported if a file named like Python cannot be read."""
     if not carriers(target):
         if any("python" in file_name(file.path) for file in target.unseen):
-            raise Unsupported(f"Python is in this process but cannot be read, because {about(target.unseen)}")
+            raise Unsupported(f"gdbheap cannot read the Python in this process, because {about(target.unseen)}")
         if target.unseen:
             raise NotAPython(f"no Python was found, because {about(target.unseen)}")
         raise NotAPython(

@@ -152,7 +152,7 @@ def _arenas(heap: Heap, arena: ArenaChoice) -> list[ExtentArena]:
     if rows:
         raise UsageError(f"there is no arena {arena}: 'heap arenas' lists {rows[0].choice} to {rows[-1].choice}")
     titles = " and ".join(allocator.title for allocator in heap.standing_in) or heap.malloc.title
-    raise UsageError(f"there is no arena {arena}: {titles} has none; all threads share what it has ('heap arenas')")
+    raise UsageError(f"there is no arena {arena}: {titles} has none; all threads share its memory ('heap arenas')")
 
 
 def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) -> Chunks:

@@ -50,7 +50,7 @@ class Difference:
         return render(found, found, MOST_SHOWN, style)
 
     def __repr__(self) -> str:
-        return f"<gdbheap.Difference of {len(self._found.compared)} looks>"
+        return f"<gdbheap.Difference of {len(self._found.compared)} snapshots>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

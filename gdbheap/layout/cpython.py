@@ -128,7 +128,7 @@ class Release:
         offset = self.fields.get(name)
         if offset is None:
             _need_known(name)
-            raise Unsupported(f"Python {self.text} has no {name}, as far as the tables know")
+            raise Unsupported(f"gdbheap's tables have no {name} for Python {self.text}")
         return int(offset)
 
     def get(self, name: str) -> int | None:

@@ -106,7 +106,7 @@ def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
         layout = _layout(version)
         words = _words(space, address + TABLE_HEAD.size, layout)
     except Fault as fault:
-        raise ValueError(f"nothing is at {fault.args[0]:#x}") from fault
+        raise ValueError(f"no memory at {fault.args[0]:#x}") from fault
     if cookie != COOKIE:
         raise ValueError("it does not begin with its cookie")
     if flag not in (0, 1):
@@ -124,7 +124,7 @@ def _layout(version: int) -> dict[str, list[str]]:
     releases: dict[str, Any] = table("debug_offsets")["releases"]
     groups = releases.get(f"{version >> 24}.{version >> 16 & 255}")
     if groups is None:
-        raise ValueError(f"it says that it is of version {version:#x} (known are {', '.join(releases)})")
+        raise ValueError(f"its version is {version:#x} (gdbheap knows {', '.join(releases)})")
     return dict(groups)
 
 
@@ -140,7 +140,7 @@ def _check_sizes(words: Groups) -> None:
     for group, fields in words.items():
         size = fields.get("size", WORD)
         if not 0 < size <= MAX_STATE_SIZES.get(group, MAX_STRUCT_SIZE) or size % WORD:
-            raise ValueError(f"it says that {group} has {size:#x} bytes")
+            raise ValueError(f"its size of {group} is {size:#x} bytes")
 
 
 def _check_fixed(words: Groups, added: int) -> None:
@@ -149,7 +149,7 @@ def _check_fixed(words: Groups, added: int) -> None:
         for name, offset in fields.items():
             found = words.get(group, {}).get(name, offset + added)
             if found != offset + added:
-                raise ValueError(f"it has {group}.{name} at {found:#x} and not at {offset + added:#x}")
+                raise ValueError(f"its offset of {group}.{name} is {found:#x}, not {offset + added:#x}")
 
 
 def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:

@@ -38,10 +38,10 @@ Types = Union[PyObjects, BlockKinds]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
-NOT_KEPT = "this snapshot lacks it, and no option of 'heap snapshot' adds it; a report of the process or a core has it"
+NOT_KEPT = "no snapshot contains this; a report of the process or of a core has it"
 # The reasons for which a snapshot lacks answers that need references.
 NO_OBJECTS = "a snapshot contains this only for Python objects"
-NO_KEPT = "this snapshot was taken without it; 'heap snapshot --owners' keeps it, for a large process too"
+NO_KEPT = "this snapshot was taken without this; 'heap snapshot --owners' keeps it, for a large process too"
 NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps those that retain the most"
 
 
@@ -134,7 +134,7 @@ def _ask(question: Callable[[], A], why: str = "") -> Outcome[A]:
     except (_native.Fault, MemoryError) as error:
         where = f" at {error.args[0]:#x}" if isinstance(error, _native.Fault) else ""
         return Outcome(
-            None, f"memory that this needs cannot be read{where}" if where else "gdbheap has too little memory"
+            None, f"the memory with this data cannot be read{where}" if where else "gdbheap has too little memory"
         )
 
 
@@ -164,7 +164,7 @@ def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
         return ""
     if count <= MAX_GRAPH_BLOCKS:
         return ""
-    return f"with more than {MAX_GRAPH_BLOCKS:,} blocks references are followed only if --owners asks for it"
+    return f"there are more than {MAX_GRAPH_BLOCKS:,} blocks: gdbheap follows references only with --owners"
 
 
 def overview_of_snapshot(kept: Snapshot) -> Overview:

@@ -151,7 +151,7 @@ class Core(Target):
         if notes.is_cut:
             self.partial = True
             known = f"{len(notes.threads)} threads and {len(notes.files)} mapped files"
-            self.warnings.append(f"the core names more threads or files than gdbheap reads: it read {known}")
+            self.warnings.append(f"the core names more threads or files than gdbheap reads: gdbheap read {known}")
         if notes.of_kernel:
             raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
         return notes

@@ -52,7 +52,8 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
         setting = recorded_setting(job.process.who)
         if setting.library is not None or HUGE_TUNABLE in setting.tunables:
             raise UsageError(
-                "arena growths need glibc's malloc without huge pages, and the recorded program did not use that"
+                "arena growths need glibc's malloc without huge pages, but the recorded program used huge pages or "
+                "another malloc"
             )
         found = _all(job, setting)
         chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]

@@ -182,7 +182,7 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
             folder.close()
             reason = (
                 f"it is not the folder of a recording, because it contains {one_line(strangers[0])}: nothing was "
-                "touched"
+                "changed"
             )
             raise UsageError(f"{one_line(parts)}: {reason}")
         return folder

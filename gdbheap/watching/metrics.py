@@ -167,7 +167,7 @@ METRICS = (
               " OOM killer was at work.", COUNTER, lambda now: now.killed),
     _of_watch("gdbheap_watch_scan_age_seconds", "Seconds since processes were last searched for.", GAUGE,
               lambda now: now.scan_age),
-    _of_group("gdbheap_group_needed_bytes", "Bytes that the control group needs, without what the kernel can reclaim.",
+    _of_group("gdbheap_group_needed_bytes", "Bytes that the control group uses and that the kernel cannot reclaim.",
               GAUGE, lambda group: group.needed),
     _of_group("gdbheap_group_limit_bytes", "The limit of the control group in bytes.", GAUGE,
               lambda group: group.limit),

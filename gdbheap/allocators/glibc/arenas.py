@@ -510,8 +510,9 @@ class Glibc:
             self._mapped = [MappedChunk(row.base, row.chunk, row.size, row.chunk in cached) for row in found]
             if any(self._missing(found)):
                 self.warnings.append(
-                    f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
-                    f"{len(found)} of {sum(row.size for row in found)} were found: the difference is in other memory"
+                    f"glibc counts {self.par.mmapped_mem} bytes in {self.par.n_mmaps} mmapped chunks (mp_), but "
+                    f"gdbheap found {sum(row.size for row in found)} bytes in {len(found)}: the difference counts as "
+                    "other memory"
                 )
         return self._mapped
 

@@ -284,7 +284,9 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < MIN_SCORE:
-        raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
+        raise Unsupported(
+            "gdbheap cannot find glibc's settings (mp_): no place near main_arena fits a known struct malloc_par"
+        )
     facts.add(
         "mp_", best.address, f"its fields agree with each other ({score} points)", confirm(loaded, "mp_", best.address)
     )

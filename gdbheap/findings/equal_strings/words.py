@@ -15,7 +15,7 @@ def _text(figures: EqualStrings) -> str:
 
 
 def _advice(figures: EqualStrings) -> str:
-    intern = ". Avoid sys.intern(x): this interpreter, CPython 3.12, never frees such a string"
+    intern = ". Avoid sys.intern(x): this interpreter, CPython 3.12, never frees interned strings"
     return (
         "keep one copy of each value where the strings are created: x = seen.setdefault(x, x), with a dict named seen"
         f"{intern if figures.keeps_interned else ''}"

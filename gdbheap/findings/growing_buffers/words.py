@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.text.thresholds import mmapped_again, threshold_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "allocate such a buffer once at its final size, or"
+ADVICE = "allocate a growing buffer once at its final size, or"
 
 
 def _text(figures: GrowingBuffers) -> str:

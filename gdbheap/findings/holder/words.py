@@ -95,8 +95,8 @@ OF_NAMES = {
     "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage().arrayBuffers "
     "is their total size, and a heap snapshot shows which objects refer to them",
     "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize limits them), and "
-    "call end() on each Deflater and Inflater that is done: a garbage collection frees all such objects to which "
-    "nothing refers",
+    "call end() on each Deflater and Inflater that is done: a garbage collection frees all of these objects to "
+    "which nothing refers",
 }
 # Remedies by the beginning of the type that has most of the holder's bytes.
 OF_PARTS = {

@@ -7,14 +7,14 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ARROW = (
-    "wait: by default Arrow's own jemalloc returns such pages within two seconds. If it does not, check whether "
+    "wait: by default Arrow's own jemalloc returns free pages within two seconds. If it does not, check whether "
     "{variable} is set, or start the program with "
     "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0. release_unused() of its pool returns "
     "nothing (pyarrow 26)"
 )
 ADVICE = (
     'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program (4096: all arenas){purge}, or start it with '
-    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages "
+    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns free pages "
     "within dirty_decay_ms (default: 10,000 ms); without a background thread, it does so only while the program "
     "calls it"
 )

@@ -12,8 +12,8 @@ TEXTS = {
     MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
-    MAPPED_MEMORY: "find the code that maps this memory: malloc does not know it. 'heap at ADDRESS' shows what "
-    "is known about an address in it",
+    MAPPED_MEMORY: "find the code that maps this memory: malloc did not request it. 'heap at ADDRESS' shows what "
+    "gdbheap knows about an address in this memory",
     SHARED_MEMORY: "unmap this memory to lower the RSS of this process. The machine gets the memory back once all "
     "processes have unmapped it and its name is removed (shm_unlink, ipcrm)",
     MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes these pages from the RSS of "

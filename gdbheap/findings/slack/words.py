@@ -18,7 +18,7 @@ ADVICE = (
     (("dict",), "replace an emptied dict with dict(x), not with x.copy(), which may keep the table"),
     (("set",), "replace an emptied set with set(x)"),
 )
-OWNER = "'heap why ADDRESS' shows what holds such an object"
+OWNER = "'heap why ADDRESS' shows what holds the container"
 
 
 def _text(figures: Room) -> str:

@@ -11,7 +11,7 @@ BY_MALLOC = (
     "tunables: join them with colons)"
 )
 ADVICE = (
-    "call madvise(MADV_NOHUGEPAGE) for such a mapping, or prctl(PR_SET_THP_DISABLE) when the program starts, which "
+    "call madvise(MADV_NOHUGEPAGE) for the mapping, or prctl(PR_SET_THP_DISABLE) when the program starts, which "
     "children inherit"
 )
 

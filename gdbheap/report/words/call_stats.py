@@ -234,7 +234,7 @@ def _notes(answer: CallStats) -> Iterator[str]:
     if answer.unknown:
         yield (
             f"{counted(answer.unknown, 'call')} concerned blocks that the parent process had allocated before the "
-            "recording. If realloc resized such a block, the block that it returned counts as new."
+            "recording. If realloc resized one of these blocks, the returned block counts as new."
         )
     if answer.not_released:
         yield f"The release of {counted(answer.not_released, 'block')} is not in the trace."

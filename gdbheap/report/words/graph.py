@@ -281,7 +281,7 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     return (
         f"{blocks}: no pointer to them was found{heads}. The program cannot free them, unless it computes addresses "
         f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call "
-        f"that requests such a block; 'gdbheap trace --stacks=1' records which code allocates them.{of_python}"
+        f"that requests N bytes; 'gdbheap trace --stacks=1' records which code allocates the blocks.{of_python}"
     )
 
 

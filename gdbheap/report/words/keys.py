@@ -350,7 +350,7 @@ KEYS: dict[str, Key] = {
     ),
     "heaps": Key("", "the heaps of an arena, or mimalloc's heaps by purpose"),
     "heeded": Key("", "the ids of findings whose advised settings were set when the program started"),
-    "held": Key("seconds", "the time for which the whole process was stopped", "it was not stopped"),
+    "held": Key("seconds", "the time for which the whole process was stopped", "the process was not stopped"),
     "held_by": Key("", "the types whose objects refer most often to the copies; empty unless requested"),
     "high": Key(
         "bytes", "the memory size above which the kernel slows the control group down", "there is no such limit"
@@ -403,7 +403,7 @@ KEYS: dict[str, Key] = {
     "kept_by": Key(
         "",
         "views that alone keep the memory of the array, although the views show little of it",
-        "no such views keep it",
+        "no small views keep the memory",
     ),
     "kernel": Key("bytes", "the kernel's own memory for the control group", "the kernel does not report it"),
     "key": Key("number", "the common size, length or module of the objects"),
@@ -658,7 +658,10 @@ KEYS: dict[str, Key] = {
     "private": Key("bytes", "the bytes that no other process shares"),
     "process": Key("number", "the pid that was given to the command", "no pid was given"),
     "processes": Key("number", "the number of processes"),
-    "program": Key("", "the name of the program, as its users know it"),
+    "program": Key(
+        "",
+        "the script of an interpreter; for other programs, the file's name or the title that the process gave itself",
+    ),
     "pss": Key(
         "bytes",
         "the process's share of resident memory; a page that several processes map is divided by their number",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "heading_of", "no_findings", "render"]
 
 NOT_LOOKED = (
-    "Findings: none. gdbheap does not walk the blocks in the largest part of the memory, so some of it may be "
+    "Findings: none. gdbheap cannot list the blocks in the largest part of the memory, so some of this memory may be "
     "reclaimable."
 )
 LAZILY_FREED = "lazily-freed"

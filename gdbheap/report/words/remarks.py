@@ -73,8 +73,8 @@ def _other_malloc(malloc: str, name: str, path: str, evidence: str, idle: bool) 
     where = f"{path}, {evidence}"
     in_place = f"malloc here is {name}'s ({where}), and {malloc}'s own arenas are empty"
     return (
-        f"{in_place if idle else f'the process also contains {name} ({where})'}: {name}'s blocks are not walked and "
-        "not counted"
+        f"{in_place if idle else f'the process also contains {name} ({where})'}: gdbheap cannot list {name}'s blocks, "
+        "and does not count them"
     )
 
 
@@ -126,7 +126,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "malloc-drawn-as-other": "{error}: malloc's memory is drawn as other memory",
     "malloc-holds-nothing": (
         "{malloc}'s malloc is empty, because the program has not called it, or uses an allocator that gdbheap does not "
-        "recognise: the memory of such an allocator counts as other memory"
+        "recognise: the memory of an unrecognised allocator counts as other memory"
     ),
     "malloc-is-other": "{error}: malloc's memory counts as other memory",
     "malloc-moving": _in_malloc,
@@ -134,13 +134,13 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "mappings-alone": "{error}: memory is classified only by its mappings, so memory in use is unknown",
     "mimalloc-lists-moving": _moving("mimalloc", "moving a list of free blocks: these blocks count as used"),
     "mimalloc-not-known": (
-        "{module} contains a mimalloc with the layout of no known release ({nearest}): its blocks are not walked, and "
-        "its memory counts as other memory"
+        "{module} contains a mimalloc with the layout of no known release ({nearest}): gdbheap cannot list its blocks, "
+        "and its memory counts as other memory"
     ),
     "mimalloc-pages-moving": _pages,
     "no-paths": "no paths are shown: {error}",
     "no-python-calls": (
-        "the stack of a thread has no recognisable call of the interpreter's loop: its C frames are left out"
+        "gdbheap does not recognise the interpreter's loop on the stack of a thread: the thread's C frames are left out"
     ),
     "no-types-drawn": "the picture has no types: {error}",
     "oldmalloc-moving": "caught inside oldmalloc: some free chunks are in no bin",

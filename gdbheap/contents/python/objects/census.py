@@ -196,9 +196,9 @@ class Objects:
         if layout.unwalked:
             return self._prove_by_references(layout, facts)
         raise Unsupported(
-            f"the objects of Python {self.release.text} were not recognised: no single distance from a block's start "
-            f"to its object fits most blocks (tried the types' own flags on a sample of "
-            f"{' and of '.join(self._sampled)}); a debug build?"
+            f"gdbheap does not recognise the objects of Python {self.release.text} (a debug build?): no distance from "
+            f"the start of a block to its object fits most blocks (tried the types' own flags on a sample of "
+            f"{' and of '.join(self._sampled)})"
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
@@ -213,7 +213,9 @@ class Objects:
         head = max(counts, key=lambda head: counts[head])
         if counts[head] < MIN_VOTES:
             raise Unsupported(
-                f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing points there"
+                f"gdbheap cannot find the objects of Python {self.release.text}: it cannot list the blocks of the "
+                "allocator that has them, and found no references to them (if PYTHONMALLOC is set, start the program "
+                "without it)"
             )
         facts.add(
             "PyGC_Head", head,

@@ -51,7 +51,7 @@ class Interpreter:
         try:
             return Threads(self._target, self.module, self.release)
         except Fault as fault:
-            raise Unsupported(f"threads cannot be read: nothing is at {fault.args[0]:#x}") from fault
+            raise Unsupported(f"threads cannot be read: no memory at {fault.args[0]:#x}") from fault
 
     def _read_own(self) -> DebugOffsets | None:
         """Return the table of offsets that the interpreter publishes; None if there is none, or if it is
@@ -69,8 +69,8 @@ class Interpreter:
         except ValueError as error:
             self._facts.add("_Py_DebugOffsets", "not believed", f"{source}: {error}")
             self.warnings.append(
-                f"the interpreter's own table of offsets (_Py_DebugOffsets at {address:#x}) is damaged, and the "
-                f"shipped one is used: {error}"
+                f"the interpreter's own table of offsets (_Py_DebugOffsets at {address:#x}) is damaged, so gdbheap "
+                f"uses its own table: {error}"
             )
             return None
         self._facts.add("_Py_DebugOffsets", address, source, f"{len(own.fields)} fields, each where it can be")
@@ -99,7 +99,8 @@ class Interpreter:
         others = f" and {len(differ) - MAX_FIELDS_NAMED} others" if len(differ) > MAX_FIELDS_NAMED else ""
         self.warnings.append(
             f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from gdbheap's table for "
-            f"{release.major}.{release.minor} in {named}{others}, and is used: a patched build, or a damaged table"
+            f"{release.major}.{release.minor} in {named}{others}: gdbheap uses the interpreter's table, although it "
+            "may be damaged (or the build is patched)"
         )
 
 
