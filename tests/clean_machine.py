@@ -107,7 +107,7 @@ def refused(*command: str) -> bool:
 
 
 def answers(gdbheap: str, pid: str, count: int) -> None:
-    """Compare gdbheap's answers about the program with the counts of the kernel and of the program itself."""
+    """Compare gdbheap's answers about the program with counts by the kernel and by the program itself."""
     ledger = json.loads(run(gdbheap, pid, "--json"))
     # The program rests; only the kernel may still change its pages.
     difference = abs(int(ledger["rss"]["bytes"]) - resident(pid))
@@ -128,7 +128,7 @@ def answers_in_gdb(pid: str, count: int) -> str:
 
 
 def recorder_and_replayer(gdbheap: str) -> None:
-    """Record the calls of a program and replay them. This runs two more binaries."""
+    """Record the calls of a program and replay them, which runs two more of gdbheap's binaries."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         run(gdbheap, "trace", "-o", log, "--", sys.executable, "-c", "kept = [bytes(9999) for _ in range(99)]")

@@ -143,7 +143,7 @@ class Started:
     cached: int
 
     def figures(self, answer: dict[str, Any]) -> None:
-        """Compare an answer of ``heap arenas``. It must not be based on a file of another glibc."""
+        """Compare an answer of ``heap arenas``, which must not use a file of another glibc."""
         check_figures(answer, self.target)
         check_counts(answer, self.case, self.table, self.tcaches, self.cached)
         assert answer["target"]["glibc"] in (self.suite.glibc, None), answer["target"]["glibc"]

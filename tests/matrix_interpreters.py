@@ -50,7 +50,7 @@ def releases(root: Path) -> list[str]:
 
 
 def inside(root: Path | None, release: str) -> dict[str, str]:
-    """Return the environment in which the tests try this interpreter thoroughly."""
+    """Return the environment in which the tests examine this interpreter thoroughly."""
     chosen = {"GDBHEAP_RELEASE": release, "GDBHEAP_SEED": str(SEED), "GDBHEAP_THOROUGH": "yes"}
     return {**os.environ, **chosen, "GDBHEAP_ROOT": str(root or "")}
 
@@ -69,7 +69,7 @@ def figures(root: Path, release: str) -> dict[str, str]:
 def cell(root: Path | None, release: str, name: str) -> str:
     """Return "exact" with the number of cases if all cases of a test file agreed.
 
-    Others are printed on standard error.
+    Cases that did not agree are printed on standard error.
     """
     if ALL_RELEASES.index(release) < ALL_RELEASES.index(FILES[name]):
         return "not run"

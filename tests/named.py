@@ -176,7 +176,7 @@ def standard(release: str) -> Callable[[random.Random], list[str]]:
 
 @contextlib.contextmanager
 def working(command: list[str], directory: Path) -> Iterator[int]:
-    """Yield the pid of a started command, which may be working. It and its children are ended afterwards."""
+    """Yield the pid of a started command, which need not be at rest. It and its children are ended afterwards."""
     folder = tempfile.mkdtemp(dir=directory)
     with open(Path(folder) / "output", "wb") as output:
         process = subprocess.Popen(

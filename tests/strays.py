@@ -73,7 +73,9 @@ def grown(target: Running) -> int:
 
 
 def named(target: Running, prefix: str) -> tuple[int, int]:
-    """Return the bytes of objects whose type names begin with ``prefix``, and the bytes of roots and without a name."""
+    """Return the bytes of the objects whose type names begin with ``prefix``, and the bytes of roots and of blocks
+    without a name.
+    """
     answer = ask("pyobjects", str(target.pid), FULL)
     own = sum(row["bytes"] for row in answer["rows"] if row["type"].startswith(prefix))
     rest = [*answer["roots"], answer["interpreter"], answer["unclassified"], answer["other_chunks"]]

@@ -61,7 +61,9 @@ Run = Callable[[list[str], Path], Outcome]
 
 
 def outcome(words: list[str], folder: Path, **options: object) -> Outcome:
-    """Return a command's status, and a checksum of its output; its standard error goes to the reader of the table."""
+    """Return a command's status and a checksum of its output. Its standard error is shown to the reader of
+    the table.
+    """
     began = time.monotonic()
     done = subprocess.run(words, cwd=folder, capture_output=True, timeout=PATIENCE, **options)  # type: ignore[call-overload]
     result = f"{done.returncode} {hashlib.sha256(done.stdout).hexdigest()}"

@@ -125,7 +125,7 @@ CASES: tuple[Case, ...] = (
 def running_case(case: Case) -> Iterator[str]:
     """Yield the target of a case: a pid, or the path of a core.
 
-    The program has a path that tells nothing. Skip if something that it needs is missing.
+    The program's path reveals nothing about the case. Skip the test if something that it needs is missing.
     """
     with tempfile.TemporaryDirectory(prefix="svc-") as name:
         folder = Path(name)

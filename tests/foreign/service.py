@@ -1,4 +1,4 @@
-"""A service with a cache, orders and waiting threads; it prints what it holds, and stops itself.
+"""A service with a cache, orders and waiting threads. It prints how much it holds, and stops itself.
 
 Standard output: one line of JSON. Standard error: malloc_stats(), then sys._debugmallocstats().
 """

@@ -69,7 +69,7 @@ class Base:
 
     @functools.cached_property
     def images(self) -> list[int]:
-        """Return the places of the ELF headers of programs and libraries that have program headers right behind."""
+        """Return the places of ELF headers that program headers directly follow, of programs and libraries."""
         starts = [segment.offset for segment in self.written]
         return [place for place in starts if self.data[place : place + 4] == MAGIC and self.data[place + 32] == HEADER]
 
@@ -214,7 +214,7 @@ def shifted(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def loops(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Let pointers point to themselves, to a little before, or to a word that points to them."""
+    """Change pointers so that they point to themselves, to a place shortly before, or to a word that points to them."""
     for _ in many(rng):
         place = rng.choice(base.pointers)
         back = place if rng.random() < 0.7 else rng.choice(base.pointers)
@@ -289,7 +289,7 @@ def repeated_pages(data: bytearray, base: Base, rng: random.Random) -> None:
 
 
 def moved(data: bytearray, base: Base, rng: random.Random) -> None:
-    """Move a stretch of words by a few words."""
+    """Move some consecutive words by a few words."""
     for _ in many(rng, 20):
         place, size = base.place(rng), 8 * rng.randrange(1, 2000)
         by = 8 * rng.choice((-2, -1, 1, 2))

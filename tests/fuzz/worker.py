@@ -90,7 +90,7 @@ class Mutant:
         self.answered = 0
 
     def run(self, only: str | None) -> None:
-        """Ask everything, in random order, of one Heap as gdb keeps it."""
+        """Ask all questions, in random order, about one Heap that stays open, as in gdb."""
         nouns = [noun for noun in COMMANDS if noun not in (*LIVE_ONLY, *COMPARING, *FOLLOWING, *SHELL_ONLY)]
         if self.base.path.name.startswith(LAID_OUT):
             self._guarded("mimalloc", self._laid_out)
@@ -129,7 +129,7 @@ class Mutant:
         return [*words, hex(value if self.rng.random() < 0.8 else self.base.address(place))]
 
     def _guarded(self, what: str, do: Any) -> None:
-        """Run ``do``; a line that says what is wrong is an answer, anything else is a fault."""
+        """Run ``do``. A line that says what is wrong counts as an answer, anything else as a fault."""
         try:
             do()
         except GdbheapError as error:

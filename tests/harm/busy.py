@@ -39,10 +39,12 @@ class Row:
 
 
 class Busy:
-    """A target of so many MiB among busy programs. ``words``: more options for each command."""
+    """A target with this many MiB, among busy programs. ``words``: additional options for each command."""
 
     def __init__(self, folder: Path, others: int, mebibytes: int, words: list[str]) -> None:
-        """Start the target, let it fill, then start the others, and measure how long it waits for its turn."""
+        """Start the target and let it fill its memory, then start the other programs, and measure how long the target
+        waits for the processor.
+        """
         self.words, self.folder, self.rows = words, folder, list[Row]()
         command = [sys.executable, str(programs.SOURCES / "large_clock.py"), str(mebibytes), str(folder / "clock")]
         self.target = subprocess.Popen(command, env=programs.plain_environment())
@@ -63,7 +65,7 @@ class Busy:
 
     @property
     def limit(self) -> float | None:
-        """Return the maximum stop with the given options; None if this gdbheap promises nothing."""
+        """Return the maximum stop with the given options; None if this gdbheap has no limit."""
         if CLONE in self.words:
             return CLONE_LIMIT
         given = [word.split("=")[1] for word in self.words if word.startswith(f"{LIMIT}=")]

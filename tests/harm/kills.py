@@ -67,7 +67,7 @@ class Killer:
         self.endings: list[tuple[Watch, Ending]] = []
 
     def one(self, rng: random.Random) -> tuple[str, Counter[str]]:
-        """Run one command that does not end by itself; return the action and the harm."""
+        """Run one command that does not end by itself. Return the action that ended it, and the harm."""
         watch, words = rng.choice(self.watches), rng.choice(self.nouns)
         limit = rng.choice(LIMITS) if rng.random() < 0.15 else ""
         command = [str(programs.GDBHEAP), *words[:1], str(watch.target.pid), *words[1:], *self.words]
@@ -161,8 +161,9 @@ class Killer:
 
 
 def _in_start(errors: str) -> bool:
-    """Return whether Python itself was still starting, before a line of gdbheap could run: Ctrl-C, or no descriptor
-    for it."""
+    """Return whether Python itself was still starting: it was interrupted by Ctrl-C, or had no descriptor left, before
+    gdbheap ran.
+    """
     interrupted = errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
     return interrupted or "Fatal Python error: init_" in errors
 

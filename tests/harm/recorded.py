@@ -146,8 +146,9 @@ def _trace(place: Path) -> list[str]:
 
 
 def _judge(table: Table, said: bytes, errors: bytes) -> Counter[str]:
-    """Check by process: as many calls as in the table, or one more that was killed before it could be noted, and
-    those of libc."""
+    """Check, for each process, that the log has all calls in the table, and at most one call more besides those of
+    libc.
+    """
     mine: Counter[int] = Counter()
     for row in table.rows():
         # A free is in the table before it is made.

@@ -45,7 +45,9 @@ class Table:
         return {row[0].rstrip(b"\0").decode(): Line(*row[1:]) for row in rows if row[0][0]}
 
     def put(self, number: int, name: str, line: Line) -> None:
-        """Write a line. ``line.longest`` is that of this round; the file keeps the longest since the reset."""
+        """Write a line. ``line.longest`` is the longest stop of this round; the file keeps the longest
+        since the reset.
+        """
         kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
         line = replace(line, longest=max(line.longest, kept))
         # Not pack_into(), which writes zeros first: others read at any moment.

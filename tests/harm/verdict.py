@@ -72,7 +72,7 @@ class Watch:
         return True
 
     def _moved(self) -> bool:
-        """Return whether every line was done at least once since the last call."""
+        """Return whether every kind of work was done at least once since the last call."""
         now = self.target.lines()
         return all(now[name].rounds > line.rounds for name, line in self.before.items())
 

@@ -301,7 +301,9 @@ class Image:
         self.mapped.append(Mapped(base, chunk, size))
 
     def _make_thread_arena(self) -> None:
-        """Make heaps from the first, which has the arena itself, to the one with top."""
+        """Make an arena of a thread: its heaps, from the first, which contains the arena itself, to the one with the
+        top chunk.
+        """
         index, rng, glibc = len(self.arenas), self.rng, self.glibc
         span = 4 * self.huge if self.huge else HEAP_MAX
         page = self.huge or self.page
@@ -331,7 +333,7 @@ class Image:
     # Chunks.
 
     def _stretch(self, arena: int, start: int, end: int, ending: str, body: int | None = None) -> list[Chunk]:
-        """Return all blocks of [start, end); beyond ``body`` one chunk takes the rest."""
+        """Return all blocks of [start, end). After ``body``, a single chunk takes the remaining bytes."""
         tail = self.rng.choice((0x20, 0x30, 0x40, 0x90, 0x400, 16 * self.rng.randrange(2, 0x300)))
         if ending == "heap" and (self.lone_fenceposts or tail == 0x30):
             tail = 0x30 if self.lone_fenceposts else 0x20
@@ -491,7 +493,9 @@ class Image:
             memory.put(arena.address + layout.attached, self.rng.randrange(3))
 
     def _link_bins(self, arena: Arena) -> None:
-        """Link each bin as a ring through its head: unsorted chunks, or those of one size, or of a range of sizes."""
+        """Link each bin as a ring through its head. A bin has unsorted chunks, chunks of one size, or chunks of a range
+        of sizes.
+        """
         bins: dict[int, list[Chunk]] = {number: [] for number in range(1, 128)}
         for chunk in arena.chunks:
             if chunk.state == "free":
@@ -512,7 +516,7 @@ class Image:
         self.bins[arena.address] = bins
 
     def _link_sizes(self, chunks: list[Chunk]) -> None:
-        """Link the first chunk of each size in a large bin with those of the next size and the one before."""
+        """Link the first chunks of neighbouring sizes in a large bin."""
         firsts = []
         for before, chunk in pairwise([None, *chunks]):
             assert chunk
@@ -537,7 +541,7 @@ class Image:
                 self.memory.put(chunk + 16, self._hide(chunk + 16, following))
 
     def _write_unused(self) -> None:
-        """Write main_arena and mp_ as the linker leaves them: the ring is there, bins and top are not."""
+        """Write main_arena and mp_ as before the first malloc: the ring of arenas exists, bins and top do not."""
         layout = self.glibc.state
         self.memory.write(self.main, bytes(layout.size))
         self.memory.put(self.main + layout.next, self.main)
@@ -567,7 +571,7 @@ def pairwise(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def like_chunks(size: int) -> bytes:
-    """Return contents that look like small chunks, one after the other."""
+    """Return contents that look like consecutive small chunks."""
     return (0x21).to_bytes(8, "little") * (size // 8)
 
 

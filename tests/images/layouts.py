@@ -54,7 +54,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Glibc:
-    """One layout of the whole; ``name`` tells the versions."""
+    """The layouts of all structures in some versions of glibc, which ``name`` lists."""
 
     name: str
     state: State

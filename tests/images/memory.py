@@ -19,7 +19,7 @@ TYPE_SHARED, TYPE_CORE = 3, 4
 
 @dataclass
 class Piece:
-    """A mapping: [start, start + size). Without ``data`` it was not dumped."""
+    """A mapping [start, start + size). A piece without ``data`` was not dumped."""
 
     start: int
     size: int

@@ -36,7 +36,7 @@ def one(generator):
 
 
 def churn(generator, held, count):
-    """Add objects to ``held``, and free some that are in it, whoever made them."""
+    """Add objects to ``held``, and free some of them, whichever thread made them."""
     for _ in range(count):
         held.append(one(generator))
         if generator.random() < 0.4:
@@ -59,7 +59,7 @@ def in_threads(seed, held, count, threads):
 
 
 def tell(truth, stats=None, pack=struct.pack_into, blocks=sys.getallocatedblocks, pause=signal.pause):
-    """Write the figure, then stop; not one block is allocated in between. ``stats`` prints the other figures."""
+    """Write the figure, then stop, without allocating a block in between. ``stats`` prints the other figures."""
     pack("<Q", truth, 0, blocks())
     pack("<Q", truth, 0, blocks())
     if stats:

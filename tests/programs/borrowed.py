@@ -82,7 +82,7 @@ KINDS: dict[str, Callable[[random.Random], Any]] = {
 
 
 def main() -> None:
-    """Make and drop a few first, so that one-time memory exists; then make and hold the others."""
+    """Make and drop a few objects, so that one-time memory exists. Then make the others and hold them."""
     kind, count, rng = KINDS[sys.argv[1]], int(sys.argv[2]), random.Random(int(sys.argv[3]))
     held = [kind(rng) for _ in range(5)]
     held.clear()

@@ -146,7 +146,7 @@ def name_of(code):
 
 
 def stacks():
-    """Return all frames except those of the report itself."""
+    """Return all frames except those of this report."""
     found = {}
     for ident, frame in sys._current_frames().items():
         rows = found[ident] = []
@@ -167,7 +167,7 @@ def waits(rows):
 
 
 def report():
-    """Report once nothing moves any more."""
+    """Print the report once nothing changes any more."""
     before, found = None, stacks()
     while before != found or len(found) <= threads or not all(map(waits, others(found))):
         time.sleep(0.05)

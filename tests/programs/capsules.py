@@ -59,7 +59,7 @@ class Shown:
 
 
 def held(place: int) -> int:
-    """Return the address of a block that leads to an address by some more blocks."""
+    """Return the address of a block from which a chain of further blocks leads to ``place``."""
     for _ in range(DEEP):
         place = block(place, 7)
     return place

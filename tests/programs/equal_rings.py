@@ -18,7 +18,7 @@ class Other:
 
 
 def ring(kind):
-    """Leave two objects of a class, each of which leads to the other through a tuple."""
+    """Leave two objects of a class that refer to each other through tuples."""
     one, other = kind(), kind()
     one.x, other.x = (other,), (one,)
 

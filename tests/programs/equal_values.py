@@ -17,7 +17,7 @@ class Plain:
 
 
 class Slotted:
-    """A class with a slot, after that of a base."""
+    """A class with a slot of its own and one of its base."""
 
     __slots__ = ("other", "group")
 
@@ -27,7 +27,7 @@ class Below(Slotted):
 
 
 def made(kind):
-    """Return a function that makes a new object with the same value each time."""
+    """Return a function that makes a new object at each call, always with the same value."""
     number = rng.getrandbits(70) + 2**71
     letters, times = rng.choice(LETTERS), rng.randrange(3, rng.choice([30, 3000]))
     if kind == "str":

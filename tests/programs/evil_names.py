@@ -20,12 +20,12 @@ HELD = {}
 
 
 def renamed(function, name):
-    """Return the function under another name, in a file of such a name."""
+    """Return the function under another name, in a file with such a name."""
     return types.FunctionType(function.__code__.replace(co_name=name, co_filename=f"/x/{name}.py"), {**globals()})
 
 
 def made(name):
-    """Return a type of that name in a module of that name, or None if Python refuses it."""
+    """Return a type with that name in a module with that name; None if Python refuses the name."""
     try:
         kind = type(name, (), {"__module__": name})
     except (ValueError, UnicodeError):
@@ -37,7 +37,7 @@ def made(name):
 
 
 def kept(name):
-    """Return objects of such a type, with a buffer each, cycles of them, and a dict with such keys."""
+    """Return objects of a type with this name, with a buffer each, cycles of them, and a dict with keys like it."""
     kind = made(name)
     if kind is None:
         return
@@ -63,7 +63,7 @@ def rests(name, ready):
 
 
 def started(name):
-    """Return a thread of such a name, in a function of such a name."""
+    """Return a thread with this name, in a function with this name."""
     ready = threading.Event()
     threading.Thread(target=renamed(rests, name), args=(name, ready), daemon=True, name=name).start()
     ready.wait()

@@ -20,7 +20,7 @@ class Touched:
 
 
 def nothing():
-    """Write only the pages that running itself writes."""
+    """Write only the pages that running code writes by itself."""
 
 
 def refer():

@@ -51,7 +51,7 @@ class Idle(Fault):
 
 
 class Node(object):
-    """An object that leads to itself."""
+    """An object that refers to itself."""
 
     def __init__(self, number):
         """Make the cycle."""
@@ -60,7 +60,7 @@ class Node(object):
 
 
 class Cycles(Fault):
-    """Objects that lead to themselves, without other references."""
+    """Objects that refer to themselves and that nothing else refers to."""
 
     LEAST = 15000
 
@@ -257,7 +257,7 @@ class Session(object):
 
 
 class Cache(Fault):
-    """A dict that drops nothing."""
+    """A dict from which nothing is ever dropped."""
 
     LEAST = 30000
     kept = {}
@@ -470,7 +470,7 @@ FAULTS = {
 
 
 def rest(stats=getattr(sys, "_debugmallocstats", gc.isenabled)):
-    """Print the figures and wait for a line."""
+    """Print the figures, then wait for a line."""
     stats()
     sys.stdin.readline()
 

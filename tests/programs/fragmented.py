@@ -11,7 +11,7 @@ M_MMAP_THRESHOLD = -3
 
 
 def grow(generator: random.Random, steps: int) -> bytearray:
-    """Return a buffer that was moved a few times, each time leaving a hole behind."""
+    """Return a buffer that moved a few times and left a hole each time."""
     buffer = bytearray()
     for _ in range(steps):
         buffer.extend(bytes(generator.randrange(20_000, 200_000)))
@@ -31,7 +31,7 @@ def fragment(generator: random.Random, count: int) -> list[object]:
 
 
 def main() -> None:
-    """Keep all of it in the break's heap, drop the buffers, pause."""
+    """Allocate everything in the heap of the program break, drop the buffers, and pause."""
     ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 32 << 20)
     kept = fragment(random.Random(int(sys.argv[1])), int(sys.argv[2]))
     signal.pause()

@@ -48,13 +48,13 @@ def makers(generator):
 
 
 def tell(stats=getattr(sys, "_debugmallocstats", gc.isenabled), pause=signal.pause):
-    """Print the figures, then stop; no object is made or deleted in between."""
+    """Print the figures, then stop, without making or deleting an object in between."""
     stats()
     pause()
 
 
 def drain(held):
-    """Delete everything, kinds mixed."""
+    """Delete all objects, of all kinds in mixed order."""
     while held:
         held.pop()
 

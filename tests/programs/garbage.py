@@ -62,7 +62,7 @@ def cycle(rng):
 
 
 def lost(rng):
-    """Return the addresses, all bits turned, of blocks that will never be freed."""
+    """Return the addresses, with all bits inverted, of blocks that will never be freed."""
     library.malloc.restype = ctypes.c_size_t
     library.memset.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
     found = []

@@ -16,7 +16,7 @@ class Keeper:
     """The object with the list."""
 
     def __init__(self):
-        """Begin with nothing."""
+        """Begin with an empty list."""
         self.kept = []
 
 

@@ -69,7 +69,7 @@ def columns(rng: random.Random) -> list[Any]:
 
 
 def application() -> Any:
-    """Return a web application with templates, sessions and, where there is SQLAlchemy, a database."""
+    """Return a web application with templates, sessions and, if SQLAlchemy is installed, a database."""
     import flask
 
     app = flask.Flask("application")
@@ -95,7 +95,7 @@ def application() -> Any:
 
 
 class Server:
-    """A flask application behind werkzeug's threads, on loopback, with clients in threads of this process."""
+    """A flask application in werkzeug's threads, on loopback. Its clients are threads of this process too."""
 
     def __init__(self) -> None:
         from werkzeug.serving import WSGIRequestHandler, make_server

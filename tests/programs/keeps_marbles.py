@@ -12,7 +12,7 @@ MASK = 0x5A5A5A5A5A5A5A5A
 
 
 def main():
-    """Make the chain from its end on; no word of this program is an address in it."""
+    """Build the chain from its end, so that no word of this program is an address in it."""
     count, size = map(int, sys.argv[1:])
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -49,21 +49,21 @@ def family(rng):
 
 
 def held():
-    """Return the id of a list in a cycle through an object that the collector does not visit."""
+    """Return the id of a list in a cycle. The cycle goes through an object that the collector does not visit."""
     one = []
     one.append(leaking.hold(one))
     return id(one)
 
 
 def deleted():
-    """Return the id of an object with a finalizer that leads to itself."""
+    """Return the id of an object that has a finalizer and refers to itself."""
     one = Deleted()
     one.self = one
     return id(one)
 
 
 def frozen():
-    """Return the id of a list that leads to itself, and that gc.freeze() sets aside (3.7 and later)."""
+    """Return the id of a list that refers to itself and that gc.freeze() sets aside (3.7 and later)."""
     one = []
     one.append(one)
     if hasattr(gc, "freeze"):
@@ -72,7 +72,7 @@ def frozen():
 
 
 def taken():
-    """Return the id of a node with one reference more than holders."""
+    """Return the id of a node whose reference count is one more than the number of its holders."""
     one = Node()
     leaking.take(one)
     return id(one)

@@ -48,7 +48,7 @@ def restrict(libc):
 
 
 def look():
-    """Write the file, and print the result."""
+    """Write the file and print the result."""
     try:
         saved = gdbheap.write_report(path) if "report" in how else gdbheap.snapshot(path)
         found = {"size": saved.size, "paused": saved.paused, "seconds": saved.seconds}

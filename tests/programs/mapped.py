@@ -1,4 +1,4 @@
-"""Map memory in each way, write to some of it, print (variable, address, bytes, shared) of each, and wait."""
+"""Map memory in each way, write to some, print (variable, address, bytes, shared) of each mapping, and wait."""
 
 import ctypes
 import json
@@ -51,7 +51,7 @@ written = of_file(sizes["written"], mmap.ACCESS_WRITE)
 
 
 def told():
-    """Return (variable, address, bytes, shared) of each."""
+    """Return (variable, address, bytes, shared) of each mapping."""
     held = {"shared": shared, "private": private[0], "parted": parted["of three"], "copied": copied, "written": written}
     return [(name, address_of(one), sizes[name], name in ("shared", "written")) for name, one in held.items()]
 

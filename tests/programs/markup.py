@@ -28,13 +28,13 @@ class Node:
 
 
 def renamed(function, name):
-    """Return the function under another name, in a file of such a name."""
+    """Return the function under another name, in a file with such a name."""
     function.__code__ = function.__code__.replace(co_name=name, co_filename=f"/tmp/{name[:100]}.py")
     return function
 
 
 def rest(held):
-    """Rest, with a local variable."""
+    """Rest with ``held`` as a local variable."""
     ready = threading.Event()
     thread = threading.Thread(target=renamed(lambda: (ready.set(), threading.Event().wait()), NAMES[0]), daemon=True)
     thread.start()

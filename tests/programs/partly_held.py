@@ -42,7 +42,7 @@ def strings(count):
 
 
 def told(found, *containers, each=0):
-    """Return the bytes of the strings, and their bytes with their containers and the additions of ``each``."""
+    """Return as JSON the strings' bytes, and the most bytes that they and the containers may have."""
     least = sum(map(sys.getsizeof, found))
     more = sum(map(sys.getsizeof, containers)) + POINTERS * (len(containers) + 1)
     return json.dumps({"bytes": least, "most": least + (ROOM + each) * len(found) + more})

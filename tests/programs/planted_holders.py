@@ -38,7 +38,7 @@ def rest():
 
 
 def wanted():
-    """Return more than half of the bytes that there will be."""
+    """Return more than half of the bytes that the process will then have."""
     with open("/proc/self/statm") as file:
         resident = int(file.read().split()[1]) * PAGE
     return max(LEAST, resident * 5 // 4)
@@ -58,7 +58,7 @@ def items():
 
 
 def told(item, *roots):
-    """Return the answer: the sizes of all plain objects that the roots lead to, each once, as Python counts them."""
+    """Return the answer: the sizes of all plain objects that the roots reach, each once, by sys.getsizeof()."""
     sizes, left = {}, list(roots)
     while left:
         one = left.pop()
@@ -118,7 +118,7 @@ SHAPES["nested_twice"] = module_variable(lambda found: {"outer": {"inner": found
 
 @shape
 def module_bytes():
-    """Make one block that keeps only itself."""
+    """Make one block that refers to no other."""
     global planted
     planted = os.urandom(wanted())
     return told(planted, planted)

@@ -49,7 +49,7 @@ def name_of(number):
 
 
 def frame():
-    """Return a frame of one or several parts, whole or cut.
+    """Return a frame with one or several parts, whole or sliced.
 
     With one row polars keeps single values instead of arrays.
     """

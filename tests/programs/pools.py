@@ -30,7 +30,7 @@ def one(generator):
 
 
 def churn(generator, count):
-    """Return the rest after clustered and scattered deletions: full, partial and empty pools."""
+    """Return the objects left after clustered and scattered deletions, in full, partly used and empty pools."""
     held = [one(generator) for _ in range(count)]
     for _ in range(generator.randrange(1, 6)):
         first = generator.randrange(len(held))
@@ -43,7 +43,7 @@ def churn(generator, count):
 
 
 def tell(stats=getattr(sys, "_debugmallocstats", gc.isenabled), pause=signal.pause):
-    """Print the figures, then stop; not one block is allocated in between."""
+    """Print the figures, then stop, without allocating a block in between."""
     stats()
     pause()
 

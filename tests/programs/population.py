@@ -79,7 +79,7 @@ class Leaked(object):
 
 
 def local_class():
-    """Return a class whose qualified name has ``<locals>`` in it."""
+    """Return a class with ``<locals>`` in its qualified name."""
 
     class Local(object):
         __slots__ = ()
@@ -172,7 +172,7 @@ def allocated(size, of_malloc=False):
 
 
 def spare(size, of_malloc=False):
-    """Return how many bytes more than ``allocated`` the block of such a request may have."""
+    """Return how many bytes the block for such a request may have beyond ``allocated``."""
     if not is_chunk(size, of_malloc):
         return 0
     return 16 if size + 2 * HOOKS < MIN_MAPPED else PAGE
@@ -259,7 +259,7 @@ def managed(holders):
 
 
 def tell(holders, pairs, path):
-    """Write the truth in a child, whose own objects are not this process's."""
+    """Write the truth in a child, because the child's own objects do not belong to this process."""
     child = os.fork()
     if child == 0:
         types = {name(kind): truth(holder) for kind, holder in holders.items()}

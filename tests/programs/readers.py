@@ -1,4 +1,4 @@
-"""A parent makes a table, and forks two workers that only read it and one that does nothing.
+"""A parent makes a table and forks three workers: two only read it, one does nothing.
 
 It prints the id of each in a line, then reads.
 """

@@ -109,7 +109,7 @@ def closure(value, other):
 
 
 def cached(value):
-    """Return a function of C that holds one of Python, or a similar class if there is none."""
+    """Return a C function that holds a Python function, or a similar class if there is none."""
 
     def wrapped():
         return value

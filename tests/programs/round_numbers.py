@@ -17,7 +17,7 @@ MMAP_THRESHOLD = -3
 
 
 def take() -> None:
-    """Allocate the block at that address, and lose it."""
+    """Allocate the block at that address and lose its address."""
     libc.mallopt(MMAP_THRESHOLD, 1 << 30)
     libc.memalign.restype, libc.memalign.argtypes = ctypes.c_size_t, [ctypes.c_size_t, ctypes.c_size_t]
     while (found := libc.memalign(ALIGNED, SIZE)) != ONE:

@@ -45,7 +45,7 @@ class Row(tuple):
 
 
 def made(name, suffix=""):
-    """Return a new string with the secret of that name."""
+    """Return a new string with the secret for ``name``."""
     return "".join([secrets[name], suffix])
 
 

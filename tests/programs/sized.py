@@ -23,7 +23,7 @@ class Slotted:
 
 
 def one(generator: random.Random) -> object:
-    """Return an object of random kind and size that owns nothing and shares nothing."""
+    """Return an object of random kind and size that owns no block and shares none."""
     size = generator.randrange(2, 430)
     kind = generator.randrange(9)
     if kind < 3:

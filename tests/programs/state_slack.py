@@ -28,7 +28,7 @@ def word(address: int) -> int:
 
 
 def states() -> list[tuple[int, int]]:
-    """Return the address of each module's state, and of the first unused word of its block if there is one."""
+    """Return the address of each module's state, and of the first unused word of its block, if the block has one."""
     found = []
     for module in list(sys.modules.values()):
         if type(module) is not type(sys) or not word(id(module) + MD_DEF) or not word(id(module) + MD_STATE):

@@ -94,7 +94,7 @@ def pausing_threads():
 
 
 def tell_all(isolated, tell):
-    """Let each interpreter print its figures and pause, one after the other, the main one last."""
+    """Let each interpreter print its figures and pause, one after another, the main interpreter last."""
     for number, interpreter in enumerate(isolated):
         threading.Thread(target=run, args=(interpreter, "tell()"), daemon=True).start()
         while pausing_threads() <= number:

@@ -70,7 +70,7 @@ def words(address, count):
 
 
 def alone(tensor, shape, offset):
-    """Return a part of the tensor's storage that does not lead back to it, as an indexed one does."""
+    """Return a tensor over a part of the storage. Unlike an indexed part, it does not refer to ``tensor``."""
     strides = [1]
     for size in shape[:0:-1]:
         strides.insert(0, strides[0] * size)

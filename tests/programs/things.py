@@ -32,7 +32,7 @@ def cut(text: str, length: int) -> str:
 
 
 def shown(items: Any, count: int) -> str:
-    """Return the shown items, and the number of the others."""
+    """Return the shown items, and how many items are not shown."""
     return f"{', '.join(items)}, … {count - ITEMS:,} more"
 
 

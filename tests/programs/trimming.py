@@ -12,7 +12,7 @@ from fragmented import M_MMAP_THRESHOLD, fragment
 
 
 def main() -> None:
-    """Keep all of it in the break's heap, drop the buffers, read."""
+    """Allocate everything in the heap of the program break, drop the buffers, and wait for input."""
     library = ctypes.CDLL(None)
     library.mallopt(M_MMAP_THRESHOLD, 32 << 20)
     kept = fragment(random.Random(int(sys.argv[1])), int(sys.argv[2]))

@@ -210,7 +210,7 @@ def slotted(generator: random.Random, thing: Any, depth: int) -> Any:
 
 
 def punched(generator: random.Random, found: Any) -> Any:
-    """Return a dict or a set that had more entries before."""
+    """Return a dict or a set from which entries were removed."""
     for key in generator.sample(list(found), generator.choice((0, 0, len(found) // 2, len(found)))):
         found.pop(key) if isinstance(found, dict) else found.discard(key)
     return found
@@ -244,7 +244,7 @@ def container(generator: random.Random, depth: int) -> Any:
 
 
 def cyclic(generator: random.Random, items: list[Any]) -> Any:
-    """Return a value that holds itself."""
+    """Return a value that contains itself."""
     kind = generator.randrange(4)
     if kind == 0:
         items.append(items)

@@ -30,7 +30,7 @@ class Places(object):  # noqa: UP004
 
 
 def links_of(rng):
-    """Return the head of a linked list, beside whose objects others were made and deleted."""
+    """Return the head of a linked list. Other objects were made and deleted between its nodes."""
     head = None
     for _ in range(LINKS):
         head = references.Link(head)

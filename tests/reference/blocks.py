@@ -46,7 +46,7 @@ class Blocks:
         return found
 
     def reached(self, without: int | None = None) -> set[int]:
-        """Return the blocks that the roots lead to."""
+        """Return the blocks that the roots reach."""
         return set(self.distances(self.edges, without))
 
     def certain(self) -> set[int]:
@@ -54,7 +54,7 @@ class Blocks:
         return set(self.distances(self.to_start))
 
     def distances(self, edges: dict[int, set[int]], without: int | None = None) -> dict[int, int]:
-        """Return {block: the fewest steps from a root, 0 for a root itself}."""
+        """Return {block: the fewest steps from a root}; 0 steps for a root itself."""
         found = {root: 0 for root in self.roots if root != without}
         left = deque(found)
         while left:
@@ -70,9 +70,9 @@ class Blocks:
         return self.reached() - self.reached(block)
 
     def dominator(self, block: int) -> int | None:
-        """Return the nearest block without which this one is unreachable, None if there is none.
+        """Return the nearest block without which this block is unreachable; None if there is none.
 
-        It is on every path to it.
+        That block is on every path to this one.
         """
         steps = self.distances(self.edges)
         at = block

@@ -66,8 +66,9 @@ class Stage:
         return self.last
 
     def python(self, low: int) -> tuple[int, int, int]:
-        """Return (size, old block, block) of a call of Python's allocator: addresses count from that of the one
-        before."""
+        """Return (size, old block, block) of a call of Python's allocator. Addresses are distances from the last
+        address of such a call.
+        """
         self.last, others = self.last_of_python, self.last
         size = 0 if low == PYTHON_FREE else self.number()
         old = self.address() if low == PYTHON_REALLOC else 0
@@ -149,7 +150,7 @@ def stage_of(data: bytes, number: int) -> Stage:
 
 
 def signed(value: int) -> int:
-    """Return the signed number of an unsigned one: 0, 1, 2, 3, 4… stand for 0, -1, 1, -2, 2…"""
+    """Convert an unsigned number to the signed one that it stands for: 0, 1, 2, 3, 4… stand for 0, -1, 1, -2, 2…"""
     return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
 
 

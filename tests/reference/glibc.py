@@ -58,8 +58,9 @@ class Walk:
         return found[0]
 
     def _is_arena(self, address: int) -> bool:
-        """Return whether an arena is there: each of 127 bins is a ring, fd@16 and bk@24 of a chunk that would begin
-        16 bytes before it."""
+        """Return whether an arena is there: each of its 127 bins is a ring. The bin's head is a chunk that would begin
+        16 bytes before it, with fd@16 and bk@24.
+        """
         try:
             return all(self._is_ring(address + BINS - 16 + 16 * i) for i in range(127))
         except OSError:

@@ -28,7 +28,7 @@ async def serve(client: Client) -> None:
 
 
 async def main() -> None:
-    """Serve so many clients."""
+    """Serve this many clients."""
     clients = [Client(number) for number in range(int(sys.argv[1]))]
     tasks = [asyncio.create_task(serve(client), name=client.name) for client in clients]
     await asyncio.sleep(0)
