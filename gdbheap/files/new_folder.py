@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
@@ -130,6 +128,9 @@ def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
 
 def _copy(source: str, folder: HeldFolder, name: str) -> None:
     number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE, dir_fd=folder.number)
+    # Imported here, as few runs need it.
+    import shutil
+
     with open(source, "rb") as read, open(number, "wb") as written:
         shutil.copyfileobj(read, written, 1 << 20)
 
@@ -241,12 +242,15 @@ def temporary_folder() -> Iterator[str]:
 
     It is created where nobody else can replace it: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises OSError.
     """
-    with tempfile.TemporaryDirectory(prefix="gdbheap-", dir=_safe_place()) as folder:
+    # Imported here, as few runs need it.
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="gdbheap-", dir=_safe_place(tempfile.gettempdir())) as folder:
         yield folder
 
 
-def _safe_place() -> str:
-    for place in (tempfile.gettempdir(), *WHERE):
+def _safe_place(preferred: str) -> str:
+    for place in (preferred, *WHERE):
         try:
             with hold(place, place) as held:
                 if not held.is_swappable:

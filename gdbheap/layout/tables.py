@@ -6,17 +6,18 @@ The tables are JSON files that list each layout under the release that introduce
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-TABLES = Path(__file__).with_name("tables")
+TABLES = os.path.join(os.path.dirname(__file__), "tables")
 
 
 @cache
 def table(name: str) -> dict[str, Any]:
     """Return the content of ``tables/NAME.json``."""
-    loaded: dict[str, Any] = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
+    with open(os.path.join(TABLES, f"{name}.json"), encoding="utf-8") as stream:
+        loaded: dict[str, Any] = json.load(stream)
     return loaded
 
 

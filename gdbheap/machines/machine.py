@@ -7,7 +7,7 @@ asm/ptrace.h and asm/unistd.h of the kernel; features/*.xml of gdb.
 
 from __future__ import annotations
 
-import platform
+import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -365,7 +365,7 @@ def machine_of(header: Header) -> Machine | None:
 
 def own_machine() -> Machine | None:
     """Return the machine that gdbheap runs on; None if it is not supported."""
-    return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
+    return next((machine for machine in MACHINES if machine.name == os.uname().machine), None)
 
 
 # The machine on which gdbheap runs. If it is not supported, nothing is read, so any record serves.

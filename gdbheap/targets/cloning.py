@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import platform
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -40,7 +40,7 @@ def refuse(folder: ProcessFolder) -> None:
 def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | None]:
     if own_machine() is None:
         names = " and ".join(machine.name for machine in MACHINES)
-        yield f"gdbheap makes copies only on {names}, and this machine is {platform.machine()}"
+        yield f"gdbheap makes copies only on {names}, and this machine is {os.uname().machine}"
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is already stopped"

@@ -93,21 +93,24 @@ def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
         yield f"{here}: at says {said.variable}, not {variable.name}"
 
 
-def rows_of_variables(heap: Heap) -> Counter[str]:
-    """Return the bytes of the blocks whose chains begin at each static variable of a library."""
+def rows_of_variables(heap: Heap) -> tuple[Counter[str], Counter[str]]:
+    """Return the bytes of the blocks whose chains begin at each static variable of a library: those in use, and those
+    of freed objects, which the interpreter keeps, whatever stale word leads to them.
+    """
     references = heap.python.references
     found: Counter[str] = Counter()
+    freed: Counter[str] = Counter()
     names: dict[int, str | None] = {}
     for number in range(references.graph.blocks_end):
-        chain = references.graph.chain(number)[:2]
+        chain, node = references.graph.chain(number)[:2], references.graph.node(number)
         if len(chain) == 2:
             if chain[1] not in names:
                 variable = variable_above(references, number)
                 names[chain[1]] = None if variable is None else variable.name
             name = names[chain[1]]
             if name is not None:
-                found[name] += references.graph.node(number).size
-    return found
+                (freed if node.kind == "idle" else found)[name] += node.size
+    return found, freed
 
 
 def _is_of_syntax_tree(heap: Heap, block: Node) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from gdbheap.findings.growing.rule import Growing
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 
 def _text(figures: Growing) -> str:
+    # Imported here, as few targets have this finding.
+    from datetime import timedelta
+
     since = timedelta(seconds=figures.seconds)
     parts = [f"{size_text(figures.more)} more is in use than {since} ago"]
     if figures.type is not None and figures.gained > 0:
