@@ -1,11 +1,15 @@
-"""A watch for a long time: ``soak.py [--minutes=60] [--processes=200] [--churn=50] [--idle=0] [--groups=20]``.
+"""Watch for a long time: ``soak.py [--minutes=60] [--processes=200] [--churn=50] [--idle=0] [--groups=20]``.
 
-``--processes`` are watched by name while ``--churn`` others a second, of the same name, begin and end; meanwhile groups
-are filled within two seconds each, and the kernel kills in them. It prints a line a minute with the processor time and
-memory of the watch, and fails if the watch took more than a thousandth of a processor for each process, or for each
-process that came in a second; if its memory grew; if it printed more than a line in a second and a half on average; if
-a process that the kernel killed had neither a snapshot nor a line that says why not; or if the watch did not see a new
-process within five seconds, and in a group within one."""
+A watch observes ``--processes`` programs by name. Meanwhile ``--churn`` further programs of the same name start and end
+each second, and ``--groups`` control groups are filled within two seconds each, so that the kernel kills programs in
+them. About every 20 seconds soak.py prints the processor time and the memory of the watch. soak.py fails if
+
+- the watch used more than 0.1 % of a processor for each watched process and for each process started per second,
+- its memory grew by more than 8 MiB,
+- it printed more than 60 lines and, on average, more than one further line in 1.5 seconds,
+- a killed process had neither a snapshot nor a line with the reason,
+- the watch found a new process later than after 5 seconds, or after 1 second in a control group.
+"""
 
 from __future__ import annotations
 

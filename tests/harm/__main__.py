@@ -1,12 +1,13 @@
-"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm PART [OPTIONS]``.
+"""Show in thousands of runs that no process is harmed: ``.venv/bin/python tests/harm PART [OPTIONS]``.
 
-kills   whole commands, ended at random instants by signals, or with too little memory, descriptors or disk
-rounds  attach and release on servers under load, by the library, the shell's command and gdb
-busy    the longest stop of each command on a machine with more busy programs than it has cores
-recorded    programs whose calls are recorded, and gdbheap trace itself, killed at random instants
+kills   run whole commands, and end them at random instants by signals, or by too little memory, descriptors or disk
+rounds  attach to servers under load and release them, by the library, the shell's command and gdb
+busy    find the longest stop of each command on a machine with more busy programs than cores
+recorded    record the calls of programs, and kill the programs or gdbheap trace at random instants
 
-A table tells what was done and what came of it; the exit status is 1 when anything was harmed. ``--seed`` and
-``--first`` go on where a run ended. Options that are not known here go to each gdbheap command, such as ``--clone``.
+Each part ends with a table of what was done and of the harm. The exit status is 1 if anything was harmed. ``--seed``
+and ``--first`` continue an earlier run. Options that this script does not know, such as ``--clone``, are given to each
+gdbheap command.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""A Python program with one fault, or none: faults.py SEED FAULT.
+"""A Python program with one fault, or with none: ``faults.py SEED FAULT``.
 
-It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has
-printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and
-they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer and
-queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
-their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
-many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked
-(one that a child shares until more is put into it), registered (connections of sqlite3 that a function which was
-registered with them refers to) and handled (parsers of expat that their handlers refer to), traced (by tracemalloc,
-whose tables are the most), numbers (of Python 2, on
-free lists), views (of which each shows little of large bytes), parts (views as well, and the bytes are held besides),
-healthy. Plain enough for Python 2.7, which prints nothing.
+The program makes the fault, prints sys._debugmallocstats(), and waits for a line on standard input. Then it does what
+gdbheap's advice says, prints the figures again, and waits for another line. Python 2.7 can run it too, but prints
+nothing.
+
+FAULT is a key of FAULTS, whose classes describe the faults: idle, cycles, old, frozen, many cycles, many old, lists,
+stack, buffer, queue, emptied, popped, emptied set, grown, columns, cache, log, many cache, full, forked, registered,
+handled, traced, numbers, views, parts, healthy. "many" means that there are more objects than gdbheap searches in
+every program. Python 2 keeps its numbers in blocks of their own, which "numbers" needs.
+
+``mend()`` of each class follows the advice.
 """
 
 import binascii

@@ -1,12 +1,12 @@
-"""Hold known numbers of objects: population.py SEED MOST LARGEST TRUTH.
+"""Hold known numbers of objects: ``population.py SEED MOST LARGEST TRUTH``.
 
-Stops twice, each time in a read of one byte from standard input: first with everything prepared and nothing made, then
-with the population made. Exactly the populations are made between the two stops. MOST bounds the number of objects of a
-type, LARGEST their sizes. TRUTH is written by a child just before the second: {type: [count, bytes, buffers, spare]},
-where ``bytes`` and ``buffers`` are the sizes that malloc and pymalloc return for the objects and their buffers, and
-``spare`` the bytes by which these blocks may be larger: 16 bytes for each of malloc's (a rest too small for a chunk),
-the rest of a page for one that may have its own mapping; and {type: addresses} for the classes whose instances may own
-one block more (their attributes' values). Plain enough for Python 2.7.
+The program stops twice, each time in a read of one byte from standard input: first when everything is prepared but no
+object is made, then when all objects are made. It makes nothing else between the two stops. MOST bounds the number of
+objects of a type, and LARGEST their sizes. Before the second stop a child writes a JSON object to the file TRUTH.
+"types": {type: [count, bytes, buffers, spare]}, where ``bytes`` and ``buffers`` are the sizes that malloc and pymalloc
+return for the objects and their buffers, and ``spare`` is how much larger these blocks may be: 16 bytes for each block
+of malloc (a rest too small for a chunk), or the rest of a page if the block may have its own mapping. "managed": {type:
+addresses} for classes whose instances may own one block more, with the values of their attributes. Python 2.7 runs it.
 """
 
 import collections

@@ -1,17 +1,17 @@
-"""A target whose file is on a FUSE server that never responds: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked|epoll|inode|folder [PATH]``.
+"""A target whose file is on a FUSE server that never responds: ``unanswered.py FOLDER DEVICE HOW [PATH]``.
 
-Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
-"later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and
-holds the lock of its memory map: a page of the file is being read by a child, and direct files have none in memory;
-"locking": after SIGUSR1. "exec": it has written to the file, which is never written back, and waits in execve() for
-ever. "dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the
-target maps it privately; "opened": and the target has only opened it. "linked": the server lists no files, root may
-ask, and the name of a file that the target has mapped is by now a link to one of them. "epoll": a thread of it waits
-in epoll_ctl(), and holds the lock of an epoll that has three descriptors. "inode", "folder": two threads hold the
-lock of a file that they may read, or of a folder that they make (PATH): one reads it into a page that never arrives,
-one is to change it. The server then ends by itself after some seconds: a command about all processes waits for each
-that ends.
+Root mounts the file system for a user, as fusermount does, and the target runs as that user. It prints its id once it
+has mapped everything. The server ends some seconds later, because a command about all processes waits for each process
+that ends. HOW:
+private, shared: the target maps the file in this way. "later": privately, but only after SIGUSR1, and the id comes
+first. "locked": a thread waits in mmap() for ever and holds the lock of the memory map, because a child reads a page of
+the file, which is not cached; "locking": the same after SIGUSR1.
+"exec", "dirty": the target has written to the file, and the server never writes this back; "exec": it also waits in
+execve(). "dirtied": a child has written, and the target maps the file privately; "opened": the target only opened it.
+"linked": the server finds no names, root may ask it, and the name of another file that the target has mapped is now a
+link to the server's file. "epoll": a thread waits in epoll_ctl() and holds the lock of an epoll with three descriptors.
+"inode", "folder": a thread holds the lock of the file PATH, or of the folder PATH that the target makes, because the
+thread reads it into a page that never arrives; another thread waits to change it.
 """
 
 import ctypes
