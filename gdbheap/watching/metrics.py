@@ -174,7 +174,7 @@ METRICS = (
     _of_group("gdbheap_group_mark_bytes", "Bytes above which the group counts as near its limit (--mark).", GAUGE,
               lambda group: group.mark),
     _of_group("gdbheap_group_seconds_to_limit", "Seconds until the limit is reached at the rate of the last two"
-              " seconds; absent while the group does not grow.", GAUGE, lambda group: group.seconds),
+              " seconds; missing while the group does not grow.", GAUGE, lambda group: group.seconds),
     _of_group("gdbheap_group_kills_total", "Number of processes that the kernel has killed in the control group, which"
               " was out of memory.", COUNTER, lambda group: group.kills),
     Metric("gdbheap_build_info", "The version of gdbheap.", GAUGE, ("version",), lambda now: [((__version__,), 1)]),
