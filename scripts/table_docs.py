@@ -31,7 +31,7 @@ gdbheap sql tables "select sum(size) from blocks"   # what was exported, without
 ```
 
 The folder appears when it is complete. If a folder of that name exists and contains only an older export, it is
-replaced; any other folder is left as it is. If the disk is full, or you press Ctrl-C, one line says so, and no files
+replaced; any other folder stays unchanged. If the disk is full, or you press Ctrl-C, one line says so, and no files
 are left.
 
 - An `address` is a signed number of 64 bits, so an address in the kernel's half of the address space is negative. The
@@ -39,8 +39,8 @@ are left.
 - Sizes are in bytes. An unknown value is NULL, or an empty field in CSV.
 - In CSV a name is on one line: line breaks, control characters, invisible characters and others that change a
   terminal's output are written as escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite contain names unchanged.
-- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and the target may contain names that begin so.
-  `--csv-safe` writes an apostrophe before such texts; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv`
+- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and a target may contain names that begin so.
+  `--csv-safe` writes an apostrophe before these names; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv`
   have this option too.
 - No table has contents of strings, bytes or keys, with one exception: the findings of a snapshot that was taken with
   `--with-contents` may name keys.
@@ -50,7 +50,7 @@ are left.
 - An export of a snapshot has `snapshots`, `ledger`, `findings`, `mappings`, `arenas`, `threads` (without stacks),
   `types`, and its 1,000 largest holes. It has `blocks` and `objects` if the snapshot was taken with `--blocks`.
 - `edges`, and the column `retained` of `blocks` and `objects`, need the graph of references. For a process with more
-  than 2,000,000 blocks, gdbheap draws the graph only if `--edges`, `--tables` or a query asks for it.
+  than 2,000,000 blocks, gdbheap builds the graph only if `--edges`, `--tables` or a query asks for it.
 - The metadata of a Parquet file contains this page's description of its table, under `gdbheap`, as JSON.
 
 | kind | Parquet | SQLite | DuckDB |
