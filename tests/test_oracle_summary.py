@@ -68,6 +68,7 @@ def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
     assert held <= told["used"] <= held + 4096 * (threads + 1)
     assert told["returnable"] == trim["predicted"] == answer["reclaimable"]
     assert sum(row["bytes"] for row in told["stays"]) + told["returnable"] == told["free_resident"]
+    assert sum(line["reclaimable"] or 0 for line in answer["ledger"]) == told["returnable"]
     assert told["stays"][0]["id"] == "glibc.fragments" and told["stays"][0]["bytes"] > free // 2
     assert told["allocators"] == ["glibc"] and told["not_walked"] is None
     assert (core["used"], core["free"]) == (told["used"], told["free"])

@@ -60,5 +60,12 @@ def test_arenas_of_a_python_variable(rng: random.Random, tmp_path: Path) -> None
     """Check that the finding about pymalloc's arenas names the list of the objects that stay."""
     script = KEEPS.format(rng.randrange(300_000, 600_000))
     with running([sys.executable, "-c", script], tmp_path, {"PYTHONMALLOC": "pymalloc"}) as target:
-        found = finding(ask("", str(target.pid)), "pymalloc-arenas")
+        page, text = ask("", str(target.pid)), gdbheap("", str(target.pid), "--bytes").stdout
+    found = finding(page, "pymalloc-arenas")
     assert re.search(r"examined blocks are held by kept\b", found["text"]), found["text"]
+    # No call returns free pages of arenas that are in use: they stay, and the table says the same.
+    lines = {line["id"]: line for line in page["ledger"]}
+    assert lines["pymalloc.free"]["whole"] > 0 and lines["pymalloc.free"]["reclaimable"] == 0
+    assert lines["pymalloc.used"]["reclaimable"] is None
+    total = next(line for line in text.splitlines() if line.startswith("total")).split()
+    assert f"{page['reclaimable']:,}" in total

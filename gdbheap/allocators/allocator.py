@@ -299,7 +299,8 @@ class Allocator(ABC):
     ``walks``: its name in ``recognised.py`` if its blocks are walked, so that it does not count as an unwalked
     allocator. ``shown_idle``: its ledger lines are shown with zeros if the target has no memory of it.
     ``why_holes_stay``: a sentence that says why holes are not returned. ``groups``: the noun for a group of its pins,
-    singular and plural. ``emptied``: what happens to such a group once its blocks are freed."""
+    singular and plural. ``emptied``: what happens to such a group once its blocks are freed. ``returned_lines``: the
+    ids of the ledger lines whose completely free pages a function of the allocator returns to the kernel."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -310,6 +311,7 @@ class Allocator(ABC):
     why_holes_stay: ClassVar[str]
     groups: ClassVar[tuple[str, str]]
     emptied: ClassVar[str] = "would go"
+    returned_lines: ClassVar[tuple[LineId, ...]] = ()
 
     def __init__(self, around: Surroundings) -> None:
         # A weak reference: a cycle would keep the target's files open until the collector runs.
@@ -509,6 +511,14 @@ class Allocator(ABC):
         None if the allocator has no such function, or if the number is unknown.
         """
         return None
+
+    def reclaimable(self, line: LineId, whole: int) -> int:
+        """Return how many bytes of a ledger line's free memory a call of the allocator's own function would return to
+        the kernel now.
+
+        ``line``: a line without children. ``whole``: the resident bytes in its completely free pages.
+        """
+        return whole if self.returned_lines and line.startswith(self.returned_lines) else 0
 
     @abstractmethod
     def kept(self, free: int, whole: int) -> list[KeepReason]:

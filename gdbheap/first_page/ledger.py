@@ -48,7 +48,7 @@ from gdbheap.findings.leak_like.rule import with_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
-from gdbheap.first_page.summary import Summary, summary, with_mapped
+from gdbheap.first_page.summary import Summary, reclaimable, summary, with_mapped
 from gdbheap.heap import Heap
 from gdbheap.host.cgroup import find_group
 from gdbheap.host.procfs import Named
@@ -127,7 +127,11 @@ def rss_of(known: Known) -> Rss:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger. ``parent``: the id of the line that includes it."""
+    """One line of the ledger.
+
+    ``parent``: the id of the line that includes it. ``reclaimable``: for free memory, the bytes that a call of the
+    allocator's own function would return now; None for all other memory, and in old snapshots.
+    """
 
     id: str
     parent: str | None
@@ -140,6 +144,7 @@ class Line:
     huge: int | None = None
     whole: int | None = None
     state: str | None = None
+    reclaimable: int | None = None
 
     @property
     def is_free(self) -> bool:
@@ -255,7 +260,8 @@ def ledger_and_holders(
     told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
     states = line_states(heap.allocators)
-    lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
+    given = {line: size for each in heap.allocators for line, size in reclaimable(each, sums).items()}
+    lines = [_line(heap, name, sums, states, given) for name in _names(heap, sums, detail)]
     known = heap.target.rss
     rss = rss_of(known)
     shown = [line for line in lines if line.virtual or not line.parent]
@@ -404,14 +410,21 @@ def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
     return found
 
 
-def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line:
+def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str], given: Mapping[LineId, int]) -> Line:
     pages, found = heap.target.pages, total(sums, name[0])
     state = states.get(name[0])
     if pages is None:
         return Line(*name, found.virtual, None, None, found.pages, state=state)
     huge = found.huge if pages.knows_huge else None
     sizes = (found.virtual, found.resident, found.swapped, found.pages, found.zero)
-    return Line(*name, *sizes, huge, found.whole, state)
+    returned = _returned(name[0], given) if state in (State.FREE.value, State.TOP.value) else None
+    return Line(*name, *sizes, huge, found.whole, state, returned)
+
+
+def _returned(owner: LineId, given: Mapping[LineId, int]) -> int:
+    """Return the sum of the bytes ``given`` for a line, or for the lines below it."""
+    size = given.get(owner)
+    return sum(size for line, size in given.items() if line.startswith(f"{owner}.")) if size is None else size
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:

@@ -18,6 +18,7 @@ from gdbheap.answers.accounting.partition import (
     OTHER,
     REST,
     Sum,
+    Sums,
     main_runtime,
     other_allocator,
     total,
@@ -111,7 +112,17 @@ def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") ->
 def _kept(evidence: Evidence, allocator: Allocator) -> list[KeepReason]:
     """Return the reasons why an allocator's free memory is not returned."""
     free, whole = _part(evidence, FREE, allocator.name), _part(evidence, (State.FREE,), allocator.name)
-    return allocator.kept(free.resident, whole.whole)
+    # glibc's own figures already leave out what malloc_trim(0) returns.
+    returned = sum(reclaimable(allocator, evidence.sums).values()) if allocator.returnable() is None else 0
+    return allocator.kept(free.resident - returned, whole.whole - returned)
+
+
+def reclaimable(allocator: Allocator, sums: Sums) -> dict[LineId, int]:
+    """Return, for each ledger line of an allocator without children, the bytes that a call of the allocator's own
+    function would return to the kernel now.
+    """
+    own = ((line, found) for line, found in sums.items() if line.startswith(f"{allocator.name}."))
+    return {line: allocator.reclaimable(line, found.whole) for line, found in own if found.whole}
 
 
 def _unknown(evidence: Evidence) -> Unknown | None:

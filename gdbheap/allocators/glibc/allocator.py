@@ -306,6 +306,16 @@ class GlibcAllocator(Allocator):
         """Return how many bytes malloc_trim(0) would return to the kernel; None if unknown."""
         return None if self.trim is None else self.trim.predicted
 
+    def reclaimable(self, line: LineId, whole: int) -> int:
+        """Return how many bytes of an arena's free memory, or of its top chunks, malloc_trim(0) would return."""
+        return self._returned.get(line, 0)
+
+    @cached_property
+    def _returned(self) -> dict[LineId, int]:
+        rows = self.trim.rows if self.trim is not None else []
+        tops = {line_below(TOP, row.index): row.top_predicted or 0 for row in rows}
+        return {line_below(FREE, row.index): (row.predicted or 0) - (row.top_predicted or 0) for row in rows} | tops
+
     def kept(self, free: int, whole: int) -> list[KeepReason]:
         """Return the free bytes that malloc_trim(0) would leave, by reason.
 

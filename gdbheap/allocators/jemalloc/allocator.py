@@ -53,6 +53,7 @@ class JemallocLibraries(ExtentLibraries):
         LedgerLine(RETAINED, FREE, "retained address space", State.RESERVED, detail=True),
         LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
+    returned_lines = (DIRTY, MUZZY)
     functions = ("je_", "_rjem_", "mallocx")
     roots: list[Root]
     parts = {

@@ -59,6 +59,7 @@ class MimallocLibraries(SeveralAllocators):
         LedgerLine(SLACK, NAME, "unused block ends", State.OVERHEAD),
         LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
+    returned_lines = (SPANS,)
     shown_idle = False
     roots: list[Root]
     parts = {

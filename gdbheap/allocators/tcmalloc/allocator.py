@@ -54,6 +54,7 @@ class TcmallocLibraries(ExtentLibraries):
         LedgerLine(METADATA, OVERHEAD, "metadata", State.OVERHEAD, detail=True),
         LedgerLine(REST, OVERHEAD, "span padding", State.OVERHEAD, detail=True),
     )
+    returned_lines = (PAGES,)
     functions = FUNCTIONS
     roots: list[Root]
     parts = {

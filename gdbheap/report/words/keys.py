@@ -679,7 +679,7 @@ KEYS: dict[str, Key] = {
     "reclaimable": Key(
         "bytes",
         "the bytes that a call such as malloc_trim(0) would return to the kernel now",
-        "unknown, or no call returns memory",
+        "unknown, no call returns memory, or the memory is not free",
     ),
     "recounted": Key(
         "bytes", "the bytes of pages on which reference counts changed and then returned to the same values"
@@ -912,7 +912,11 @@ KEYS: dict[str, Key] = {
     ),
     "warnings": Key("", "one line for each part of the answer that may be missing or wrong"),
     "wasted": Key("bytes", "bytes in the objects' blocks that the program did not request", "--detail was not given"),
-    "way": Key("", "the path from the holder to its largest block, in words", "the path is short, or it is unknown"),
+    "way": Key(
+        "",
+        "the path from the holder to its largest block, in words",
+        "the path is short, it is unknown, or it does not explain most of the holder's bytes",
+    ),
     "went": Key("bytes", "bytes that were unmapped by calls that gdbheap did not observe"),
     "what": Key("", "a description in words", "unknown, or the described things differ"),
     "where": Key("", "where gdbheap runs: host, docker, podman, kubernetes or systemd"),

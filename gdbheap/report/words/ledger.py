@@ -158,10 +158,15 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
         name,
         style.size(line.resident),
         style.share_of_resident(line.resident),
-        style.size(line.whole) if line.is_free else "",
+        style.size(_reclaimable(line)) if line.is_free else "",
         style.size(line.swapped),
         style.size(line.virtual),
     ]
+
+
+def _reclaimable(line: Line) -> int | None:
+    """Return the bytes of free memory that a call would return; in old snapshots, the bytes in free pages."""
+    return line.whole if line.reclaimable is None else line.reclaimable
 
 
 def _sum(values: list[int | None]) -> int | None:
@@ -175,7 +180,7 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     resident = _sum([line.resident for line in roots])
     swapped = _sum([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
-    free = _sum([line.whole for line in lines if line.is_free and line.id.count(".") == 1])
+    free = _sum([_reclaimable(line) for line in lines if line.is_free and line.id.count(".") == 1])
     return [
         "total",
         style.size(resident),

@@ -66,7 +66,8 @@ def _stays(answer: Summary, style: Style) -> str:
     told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:
         return ""
-    start = f"{style.bytes(rest)} of {FREE} stays" if answer.returnable else f"{FREE.capitalize()} stays"
+    is_part = bool(answer.returnable) or rest < (answer.free_resident or 0)
+    start = f"{style.bytes(rest)} of {FREE} stays" if is_part else f"{FREE.capitalize()} stays"
     if len(told) == 1:
         return f"{start} {told[0].why}."
     return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {row.why}' for row in told)}."
