@@ -44,6 +44,11 @@ PART_SHARE = 20
 MAX_DEPTH = 5
 MAX_VARIABLES = 1000
 LOOKED_AT, MIN_STEPS = 200, 2
+# The most blocks of a variable whose paths are compared with the path to its largest block, and the longest chain to
+# such a block.
+EXAMINED, MAX_CHAIN = 8, 200
+# A block with at least 1/PART_OF_ROW of a row's bytes is worth its path; so is a typical path with one of these edges.
+PART_OF_ROW, TELLING = 4, (".__traceback__", "has it as key ", ".__self__")
 # Kinds with many possible holders. The small holders of a kind are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
@@ -117,9 +122,9 @@ class SharedOut:
     ``absent``: the part of ``bytes`` that lies in large blocks and is not resident. ``shared``: the part in shared
     mappings. ``address``: the address of the variable's object; None for several variables and for all other kinds.
     ``largest_block``: the address of the row's largest block, and ``way``: the path in words from the variable to it;
-    both exist only if the block is several steps away and among the LOOKED_AT largest blocks of all. ``variables``: the
-    number of variables in the row, which differ only in subscripts; 0 for other kinds. ``type``: the common type of the
-    objects of these variables, or None.
+    both exist only if the block is several steps away, among the LOOKED_AT largest blocks of all, and if its path
+    explains most of the row's bytes. ``variables``: the number of variables in the row, which differ only in
+    subscripts; 0 for other kinds. ``type``: the common type of the objects of these variables, or None.
     """
 
     kind: str
@@ -213,14 +218,20 @@ def share_out(
             absent=missing[home],
             shared=mapped[home],
             address=addresses.get(home),
-            way=below[home][0] if home in below else None,
-            largest_block=below[home][1] if home in below else None,
             type=_only(each.get(home)),
             variables=alone[home.name],
         )
         for home, own in groups.items()
     ]
+    rows = [_with_way(row, below.get(home)) for home, row in zip(groups, rows)]
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
+
+
+def _with_way(row: SharedOut, below: _Below | None) -> SharedOut:
+    """Return a row with the path to its largest block, if the path explains the row."""
+    if below is None or not below.explains(row):
+        return row
+    return replace(row, way=below.way, largest_block=below.address)
 
 
 def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
@@ -238,29 +249,65 @@ def _only(types: set[str] | None) -> str | None:
     return next(iter(types)) or None if types is not None and len(types) == 1 else None
 
 
-def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, tuple[str, int]]:
+@dataclass(frozen=True)
+class _Below:
+    """The largest block of a variable: the path to it in words, its address and size, and the type of its owner.
+
+    ``is_typical``: whether at least half of the variable's largest blocks, at most EXAMINED, have such a path.
+    """
+
+    way: str
+    address: int
+    size: int
+    type: str
+    is_typical: bool
+
+    def explains(self, row: SharedOut) -> bool:
+        """Return whether the path explains most of a row's bytes, so that it does not mislead.
+
+        The block is a large part of the row, or its path is typical. A typical path must name what keeps the memory, or
+        lead to the kind of object that has the most bytes.
+        """
+        if PART_OF_ROW * self.size >= row.bytes:
+            return True
+        is_most = bool(row.parts) and row.parts[0].what == self.type
+        return self.is_typical and (is_most or any(edge in self.way for edge in TELLING))
+
+
+def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, _Below]:
     """Return, for each variable, the path in words from its node in ``ends`` to its largest block, and that block.
 
-    Blocks are given by address. A table of the variable itself does not count as its largest block. Variables whose
-    path has at most MIN_STEPS steps are left out.
+    A table of the variable itself does not count as its largest block. Variables whose path has at most MIN_STEPS steps
+    are left out.
     """
-    graph, found = paths.references.graph, dict[Home, tuple[str, int]]()
-    seen: set[Home] = set()
+    graph, first = paths.references.graph, dict[Home, _Below | None]()
+    ways: dict[Home, list[str]] = {}
     for row in graph.largest(0, LOOKED_AT).rows:
         chain = graph.chain(row.id)
         home = next((homes[node] for node in reversed(chain) if node in homes), None)
-        if home is None or home in seen or home not in ends:
+        is_later = home in first
+        if home is None or home not in ends or (is_later and (first[home] is None or len(ways[home]) >= EXAMINED)):
             continue
-        if ends[home] in chain:
-            above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
-            edges = [step.edge for step in paths.path(chain).steps][above:]
-            if not edges:
-                # This block is the variable's own table.
-                continue
-            if len(edges) > MIN_STEPS:
-                found[home] = " ".join(through_blocks(edges)), paths.references.node(row.id).address
-        seen.add(home)
-    return found
+        if ends[home] not in chain or (is_later and len(chain) > MAX_CHAIN):
+            first.setdefault(home, None)
+            ways.setdefault(home, []).append("")
+            continue
+        above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
+        edges = [step.edge for step in paths.path(chain).steps][above:]
+        if not edges:
+            # This block is the variable's own table.
+            continue
+        way = " ".join(through_blocks(edges))
+        ways.setdefault(home, []).append(alike(way))
+        if not is_later:
+            node, owner = paths.references.node(row.id), paths.references.owner_of(row.id)
+            kind = paths.type_name(owner) if owner is not None and owner.type else paths.type_name(node)
+            first[home] = _Below(way, node.address, row.bytes, kind, True) if len(edges) > MIN_STEPS else None
+    found = {home: below for home, below in first.items() if below is not None}
+    return {
+        home: replace(below, is_typical=2 * ways[home].count(alike(below.way)) >= len(ways[home]))
+        for home, below in found.items()
+    }
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
