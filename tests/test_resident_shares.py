@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.kernel import rollup
-from support.programs import KINDS, SOURCES, ask, gdbheap, python_program, running
+from support.programs import KINDS, SOURCES, ask, gdbheap, interpreter_of, python_program, running
 
 MIB = 1 << 20
 COMMANDS = (
@@ -124,3 +124,79 @@ def test_bytes_of_what_is_lost(rng: random.Random, tmp_path: Path) -> None:
     assert found["rows"]
     assert all(row["count"] * row["size"] + row["buffers"] == row["bytes"] for row in found["rows"])
     assert not any(row["buffers"] for row in found["rows"]) or re.search(r"^ *count +each +buffers +bytes", text, re.M)
+
+
+# Blocks of 1 MiB, of which only every fourth is touched: with "cycles" in uncollected cycles, otherwise in two lists.
+PARTLY_TOUCHED = """
+import gc, sys
+gc.disable()
+class Node: pass
+cache, recent = [], []
+def make(count):
+    for number in range(count):
+        one, other = Node(), Node()
+        one.other, other.other = other, one
+        one.block = bytes(1 << 20) if number % 4 else b"x" * (1 << 20)
+        if sys.argv[1] == "lists":
+            one.other = other.other = None
+            cache.append(one.block)
+            recent.append(one.block)
+make({})
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["cycles", "lists"])
+def test_one_measure_for_blocks_that_are_partly_touched(how: str, rng: random.Random, tmp_path: Path) -> None:
+    """Check that cycles have no more bytes than are resident, and that dropping all holders of blocks frees what they
+    hold of RSS."""
+    count = 4 * rng.randrange(12, 24)
+    command = [interpreter_of(KINDS[0]), "-c", PARTLY_TOUCHED.format(count), how]
+    with running(command, tmp_path) as target:
+        page = ask("", str(target.pid))
+    (found,) = [row for row in page["findings"] if row["id"] == {"cycles": "cycles", "lists": "holder"}[how]]
+    touched = count // 4 << 20
+    assert touched <= found["bytes"] <= touched + (1 << 20) + count * (8 << 10)
+    size = f"{found['bytes'] / (1 << 20):.1f} MiB"
+    if how == "cycles":
+        assert f"most of type bytes ({touched / (1 << 20):.1f}" in found["text"] or f"bytes ({size})" in found["text"]
+    else:
+        assert re.search(rf"dropping all of them frees {size}", found["text"]), found["text"]
+
+
+# Many small sessions, and one object in them with a block that is larger than the others, but small in comparison; or,
+# with "alike", objects that all have such a block.
+ODD_BLOCK = """
+import sys
+class Box: pass
+sessions = {{}}
+def make():
+    for number in range({}):
+        box = sessions[number] = Box()
+        box.inner = Box()
+        box.inner.inner = Box()
+        if sys.argv[1] == "alike":
+            box.inner.inner.data = b"x" * 30_000 + b"%d" % number
+        else:
+            box.inner.inner.data = [str(number * other) for other in range(300)]
+    if sys.argv[1] != "alike":
+        sessions[5].odd = Box()
+        sessions[5].odd.inner = Box()
+        sessions[5].odd.inner.data = b"x" * 200_000
+make()
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["odd", "alike"])
+def test_largest_block_that_explains_nothing(how: str, rng: random.Random, tmp_path: Path) -> None:
+    """Check that the path to the largest block is told if all blocks have such paths, and not if the block is one of
+    many others and small in comparison with the whole: then the next command is not about this block either."""
+    command = [interpreter_of(KINDS[0]), "-c", ODD_BLOCK.format(rng.randrange(600, 800)), how]
+    with running(command, tmp_path) as target:
+        page = ask("", str(target.pid))
+    (found,) = [row for row in page["findings"] if row["id"] == "holder"]
+    assert "held by sessions " in found["text"]
+    is_told = re.search(r"its largest block is at \[\d+\] \.inner \.inner \.data", found["text"]) is not None
+    assert is_told == (how == "alike") == any(" why " in line for line in found["commands"]), found
+    assert ".odd" not in found["text"]

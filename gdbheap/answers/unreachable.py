@@ -158,7 +158,7 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
     tops = found.rows if found is not None else []
     contents, texts = _Contents(heap, lost, tops), CauseTexts(heap)
     missing = list(absent_memory(heap)) if lost or tops else []
-    absent = _absent(heap, lost, missing)
+    absent = absent_by_row(heap, lost, missing)
     rows = [
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), contents.of_row(row), absent[at])
         for at, row in enumerate(lost)
@@ -173,7 +173,7 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
     return Unreachable(rows, *sums, closings, heads, count, heap.is_python, heap.target.lacking, absent=size)
 
 
-def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
+def absent_by_row(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
     """Return how many bytes of each row's blocks are not resident, by the index of the row.
 
     ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the blocks
@@ -207,7 +207,7 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
     causes = raw.causes
     is_proven = [cause.group == CYCLES and cause.kind not in BY_WORDS for cause in causes]
     proven = [row for row in raw.rows if is_proven[row.cause]]
-    absent = _absent(heap, proven, absent_memory(heap) if proven else [])
+    absent = absent_by_row(heap, proven, absent_memory(heap) if proven else [])
     rows = [
         _row(heap, causes, row, texts.text(row.cause, causes[row.cause], row.is_head), None, absent[at])
         for at, row in enumerate(proven)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields
@@ -23,6 +23,7 @@ from gdbheap.answers.accounting.absent import absent_blocks
 from gdbheap.answers.accounting.partition import Sums, ledger_lines, other_pieces, total
 from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
+from gdbheap.answers.unreachable import MAX_ADDRESSES, absent_by_row
 from gdbheap.contents.python.objects.census import Estimate, Objects
 from gdbheap.contents.python.objects.references import NOT_REACHED, References
 from gdbheap.dataclass import dataclass
@@ -318,6 +319,20 @@ class Evidence:
         phases = graph.phases([number for _block, number in known])
         return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
+    def resident_of_lost(self, row: _native.Lost) -> int:
+        """Return the bytes of the unreachable blocks in a row, and of their buffers, that are resident."""
+        return max(0, row.bytes + row.buffers - self._absent_of_lost[_key(row)])
+
+    @cached_property
+    def _absent_of_lost(self) -> Counter[tuple[int, bool, int, int]]:
+        found, graph = Counter[tuple[int, bool, int, int]](), self._graph
+        if graph is None or not self.absent_unreached:
+            return found
+        rows = graph.unreachable(MAX_ADDRESSES, collector_facts(self.heap)).rows
+        for place, size in absent_by_row(self.heap, rows, absent_blocks(self.heap)).items():
+            found[_key(rows[place])] += size
+        return found
+
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
         """Return (address, size) of the ``most`` largest used blocks, of all allocators, that have at least ``least``
         bytes.
@@ -371,6 +386,11 @@ class Evidence:
     def kept(self) -> Ranges:
         """The ranges from which the kernel cannot take pages back."""
         return self.heap.target.kept
+
+
+def _key(row: _native.Lost) -> tuple[int, bool, int, int]:
+    """Return a key that no other row of unreachable blocks has."""
+    return row.cause, row.is_head, row.type_address, row.size
 
 
 def _where(proc: str | None, words: Sequence[str]) -> str:

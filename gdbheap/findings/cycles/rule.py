@@ -45,7 +45,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     all_causes = found.causes
     rows = [row for row in found.rows if all_causes[row.cause].kind in (COLLECTABLE, FROZEN)]
-    size = sum(row.bytes + row.buffers for row in rows)
+    size = sum(map(evidence.resident_of_lost, rows))
     if not evidence.worth(size):
         return []
     return [Finding("cycles", size, _figures(evidence, all_causes, rows), evidence.line("unreachable"))]
@@ -54,8 +54,9 @@ def find(evidence: Evidence) -> list[Finding]:
 def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.Lost]) -> Cycles:
     collector, sizes, causes = evidence.heap.python.collector, Counter[int](), Counter[int]()
     for row in rows:
-        sizes[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
-        causes[row.cause] += row.bytes + row.buffers
+        size = evidence.resident_of_lost(row)
+        sizes[row.type_address] += size * bool(row.type_address)
+        causes[row.cause] += size
     count = sum(row.count for row in rows if row.type_address)
     (kind, largest), cause = sizes.most_common(1)[0], all_causes[causes.most_common(1)[0][0]]
     name, closing = evidence.heap.python.objects.names.name(kind), CauseTexts(evidence.heap).closing(cause)

@@ -31,7 +31,7 @@ from gdbheap.findings.holder.rule import (
 from gdbheap.graph.paths import BLOCK
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
-from gdbheap.report.words.main_holders import described, freed, names_of, others_of, readable
+from gdbheap.report.words.main_holders import described, freed, freed_text, names_of, others_of, readable
 
 __all__ = ["WORDS", "remedy_of"]
 
@@ -191,7 +191,7 @@ def _others(holder: MainHolder) -> str:
         return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
         return ""
-    whole = f", dropping all of them frees {size_text(holder.together)}" if holder.together is not None else ""
+    whole = "" if holder.together is None else f", dropping all of them frees {freed_text(holder, holder.together)}"
     return f"; {others_of(holder)}: dropping this holder alone frees {freed(holder)}{whole}"
 
 

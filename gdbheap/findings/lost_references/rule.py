@@ -43,7 +43,7 @@ def find(evidence: Evidence) -> list[Finding]:
     causes, sizes = found.causes, Counter[int]()
     for row in found.rows:
         if causes[row.cause].group == LOST_REFERENCES:
-            sizes[row.cause] += row.bytes + row.buffers
+            sizes[row.cause] += evidence.resident_of_lost(row)
     size = sum(sizes.values())
     if not evidence.worth(size):
         return []

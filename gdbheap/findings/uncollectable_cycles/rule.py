@@ -40,13 +40,14 @@ def find(evidence: Evidence) -> list[Finding]:
     causes = found.causes
     is_it = [cause.group == CYCLES and cause.kind not in (COLLECTABLE, FROZEN) for cause in causes]
     rows = [row for row in found.rows if is_it[row.cause]]
-    size = sum(row.bytes + row.buffers for row in rows)
+    size = sum(map(evidence.resident_of_lost, rows))
     if not evidence.worth(size):
         return []
     types, sizes = Counter[int](), Counter[int]()
     for row in rows:
-        types[row.type_address] += (row.bytes + row.buffers) * bool(row.type_address)
-        sizes[row.cause] += row.bytes + row.buffers
+        resident = evidence.resident_of_lost(row)
+        types[row.type_address] += resident * bool(row.type_address)
+        sizes[row.cause] += resident
     (kind, largest), cause = types.most_common(1)[0], causes[sizes.most_common(1)[0][0]]
     names = evidence.heap.python.objects.names
     figures = UncollectableCycles(

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from gdbheap.answers.shared_out import Part
     from gdbheap.findings.holder.rule import MainHolder, Trait
 
-__all__ = ["described", "freed", "names_of", "object_text", "others_of", "parts_of", "readable", "render", "whole_text"]
+__all__ = [
+    "described", "freed", "freed_text", "names_of", "object_text", "others_of", "parts_of", "readable", "render",
+    "whole_text",
+]  # fmt: skip
 
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
@@ -46,6 +49,9 @@ MEMORY_NAME = ":memory:"
 HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
 # The description of the row for all holders that are not listed.
 IN_OWNERS = "'heap owners' lists these holders"
+AT_MOST = "at most "
+# A figure is called certain if it may be too large by at most the rest to 100 %.
+CERTAIN_PERCENT = 99
 # A row names at most this many kinds of blocks.
 MAX_PARTS = 2
 
@@ -203,9 +209,22 @@ def freed(row: MainHolder) -> str:
     """Return, as text, how many bytes would be free without this holder. A second, larger number is for the case
     that pointers in the threads' data are stale.
     """
-    least = size_text(row.retained or 0)
-    stale = "" if row.at_most is None else f" (up to {size_text(row.at_most)} if pointers in thread data are stale)"
+    least = freed_text(row, row.retained or 0)
+    most = "" if row.at_most is None else freed_text(row, row.at_most).removeprefix(AT_MOST)
+    stale = f" (up to {most} if pointers in thread data are stale)" if most else ""
     return f"{least}{stale}"
+
+
+def freed_text(row: MainHolder, size: int) -> str:
+    """Return, as text, how many resident bytes would be free with ``size`` bytes of a holder's blocks.
+
+    It is unknown in which of these blocks the holder's absent bytes are, so the text may be an upper limit.
+    """
+    if row.resident is None:
+        return size_text(size)
+    absent, most = max(0, row.bytes - row.resident), min(size, max(row.resident, size - row.bytes + row.resident))
+    is_sure = 100 * absent <= (100 - CERTAIN_PERCENT) * row.bytes or 100 * (size - absent) >= CERTAIN_PERCENT * most
+    return size_text(most) if is_sure else f"{AT_MOST}{size_text(most)}"
 
 
 def others_of(row: MainHolder) -> str:
