@@ -165,7 +165,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
 
 
 def _reclaimable(line: Line) -> int | None:
-    """Return the bytes of free memory that a call would return; in old snapshots, the bytes in free pages."""
+    """Return the bytes of free memory that a call would return; in old snapshots, the bytes of whole pages."""
     return line.whole if line.reclaimable is None else line.reclaimable
 
 
