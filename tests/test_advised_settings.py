@@ -62,7 +62,9 @@ def told(finding: dict[str, Any], settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", UNUSED)
 def test_nothing_unused(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that unused memory is returned by itself if the program runs with the setting, which then counts as set."""
+    """Check that a program with the advised setting returns unused memory without any call, and that gdbheap recognizes
+    the setting.
+    """
     command, settings = program(1, 20_000, rng, tmp_path), {"LD_PRELOAD": UNUSED[name]()}
     with running(command, tmp_path, settings) as target:
         target.go_on("drop")
@@ -133,7 +135,7 @@ def test_fewer_arenas(rng: random.Random, tmp_path: Path) -> None:
 def test_arrows_own(tmp_path: Path) -> None:
     """Check the advice about Arrow's jemalloc, whose functions cannot be called and whose variable has its own name.
 
-    Unused memory is returned by itself with the advised variable, and not by the call of Arrow's pool.
+    The jemalloc returns unused memory if the advised variable is set; a call of Arrow's pool does not return it.
     """
     if subprocess.run([sys.executable, "-c", "import pyarrow"], check=False, capture_output=True).returncode:
         pytest.skip("no pyarrow here")

@@ -96,11 +96,11 @@ def first_holder(pid: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_others_hold_the_same(rng: random.Random, tmp_path: Path) -> None:
-    """Check that removing a list whose items have other holders frees only its own table, and that these holders are
-    named.
+    """Check that removing a list whose items have other holders frees only the list's own table, and that these holders
+    are named.
 
-    They are a dict, another list, and the instance that refers to the list itself. Removing all of them frees the
-    items.
+    The holders are a dict, another list, and the instance that refers to the list itself. Removing all of them frees
+    the items.
     """
     count, size = rng.randrange(5000, 8000), rng.randrange(2000, 4000)
     with running([sys.executable, "-c", ROWS.format(count=count, size=size)], tmp_path) as target:

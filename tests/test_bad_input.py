@@ -204,10 +204,8 @@ def test_a_core_cannot_be_asked(victim: programs.Running) -> None:
 @pytest.mark.in_turn("noun", 3)
 @pytest.mark.parametrize("noun", OF_CORES)
 def test_not_a_core(noun: str, tmp_path: Path) -> None:
-    """Check the errors for files that are no cores.
-
-    They are text, a program, an empty file, a compressed core, a folder, a device, a FIFO, a socket, and a dangling
-    link.
+    """Check the errors for files that are no cores: text, a program, an empty file, a compressed core, a folder, a
+    device, a FIFO, a socket, and a dangling link.
     """
     (tmp_path / "text").write_text("hello\n")
     (tmp_path / "empty").touch()
@@ -282,7 +280,7 @@ def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> N
 
 
 def test_programs_not_permitted(nobody: list[str], victim: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a user other than root is told to be root, and that root is not."""
+    """Check that the message advises a user other than root to become root, and does not give root this advice."""
     assert "as root (sudo)" in run_as(nobody, "ps").stdout
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())

@@ -85,8 +85,9 @@ def test_nothing_beyond_the_mappings(
 
 
 def test_counts_that_nothing_proves(rng: random.Random, tmp_path: Path) -> None:
-    """Check that arenas have the bytes that were walked, and that a snapshot of them can be read, whatever malloc's own
-    counts say."""
+    """Check that the bytes of arenas are those of the walked chunks, and that their snapshot can be read, even if
+    malloc's own counts are wrong.
+    """
     for glibc in (GLIBCS[0], GLIBCS[-1]):
         image = Image(glibc, rng)
         for place in [arena.address + glibc.state.system_mem for arena in image.arenas]:

@@ -87,8 +87,9 @@ def test_what_nobody_is_proven_to_hold_is_not_ranked(way: str, tmp_path: Path, r
 
 
 def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
-    """Check that a list with two names is not held by one of them alone, and that the holder's name mentions the
-    other."""
+    """Check that neither of two names counts as the only holder of a list, and that the holder's name mentions the
+    other one.
+    """
     count = rng.randrange(40_000, 45_000)
     with planted("named", count, tmp_path) as (pid, truth):
         page = gdbheap(pid, budget(count)).stdout

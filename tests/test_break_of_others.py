@@ -11,7 +11,9 @@ MIB = 1 << 20
 
 
 def test_break_of_others(rng: random.Random, tmp_path: Path) -> None:
-    """Check that this memory is a finding with its bytes, and that blocks reached only from it are not lost."""
+    """Check that memory from sbrk() is a finding with its bytes, and that blocks reached only from this memory are not
+    lost.
+    """
     size, count = rng.randrange(30, 50) * MIB, rng.randrange(300, 500)
     with running([str(build("breaks")), str(size), str(count)], tmp_path) as target:
         kept = int(target.stderr)

@@ -124,7 +124,7 @@ int main(void) {{
 
 
 def test_class_of_a_target(rng: random.Random, tmp_path: Path) -> None:
-    """Check that a process with a class of such a name is answered under the limit."""
+    """Check that a process with a class that has such a name is answered under the limit."""
     source = CLASSES.format(name=grown(rng.randrange(18, 21), rng.randrange(4, 9)))
     with compiled(source, tmp_path) as program, running([str(program)], tmp_path) as target:
         done = gdbheap("chunks", str(target.pid), "--by=type", preexec_fn=limited)

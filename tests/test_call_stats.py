@@ -297,7 +297,7 @@ def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:
-    """Check that any damaged byte leads to an answer up to that place, or to one line."""
+    """Check that a damaged byte anywhere in a log leads to an answer up to that place, or to one line."""
     words = [str(build("call_table")), "2", "2000", "0", str(rng.getrandbits(30)), str(tmp_path / "table")]
     log, _calls = recorded(words, tmp_path)
     data = log.read_bytes()
@@ -354,9 +354,9 @@ def test_text(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_logs_and_processes(tmp_path: Path) -> None:
-    """Check that a log is analysed and other files are refused in one line.
+    """Check that a log is analysed, and that other files are refused in one line.
 
-    A log instead of a process or a core leads to the command that reads it.
+    If a log is given to a command about a process or a core, the message names the command that reads logs.
     """
     log, _calls = recorded([str(build("tallies")), "1", "100"], tmp_path)
     assert stats(log)["command"] == "gdbheap calls"

@@ -83,7 +83,7 @@ def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_two_copies(tmp_path: Path) -> None:
-    """Check that an older copy can end while a newer one exists: neither keeps the other's connection open."""
+    """Check that an older copy can end while a newer one exists, because neither keeps the other's connection open."""
     with busy.started("blocked", tmp_path) as target:
         older = Frozen(target.pid)
         older.let_go()

@@ -280,7 +280,7 @@ def test_suspended_or_ended_while_it_hears_of_threads(tmp_path: Path, rng: rando
 
 
 def test_it_has_no_descriptors(tmp_path: Path) -> None:
-    """Check that the copy does not have the open files of the process, whatever program the process runs meanwhile."""
+    """Check that the copy does not have the open files of the process, and that the process keeps them."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
         assert target.stderr is not None
         target.stderr.readline()
@@ -295,7 +295,9 @@ def test_it_has_no_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not programs.has_mount_namespaces(), reason="no namespace may be made here")
 def test_its_children_are_elsewhere() -> None:
-    """Check that a copy is refused if it would be the first process of a new namespace, which would end with it."""
+    """Check that no copy is made if it would be the first process of a new namespace, because the namespace would end
+    together with the copy.
+    """
     program = [programs.interpreter_of("stripped"), "-Ic", "import signal; signal.pause()"]
     with started("unshare", "--pid", *program) as target:
         own, children = (Path(f"/proc/{target.pid}/ns/{name}") for name in ("pid", "pid_for_children"))

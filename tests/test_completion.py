@@ -133,9 +133,8 @@ def valued_lines() -> Iterator[tuple[str, set[str]]]:
 
 
 def test_fish() -> None:
-    """Check that fish offers the options of a command, and only the accepted words after an option.
-
-    This includes lines without a noun, and words after a comma if the option accepts several.
+    """Check that fish offers the options of a command, and only the accepted words after an option, also in lines
+    without a noun and after a comma if the option accepts several words.
     """
     lines = dict(list(valued_lines())[::5])  # Each line takes a tenth of a second.
     lines["gdbheap 1234 --sort="] = set(COMMANDS[""].sorts)

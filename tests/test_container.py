@@ -197,7 +197,7 @@ def test_a_real_group(large: Running, rng: random.Random) -> None:
 
 
 def refused(words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run gdbheap as nobody."""
+    """Run gdbheap as the user "nobody"."""
     setpriv = shutil.which("setpriv")
     if os.getuid() or setpriv is None:
         pytest.skip("needs root and setpriv")

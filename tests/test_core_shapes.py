@@ -485,7 +485,9 @@ def test_a_core_without_its_notes(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
-    """Check that gdb's own view of such a core has no effect, except that its sysroot gives the files' folder."""
+    """Check that gdb's own view of a core without mapped files has no effect, except that gdb's sysroot gives the
+    folder of files.
+    """
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     command = holding("static", rng, tmp_path)

@@ -89,7 +89,9 @@ OTHERWISE = {"ref.count of a pool": {"ref.count of a pool", "free list of a pool
 
 @pytest.mark.parametrize("what", DAMAGES)
 def test_one_wrong_word(what: str, rng: random.Random, core: Core) -> None:
-    """Check that the pool is named with what is wrong, exactly once, and that a sound core has no damage again."""
+    """Check that a pool with one wrong word is named exactly once, with the reason, and that the repaired core has no
+    damage.
+    """
     memory = Memory(core.path)
     chained = [pool for pool in core.pools if memory.word(pool.address + FREE_BLOCK)]
     for pool in rng.sample(chained, 2):

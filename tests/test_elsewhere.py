@@ -95,7 +95,9 @@ def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) 
 
 @pytest.mark.parametrize("release", ["3.10", "3.11", "3.13"])
 def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that references alone lead to every object of every type, to the byte, where no block can be walked."""
+    """Check that every object of every type is found, with exact bytes, by following references, where blocks cannot be
+    walked.
+    """
     with start(rng, tmp_path, release, "tcmalloc", "malloc") as target:
         answer = ask("pyobjects", str(target.pid), "--top=100000")
         rows = census(str(target.pid))

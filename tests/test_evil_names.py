@@ -150,8 +150,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Targets:
-    """The targets of the command lines: a Python program with such names, a C program with such a path, and their
-    files."""
+    """The targets of the command lines: a Python program with hostile names, a C program with a hostile path, and their
+    files.
+    """
 
     def __init__(self, folder: Path, pid: int, c_pid: int, pointer: str) -> None:
         self.folder, self.pid, self.c, self.pointer = folder, pid, c_pid, pointer
@@ -359,7 +360,7 @@ def presented(result: Result, style: Style, json: bool = False) -> str:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) -> None:
-    """Check a real answer with each of its texts replaced by such a name, in every style and in JSON."""
+    """Check a real answer with each of its texts replaced by a hostile name, in every style and in JSON."""
     command = COMMANDS[noun]
     if command.needs in (FOLLOWED, CALLED, STARTED, SESSION) or noun in ("watch", "top", "stats"):
         pytest.skip("no such answer can be made here; other tests check its records")
@@ -449,7 +450,7 @@ def test_no_sentence_has_a_command(prompt: str, rng: random.Random) -> None:
 
 
 def test_watch_events(rng: random.Random) -> None:
-    """Check that each event of a watch is printed on one line, whatever names it has."""
+    """Check that each event of a watch is printed on one line, even if its names contain line breaks."""
     evil = Evil(rng)
     for kind in ("began", "ended", "killed", "unseen", "missed", "serving", "acted"):
         event = dataclasses.replace(evil.made(Event), event=kind, files={"core": evil.name()}, time=1.0)

@@ -177,7 +177,7 @@ def test_the_keys_of_a_document() -> None:
 
 
 def test_beside_other_findings() -> None:
-    """Check a finding that shares bytes with others: their names, and another's remedy beside the advice."""
+    """Check the text of a finding that shares bytes with other findings: it names them."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     start = "the main arena's top chunk holds 8.0 MiB of free resident pages. The chunk is above trim_threshold, "
     one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
@@ -203,7 +203,7 @@ def test_others_by_their_numbers() -> None:
 
 
 def test_remedy_of_another() -> None:
-    """Check that the remedy of another finding stands beside the advice."""
+    """Check that the advice of a finding also offers the remedy of another finding for the same bytes."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
     told = f"{advice}; or call malloc_trim(0) after each load"
@@ -453,7 +453,7 @@ def test_advice(figures: Any, advice: str) -> None:
 
 
 def test_a_remedy_is_there_where_one_is_promised(rng: random.Random) -> None:
-    """Check that each kind of finding that may be another's alternative has a remedy, whatever its figures are."""
+    """Check that each kind of finding that can be an alternative of another finding has a remedy, for all figures."""
     remedies = {kind for kind, words in WORDS.items() for _ in range(9) if words.remedy(made(kind, rng))}
     names = {name for kind in remedies for name in kind.ids}
     assert {"free-chunks", "large-chunks", "main-top", "thread-tops"} <= names

@@ -1,7 +1,7 @@
 """Cores that Linux wrote on another machine, checked against the output of their programs.
 
-They are in tests/foreign: programs of Debian 12 for aarch64, on its kernels with pages of 4 KiB (blocks.c) and of 16
-KiB (service.py). None of their files is here, so everything comes from the core alone.
+The cores are in tests/foreign: programs of Debian 12 for aarch64, on kernels with pages of 4 KiB (blocks.c) and of 16
+KiB (service.py). The files of these programs are not on this machine, so everything comes from the core alone.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ BOMBS = [endless_sections, one_section_too_many, endless_names, endless_section_
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_tables_that_say_more_than_the_file_has(tmp_path: Path, bomb: Callable[[Path], Path]) -> None:
-    """Check that at most twice the table of names of such a file is kept, and that its sections are not all read."""
+    """Check that at most twice a bomb's table of names is kept, and that not all of its sections are read."""
     path = bomb(tmp_path / "bomb")
     known, symbols, sections = read_by_a_child(path)
     assert symbols <= 3 * MEGA and sections <= 2 * MEGA

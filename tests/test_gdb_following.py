@@ -46,7 +46,7 @@ def wait_for_patch(target: Running, before: dict[int, bytes], gdb: subprocess.Po
 
 
 def write_line(target: Running) -> None:
-    """Send a line, so that the program continues; do not wait for it."""
+    """Send a line, so that the program continues. Do not wait for the program."""
     assert target.process.stdin is not None
     target.process.stdin.write(b"x")
     target.process.stdin.flush()

@@ -201,8 +201,9 @@ print("\\n".join("|" + row for row in shown.rows))
 
 @pytest.mark.parametrize("columns", [40, 80, 150])
 def test_rows_of_the_window(columns: int, tmp_path: Path) -> None:
-    """Check that the lines of the ledger are rows one below the other, whatever the number of columns, and that only
-    its own lines are empty."""
+    """Check that the ledger's lines are shown one below the other, without empty lines between them, for any number of
+    columns.
+    """
     script = tmp_path / "window.py"
     script.write_text(WINDOW.replace("COLUMNS", str(columns)))
     with running([interpreter_of("stripped"), "-c", CODE, "1"], tmp_path) as target:

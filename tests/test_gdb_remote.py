@@ -147,7 +147,7 @@ def test_refused_where_gdb_damages(line: str, rng: random.Random, tmp_path: Path
 
 
 def test_absent_pages_are_not_asked_for(rng: random.Random) -> None:
-    """Check against a byte-by-byte model that each byte comes from the source that may be asked for it."""
+    """Check against a byte-by-byte model that each byte comes from a source that may be asked for this byte."""
     page = 4096
     for _ in range(50):
         states = [rng.choice([0, PRESENT, SWAPPED, ZERO]) for _ in range(20)]

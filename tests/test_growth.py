@@ -108,7 +108,7 @@ def test_mappings_agree(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_three_signals_handled(rng: random.Random, tmp_path: Path) -> None:
-    """Check that a process that handles all possible signals is left alone, with a line."""
+    """Check that gdbheap does not touch a process that handles all possible signals, and prints one line."""
     with running(grows(rng, URG, WINCH, CHLD, signal.SIGCONT), tmp_path) as target:
         before = code(target.pid)
         done = gdbheap("growth", str(target.pid), "--duration=1")

@@ -13,8 +13,9 @@ from gdbheap.allocators.library_memory import MIN_RANGE_BYTES, find_held
 
 
 def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None:
-    """Check that the memory that static data lead to is a finding with the touched bytes, and that the rest has no
-    holder."""
+    """Check that memory to which static data lead is a finding with the touched bytes, and that other memory has no
+    holder.
+    """
     with running(c_program("keeper", rng.getrandbits(30), rng.randrange(20, 60)), tmp_path) as target:
         answer = ask("", str(target.pid))
         with heap_of(str(target.pid)) as heap:

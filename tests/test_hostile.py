@@ -1,6 +1,6 @@
 """Damaged targets: every command ends, within limits of time and memory, with an answer or one clear line.
 
-A core is copied and bytes of it are overwritten: anywhere, in the allocators' own structures, in the file's headers.
+In a copy of a core, bytes are overwritten: anywhere, in the allocators' own structures, or in the file's headers.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ def test_forged_left_patches(chosen: Path) -> None:
 
 
 def test_left_patches_of_another_program(chosen: Path) -> None:
-    """Check that a patch is removed only where it was found: a program that the process runs by then is left alone."""
+    """Check that a patch is removed only from the program in which it was found: if the process runs another program by
+    now, nothing is changed.
+    """
     with hostile("leaves", str(chosen), place=CODE + PAGE) as target:
         folder = ProcessFolder(target.pid)
         memory = folder.memory()
@@ -122,7 +124,7 @@ def test_left_patches_of_another_program(chosen: Path) -> None:
 
 
 def test_a_file_named_like_the_vdso(tmp_path: Path) -> None:
-    """Check that the copy's system call is made in the kernel's own vDSO, whatever a mapped file is called."""
+    """Check that the copy's system call is made in the kernel's own vDSO, even if a mapped file has the same name."""
     script = """
 import mmap, signal, sys
 with open(sys.argv[1], "wb+") as file:

@@ -1,4 +1,4 @@
-"""``watch --core``: actions of a target, or of another user, while gdb writes a core of it."""
+"""``watch --core``: attacks by a target, or by another user, while gdb writes a core of the target."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def acting(folder: Path, most: float | None = 60.0) -> actions.Actions:
 
 
 def link_to_symbols(built: Path, program: Path) -> None:
-    """Copy an executable; the copy names a file misnamed.debug beside it for its symbols."""
+    """Copy an executable. The copy names the file misnamed.debug, in the same folder, for its symbols."""
     if shutil.which("objcopy") is None:
         pytest.skip("there is no objcopy")
     link = program.with_suffix(".link")
@@ -137,7 +137,7 @@ def state(pid: int) -> str:
 
 
 def ended_by_itself(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
-    """Write no core; gdb ends by itself."""
+    """Let gdb end without writing a core."""
     del commands, deadline
     return gdb.communicate(b"quit 1\n")[1].decode()
 
@@ -170,7 +170,7 @@ def test_who_is_stopped_meanwhile_stays_stopped(
 @needs_gdb
 @pytest.mark.parametrize("end", [ended_by_itself, ended_by_time])
 def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a process that nobody else stops runs on, however gdb ends."""
+    """Check that a process that no other program has stopped runs on, for each way in which gdb can end."""
     monkeypatch.setattr(actions, "_tell", end)
     with started([str(build("misnamed"))]) as target:
         actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())

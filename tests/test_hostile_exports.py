@@ -1,5 +1,6 @@
-"""``gdbheap sql`` on folders that another user changed maliciously: nothing is written beside the export, no planted
-query runs, no link is followed, and each answer or refusal ends."""
+"""``gdbheap sql`` on folders that another user changed maliciously. Nothing is written next to the export, no planted
+query runs, no link is followed, and each command ends with an answer or a refusal.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +68,9 @@ def seen(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def test_nothing_beside(tmp_path: Path) -> None:
-    """Check that a database with a log of another user is read, and that no file appears beside it, not even for a
-    moment."""
+    """Check that a database with another user's log is read, and that no file appears next to it, not even for a
+    moment.
+    """
     database = exported(tmp_path / "tables")
     changed(database, "PRAGMA journal_mode = WAL")
     if os.geteuid() == 0:
@@ -428,7 +430,9 @@ def test_swapped_names(
 
 
 def test_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check more files of partitions than may usually be open, and the files beside them."""
+    """Check that a table can have more partition files than may usually be open, and that a link and a pipe among them
+    are left out.
+    """
     file, tables = exported(tmp_path / "written", PARQUET), tmp_path / "tables" / "types"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))

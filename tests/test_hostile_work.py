@@ -584,7 +584,7 @@ def test_long_numbers_of_lines() -> None:
 
 @pytest.mark.parametrize("release", [BYTES, PAIRS, ENTRIES])
 def test_lines_of_any_bytes(release: dict[str, int], rng: random.Random) -> None:
-    """Check that a line is a number of C's or None, whatever the table has."""
+    """Check that a line number computed from a table of random bytes is a C int of at least 0, or None."""
     for _ in range(500):
         table, first = rng.randbytes(rng.randrange(200)), rng.choice([0, 1, 1 << 31, (1 << 32) - 1])
         try:
@@ -851,8 +851,8 @@ def contexts_of(
 ) -> postgresql._Reader:
     """Return a reader of a tree of contexts whose free lists all lead to the same chunks.
 
-    ``inside``: all have a block with the chunks in it; ``apart``: each has its own methods, so that no layout is known
-    before; ``loops``: blocks lead to themselves.
+    ``inside``: all contexts have a block that contains these chunks; ``apart``: each context has its own methods, so
+    that no layout is known in advance; ``loops``: blocks lead to themselves.
     """
     name = BASE + count * CONTEXT
     first = name + PAGE

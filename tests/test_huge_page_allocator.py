@@ -25,8 +25,9 @@ CACHING = {"cached": "hpa:true", "uncached": "hpa:true,hpa_sec_nshards:0"}
 @pytest.mark.parametrize("caching", CACHING)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("5.1", "5.2", "/"))])
 def test_books(name: str, caching: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that blocks are the same, live and in a core, that active and dirty pages are as many as jemalloc
-    counts, and that all its stretches are accounted for without a rest."""
+    """Check that the blocks are the same in a process and in a core, that there are as many active and dirty pages as
+    jemalloc counts, and that the ledger's lines cover all of its memory.
+    """
     environment = {"LD_PRELOAD": library(name), "MALLOC_CONF": CACHING[caching]}
     with running(program(4, 20_000, rng, tmp_path), tmp_path, environment) as target:
         target.go_on("drop")

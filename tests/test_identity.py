@@ -230,7 +230,9 @@ def test_watch(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_no_core_is_written(target: Swapped, tmp_path: Path) -> None:
-    """Check that the owner of the id, which is all that gdb takes, is verified before gdb is told to write."""
+    """Check that gdbheap verifies which process has the id before it tells gdb to write, because gdb is given only the
+    id.
+    """
     if shutil.which("gdb") is None:
         pytest.skip("there is no gdb")
     folder, path, done = ProcessFolder(target.pid), tmp_path / "the.core", actions.Done()

@@ -153,7 +153,9 @@ def stretches_of(image: Image) -> Iterator[list[Chunk]]:
 
 @pages
 def test_pins(page: int, rng: random.Random, tmp_path: Path) -> None:
-    """Check that freeing a group gains exactly the pages of the free runs around it, and only if all of it is freed."""
+    """Check that freeing a group gains exactly the pages of the free runs around it, and only if the whole group is
+    freed.
+    """
     compared = 0
     for place in range(4):
         image = sparse_image(rng, rng.choice(SHAPES), page)

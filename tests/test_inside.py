@@ -103,7 +103,7 @@ def become_nobody() -> None:
 
 
 def own_copies() -> list[int]:
-    """Return the child processes, including zombies and copies that are collected by nobody else."""
+    """Return the child processes, including zombies and copies that no other process collects."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # a thread may end meanwhile
@@ -223,9 +223,9 @@ def test_ends_with_its_program(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_reader_ends_with_its_copy(rng: random.Random) -> None:
-    """Check that a killed program leaves no reader that asked to end with it.
+    """Check that a killed program leaves no reader: the reader ends together with the program.
 
-    Root's reader, which gains capabilities at its start, would otherwise continue.
+    A reader of root gains capabilities when it starts, and would otherwise continue.
     """
     reader = (
         "import os, sys, time; sys.path.append(sys.argv[1]); from gdbheap._native import end_with_parent;"

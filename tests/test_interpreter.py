@@ -207,7 +207,7 @@ def test_published_is_believed(release: str, form: str, rng: random.Random, tmp_
 
 
 def another_version(pid: int, base: int, _release: str) -> None:
-    """Write a version without such a table."""
+    """Write the number of a version for which there is no table of offsets."""
     write(pid, base + 8, (0x030C05F0).to_bytes(8, "little"))
 
 

@@ -205,7 +205,7 @@ def newest() -> str:
 
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of its blocks; no memory of them is returned by itself."""
+    """Yield a program that has freed most of its blocks, and whose jemalloc keeps their memory."""
     settings = {"LD_PRELOAD": newest(), "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
         target.go_on("drop")

@@ -79,8 +79,10 @@ def test_given_back_lazily(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
-    """Check two workers that read a table: at least 90 % of the bytes that the kernel counts as theirs alone have a
-    heading with reference counts, the types are named, and a remedy is given. A worker's first page leads there."""
+    """Check two workers that read a table: at least 90 % of the bytes that the kernel counts as private to them are
+    under a heading with reference counts, the types are named, and there is a remedy. The first page of a worker names
+    this command.
+    """
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "readers.py"), str(rng.randrange(60_000, 80_000))]
     with running(command, tmp_path) as parent:
         workers = [int(pid) for pid in re.findall(r"^read (\d+)$", parent.stderr, re.MULTILINE)]

@@ -18,7 +18,9 @@ CACHED = (
 
 
 def test_contexts_have_what_hangs_on_them(rng: random.Random, tmp_path: Path) -> None:
-    """Check that blocks of OpenSSL count for the contexts that lead to them, and that the parts stay below the row."""
+    """Check that blocks of OpenSSL count for the contexts that refer to them, and that the parts together do not exceed
+    the row.
+    """
     count = rng.randrange(300, 500)
     with running([sys.executable, str(SOURCES / "clients.py"), str(count), "0"], tmp_path) as target:
         rows = ask("owners", str(target.pid))["rows"]

@@ -35,7 +35,7 @@ def asked(kind: str, count: int, folder: Path) -> tuple[dict[str, Any], dict[str
 
 
 def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
-    """Check that an empty vector holds nothing, whatever its buffer still has."""
+    """Check that an empty vector holds nothing, even if its buffer still contains old items."""
     count = rng.randrange(300, 500)
     page, answer = asked("vector", count, tmp_path)
     groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
@@ -85,7 +85,7 @@ def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("release", since("3.6"))
 def test_keys_that_were_freed(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that freed keys of dicts lead to nothing that the last dicts had."""
+    """Check that freed tables of keys do not refer to the values of the last dicts that used them."""
     count = rng.randrange(1000, 3000)
     with running(release_program(release, "freed_keys", count), tmp_path) as target:
         rows = ask("unreachable", str(target.pid))["rows"]

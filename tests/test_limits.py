@@ -138,7 +138,7 @@ def test_numbers_of_processes_and_mappings(root: Root, rng: random.Random, monke
 
 @pytest.mark.parametrize("who", ["nobody", "gdbheap", "another"])
 def test_who_traces(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that gdbheap's own tracing counts as nobody's."""
+    """Check that only another program counts as the tracer of a process, not gdbheap itself."""
     tracer = {"nobody": 0, "gdbheap": os.getpid(), "another": os.getppid()}[who]
     monkeypatch.setattr(refusal, "_status", lambda _folder, _task=None: {"TracerPid": str(tracer)})
     monkeypatch.setattr(refusal, "_tracer", lambda _folder, _status: tracer)

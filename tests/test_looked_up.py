@@ -1,6 +1,6 @@
-"""Files are looked up only in gdbheap.files: by a thread that gdbheap abandons if there is no response.
+"""Only gdbheap.files looks up files: in a thread that gdbheap abandons if there is no response.
 
-Anything that another user has planted in a folder blocks nobody.
+So a file that another user has planted in a folder blocks no command.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_core_is_as_old_as_the_file_that_was_opened(is_packed: bool, tmp_path: Path) -> None:
-    """Check that the age is that of the opened file, whatever has its name by now."""
+    """Check that the age is that of the opened file, even if another file has its name by now."""
     path = make_core(tmp_path / "core", prstatus(7), [(0x10000, 4096, bytes(4096), 6)])
     if is_packed:
         path.write_bytes(gzip.compress(path.read_bytes()))

@@ -119,7 +119,7 @@ class TwoBlocks(Allocator):
             yield SimpleNamespace(start=start, end=end, address=start, arena=None, before=before, after=after)
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return both blocks, which keep all of it."""
+        """Return both blocks, which together keep the whole mapping."""
         sums = {"blocks": 2, "bytes": 2 * BLOCK, "freed": SIZE}
         row = SimpleNamespace(start=START, end=START + SIZE, **sums)
         return SimpleNamespace(rows=[row] if SIZE >= minimum else [], totals=SimpleNamespace(groups=1, **sums))

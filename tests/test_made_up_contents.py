@@ -1,4 +1,4 @@
-"""A made-up kind of contents beside a real Python: every answer includes it."""
+"""A made-up kind of contents next to a real Python: every answer includes these contents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Marbles(Content):
 
     @property
     def is_here(self) -> bool:
-        """Return whether the first one is known."""
+        """Return whether the address of the first marble is known."""
         return self.first != 0
 
     def named_blocks(
@@ -50,7 +50,7 @@ class Marbles(Content):
         return [ContentHolder(BAG, KIND, [self.first])]
 
     def roots(self) -> Sequence[ContentHolder]:
-        """Return the bag, since no word leads to it."""
+        """Return the bag, because no reference in memory leads to it."""
         return self.holders() if self.is_rooted else []
 
 
@@ -128,8 +128,9 @@ def test_retained(heap: Heap, made: tuple[int, int, int, int]) -> None:
 
 
 def test_unreachable(heap: Heap, made: tuple[int, int, int, int]) -> None:
-    """Check that none of them is lost, that all are if the bag is not reported, and that they have their names then
-    too."""
+    """Check that no marble is lost, and that all marbles are lost, with their names, if the bag is not reported as a
+    root.
+    """
     count = made[1]
     assert not [row for row in unreachable.unreachable(heap).rows if row.content == NAME]
     lost = type("Lost", (Marbles,), {"first": made[3], "is_rooted": False})

@@ -48,7 +48,9 @@ def evidence(rows: list[ArenaTrim], threshold: int = 128 << 10) -> Any:
 
 
 def test_free_chunks_are_without_the_top(rng: random.Random) -> None:
-    """Check that the finding has what malloc_trim() releases besides the top, and that its parts add up to that."""
+    """Check that the finding has the bytes that malloc_trim() releases apart from the tops, and that its parts add up
+    to these bytes.
+    """
     for _ in range(100):
         rows = arenas(rng, rng.randrange(1, 6))
         between = [(row.predicted or 0) - (row.top_predicted or 0) for row in rows]
@@ -62,8 +64,11 @@ def test_free_chunks_are_without_the_top(rng: random.Random) -> None:
 
 
 def test_tops_of_threads(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a high threshold is blamed only for what is above the default one, which stays with it; with the
-    default threshold, and below, one arena for all threads frees what all tops keep."""
+    """Check which bytes of the tops the finding has.
+
+    With a high threshold: only the bytes above the default threshold, because the default would keep the others. With
+    the default threshold: all bytes that the tops keep, because a single arena for all threads would free them.
+    """
     monkeypatch.setattr(thread_tops, "origin_in", lambda *_about: "default")
     for _ in range(100):
         rows = arenas(rng, rng.randrange(2, 8))

@@ -211,7 +211,7 @@ def check_states(target: str, kept: set[int], freed: set[int]) -> None:
 
 
 def test_of_glibc_alone(emptied: tuple[Running, Path]) -> None:
-    """Check that a command about glibc's malloc alone is refused in one line that names the malloc that is here."""
+    """Check that a command that is only about glibc's malloc is refused in one line that names the present malloc."""
     for words in (("trim", "--dry-run"), ("stats",)):
         done = gdbheap(words[0], str(emptied[0].pid), *words[1:])
         assert done.returncode == 5 and done.stdout == "", (words, done.stdout, done.stderr)
@@ -259,8 +259,9 @@ def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path)
 
 @pytest.mark.parametrize("where", [HERE, ALPINE])
 def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check a CPython above musl with all objects in blocks of its malloc: each command answers, or says in one line
-    that it is about glibc's malloc alone; objects are found by their type."""
+    """Check a CPython with musl's malloc and without pymalloc: each command answers, or says in one line that it is
+    only about glibc's malloc. Objects are found by their type.
+    """
     count, kept = rng.randrange(2000, 9000), tmp_path / "kept.heap"
     source = (
         "import signal\n"

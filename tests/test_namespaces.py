@@ -96,7 +96,9 @@ def test_another_root(inside: Running, root: Path) -> None:
 
 
 def test_core_from_another_root(inside: Running, root: Path) -> None:
-    """Check a core with paths of that root, which lead to other files here, or nowhere."""
+    """Check a core whose paths are in another root folder, where they name other files than here, or files that do not
+    exist here.
+    """
     table = Table(root / "table")
     check_states(str(inside.gcore()), table, THREADS)
     inside.directory = root  # the program's folder, for its core

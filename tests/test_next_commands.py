@@ -118,8 +118,9 @@ LESS = {
 @needs_root
 @pytest.mark.parametrize("kind", [*LESS, "chroot", "filter"])
 def test_no_line_starts_what_may_less(kind: str, tmp_path: Path) -> None:
-    """Check that no arguments of a process in a container or sandbox are printed: outside, they would do what is
-    forbidden inside."""
+    """Check that the arguments of a process in a container or sandbox are not printed: started outside, they could do
+    what is forbidden inside.
+    """
     command = [sys.executable, str(SOURCES / "rights.py"), kind, str(tmp_path)]
     with running(command if kind not in LESS else [*LESS[kind], *command], tmp_path) as target:
         assert "Uid:\t0\t0\t0\t0" in Path(f"/proc/{target.pid}/status").read_text()

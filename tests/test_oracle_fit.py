@@ -1,4 +1,4 @@
-"""``heap holes --fit`` against malloc itself: the program's next malloc() does what is predicted."""
+"""``heap holes --fit`` against malloc itself: the program's next malloc() has the predicted result."""
 
 from __future__ import annotations
 

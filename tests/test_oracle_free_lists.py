@@ -1,4 +1,6 @@
-"""Objects on the interpreter's free lists are not live, and as many as sys._debugmallocstats() counts."""
+"""Objects on the interpreter's free lists do not count as live, and their number is the one that
+sys._debugmallocstats() prints.
+"""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_exactly_the_holes(place: int, form: str, minimum: int, rng: random.Rand
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_hole_down_to_the_smallest(place: int, rng: random.Random, tmp_path: Path) -> None:
-    """Check that blocks in tcaches and fast bins, which nobody holds, are holes or parts of holes."""
+    """Check that freed blocks in tcaches and fast bins are holes or parts of holes."""
     with program(rng, tmp_path, place, NOTHING, largest=5000) as target:
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", str(target.pid), "--min=16")

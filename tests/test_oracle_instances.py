@@ -28,8 +28,9 @@ def by_type(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 
 @every_python
 def test_every_object_is_listed(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that each instance that the program wrote down is there once, with its type, and its text if that is not
-    cut."""
+    """Check that each instance that the program wrote down is listed once, with its type, and with its text unless the
+    text is cut.
+    """
     with running(values(python, rng, tmp_path, 400), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), OWN, "--list")
         table = ask("pyobjects", str(target.pid), OWN)

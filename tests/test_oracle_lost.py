@@ -123,8 +123,9 @@ def check_stray(rows: list[dict[str, Any]], table: list[Planted]) -> None:
 
 
 def check_heads(heads: list[dict[str, Any]], lost: list[Planted]) -> None:
-    """Check that each structure has its head, with the bytes and the blocks of all of it; any block of a circle may
-    be the head."""
+    """Check that each structure has its head, with the bytes and blocks of the whole structure. Any block of a circle
+    may be its head.
+    """
     groups = defaultdict(list)
     for block in lost:
         groups[block.group].append(block)

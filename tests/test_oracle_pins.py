@@ -154,7 +154,7 @@ def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def mapped(pid: int, address: int) -> bool:
-    """Return whether any memory is there."""
+    """Return whether the address is mapped."""
     return any(mapping.start <= address < mapping.end for mapping in kernel.maps(pid))
 
 
@@ -166,8 +166,9 @@ def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
 
 @pytest.mark.parametrize("mode", [0, BLOCKED, FOREIGN])
 def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) -> None:
-    """Check the bound by which ``heap`` decides that pins need not be searched for: it always holds, and is low
-    enough if almost nothing is free."""
+    """Check the upper bound for the bytes that freeing pins gains, by which ``heap`` decides whether to search for
+    pins: the bound always holds, and is low if almost nothing is free.
+    """
     for kept in (1, 2, 4, 30):
         arguments = (rng.getrandbits(30), rng.choice([1, 3]), 10_000, kept, rng.choice([500, 9000, 60_000]), mode)
         with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:

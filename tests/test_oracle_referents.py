@@ -53,8 +53,9 @@ os.read(0, 1)
 
 @pytest.mark.parametrize("release", since("3.11"))
 def test_emptied_blocks_of_deques_refer_to_nothing(release: str, tmp_path: Path) -> None:
-    """Check that blocks that a deque emptied, with items that are gone, hold nothing, although others are at the
-    places of those items."""
+    """Check that blocks that a deque emptied hold nothing, even if other objects now lie at the addresses of the former
+    items.
+    """
     with running([interpreter_of_release(release).executable, "-c", EMPTIED], tmp_path) as target:
         items = ask("pyobjects", str(target.pid), "--list", "--type=__main__.Item", "--top=all")["rows"]
         with heap_of(str(target.pid)) as heap:

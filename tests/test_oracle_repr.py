@@ -111,7 +111,9 @@ SMALLEST_POOL, POOL_HEADER = 4096, 48
 
 
 def pooled(core: Path, addresses: list[int]) -> list[int]:
-    """Return the addresses in pools: beside others are the types without which no object can be recognised."""
+    """Return the addresses that are in pools. The others may include the types without which no object can be
+    recognised.
+    """
     with heap_of(str(core)) as heap:
         return [
             address

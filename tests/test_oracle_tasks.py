@@ -254,7 +254,9 @@ def test_a_chain_that_many_wait_for(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_chain_is_followed_once(rng: random.Random) -> None:
-    """Check that steps over all chains are as many as coroutines, also for chains that lead to themselves."""
+    """Check that following many chains takes at most one step for each coroutine, also if chains lead back into
+    themselves.
+    """
     count = rng.randrange(300, 500)
     finder: Any = object.__new__(_Finder)
     finder._waiting = {at: Suspended(at, "link", "suspended", None, 0, 0, False) for at in range(1, count)}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cases(3)
 
 @dataclass
 class Found:
-    """Addresses of objects of cycles, of lost blocks, and of those to which only weak words point."""
+    """The addresses of objects in cycles, of lost blocks, and of blocks to which only weak words point."""
 
     objects: set[int]
     blocks: set[int]

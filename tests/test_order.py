@@ -85,7 +85,7 @@ def heap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def asked(heap: Heap, noun: str, *words: str) -> session.Result | None:
-    """Return the result of a command; None if it has no answer about such a program."""
+    """Return the result of a command; None if the command has no answer about this program."""
     command = COMMANDS[noun]
     options, _, _ = parse(command, list(words))
     try:

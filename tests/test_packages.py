@@ -35,8 +35,9 @@ def in_git() -> set[str]:
 
 
 def test_source_distribution(tmp_path: Path) -> None:
-    """Check that the source distribution has every file of git, the manual page and no other, even beside a build, a
-    core and a cache."""
+    """Check that the source distribution has every file of git and the manual page, and no other file, even if the
+    checkout contains a build, a core and a cache.
+    """
     expected = {*in_git(), "packaging/man/gdbheap.1"}
     checkout = tmp_path / "checkout"
     for name in expected:

@@ -213,7 +213,7 @@ sys.exit({status})
 
 
 def coredumpctl(folder: Path, core: Path, size: int | None = None, status: int = 0) -> dict[str, str]:
-    """Return an environment with a coredumpctl that has one core, or the first ``size`` bytes of it."""
+    """Return an environment with a coredumpctl that has one core, or the first ``size`` bytes of this core."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     tool = tools / "coredumpctl"

@@ -179,7 +179,7 @@ def test_calls(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Running]:
-    """Yield a program with children that were forked from it."""
+    """Yield a program that has forked children."""
     with running([interpreters()[0].executable, str(SOURCES / "family.py"), "9000"], tmp_path) as program:
         yield program
 

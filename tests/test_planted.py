@@ -1,5 +1,6 @@
 """The tables of the programs that lose blocks on purpose agree to the block with leak checkers: LeakSanitizer, which
-scans the same run, and valgrind's memcheck. They are the truth of tests/test_oracle_lost.py."""
+scans the same run, and valgrind's memcheck. tests/test_oracle_lost.py relies on these tables.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.cases(5)
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_leak_sanitizer_agrees(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check exactly the lost blocks, by address and size, and which of them others lead to."""
+    """Check the addresses and sizes of the lost blocks, and which of them other lost blocks refer to."""
     seed = rng.getrandbits(31)
     found = planted.lost_by_leak_sanitizer(name, seed, tmp_path / "table")
     rows = planted.table_of(tmp_path / "table")
@@ -29,9 +30,9 @@ def test_leak_sanitizer_agrees(name: str, rng: random.Random, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_valgrind_agrees(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check the number of blocks and bytes; one block of a circle stands for it.
+    """Check the number of blocks and bytes. One block of a circle stands for the whole circle.
 
-    Words into the middle count as possible.
+    Blocks to whose middle a word points count as possibly lost.
     """
     seed = rng.getrandbits(31)
     found = planted.lost_by_valgrind(name, seed, tmp_path / "table")

@@ -138,9 +138,9 @@ def is_zero(entry: int) -> bool:
 
 
 def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
-    """Check that all writable private resident pages are shared, written, or new.
+    """Check that each writable private resident page is either shared, written, or new.
 
-    Those of a process alone equal the kernel's figure, also in mappings that its parent does not have.
+    The pages that only one process has add up to the kernel's figure, also in mappings that its parent does not have.
     """
     for name, pid in family.items():
         if name == "master":
@@ -157,8 +157,9 @@ def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
 
 
 def private_pages(pid: int, other: int) -> tuple[int, int, int]:
-    """Return the numbers of writable private pages: those that one process has alone, those that it shares, both
-    where the other has such memory, and those that it has where the other has none."""
+    """Return the numbers of writable private pages of a process: pages that it alone has and pages that it shares, both
+    where the other process has such memory, and pages where the other has none.
+    """
     theirs = {page for mapping in writable(other) for page in range(mapping.start, mapping.end, PAGE)}
     own = shared = elsewhere = 0
     with open(f"/proc/{pid}/pagemap", "rb") as stream:

@@ -1,7 +1,7 @@
-"""Files for other programs are opened by them: flame graphs, speedscope, Chrome's DevTools.
+"""Other programs open the files that gdbheap writes for them: flame graphs, speedscope, Chrome's DevTools.
 
-Each reader's own sum equals the answer's. ``npm install --prefix build/node speedscope`` installs one of them;
-playwright beside gdbheap drives the two that are pages.
+The sum that each program shows equals the answer's. ``npm install --prefix build/node speedscope`` installs speedscope;
+playwright, installed next to gdbheap, drives the two programs that are pages.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Copy:
                 shutil.copyfile(ROOT / name, self.checkout / name)
 
     def build(self) -> None:
-        """Copy the Python files of the checkout beside the built Rust modules."""
+        """Copy the Python files of the checkout to the folder of the built Rust modules."""
         package = self.site / "gdbheap"
         shutil.copytree(self.checkout / "gdbheap", package)
         shutil.copytree(self.checkout / "commands", package / "commands")

@@ -134,8 +134,9 @@ def test_the_newest_are_kept(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_a_folder_that_is_swapped(tmp_path: Path) -> None:
-    """Check that files are written, compressed and removed in the folder of the beginning, although its name leads to
-    another one now; and that the next recording is refused where its name has become another file's."""
+    """Check that files are written, compressed and removed in the folder that was opened first, even if its name now
+    leads to another folder; and that the next recording is refused if its name now belongs to another file.
+    """
     first, other = tmp_path / "first", tmp_path / "other"
     first.mkdir()
     other.mkdir()
@@ -160,7 +161,7 @@ def test_a_folder_that_is_swapped(tmp_path: Path) -> None:
 
 
 def test_an_older_file_that_is_swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that what is compressed is the recording, although its name has become a link, which stays."""
+    """Check that the recording itself is compressed, even if its name is now a link, and that the link stays."""
     secret, path = tmp_path / "secret", str(tmp_path / "series.csv")
     secret.write_text("only root reads this")
     tidy = SeriesFiles._tidy
@@ -182,7 +183,7 @@ def test_an_older_file_that_is_swapped(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of other users need root")
 def test_files_of_others_do_not_count(tmp_path: Path) -> None:
-    """Check that older files of another user are not removed, and keep none of ours from being kept."""
+    """Check that another user's older files are not removed, and do not count towards the number of files to keep."""
     path = str(tmp_path / "series.csv")
     for day in range(1, 6):
         planted = tmp_path / f"series.2030010{day}T000000Z.csv.gz"

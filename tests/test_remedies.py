@@ -100,7 +100,9 @@ def test_a_view_shows_its_items(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_a_buffer_of_text_holds_nothing(tmp_path: Path) -> None:
-    """Check that what was in a stream's buffer before is no pointer: else stdout would hold the table, too."""
+    """Check that old bytes in a stream's buffer do not count as pointers: otherwise stdout would appear to hold the
+    table, too.
+    """
     with compiled(PRINTED, tmp_path) as program, running([str(program)], tmp_path) as target:
         page = gdbheap(str(target.pid)).stdout
     assert "'table' in program" in page and "also held by" not in page, page

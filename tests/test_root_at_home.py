@@ -29,7 +29,7 @@ MINE = "root's own\n"
 
 
 def gdbheap(variables: dict[str, str], *words: str, cwd: str = "/") -> subprocess.CompletedProcess[str]:
-    """Run the shell command with these variables beside the present ones."""
+    """Run the shell command with these variables in addition to the present ones."""
     environment = {**os.environ, **variables}
     if "XDG_CONFIG_HOME" not in variables:
         environment.pop("XDG_CONFIG_HOME", None)
@@ -258,7 +258,7 @@ def test_our_own_variables_count(handed_over: dict[str, str]) -> None:
 
 
 def test_a_restriction_counts(rng: random.Random) -> None:
-    """Check that GDBHEAP_NO_TEXT hides contents, whoever set it."""
+    """Check that GDBHEAP_NO_TEXT hides contents, even if another user set it."""
     word = f"secret{rng.randrange(1 << 32)}"
     code = f"import signal; kept = b'{word}' * 40; print(id(kept), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:

@@ -233,7 +233,7 @@ def test_no_descriptors_left(counting: Counting) -> None:
 
 
 def test_what_was_stopped_stays_stopped(counting: Counting) -> None:
-    """Check that no command undoes a job-control stop, and that the process continues when it is told to."""
+    """Check that no command undoes a job-control stop, and that the process continues at SIGCONT."""
     os.kill(counting.pid, signal.SIGSTOP)
     wait_for(counting.stands, "SIGSTOP did not stop it")
     before = counting.counters()

@@ -75,7 +75,7 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
 
 
 def test_nothing_is_sampled(rng: random.Random, tmp_path: Path) -> None:
-    """Check that without prof:true there is no such answer, and one line with the remedy."""
+    """Check that without prof:true there is no answer about sampled stacks, but one line with the remedy."""
     with running(
         programs.c_program("sparse", rng.getrandbits(30), 100, 2, 1), tmp_path, {"LD_PRELOAD": newest()}
     ) as target:

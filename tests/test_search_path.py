@@ -164,8 +164,9 @@ Theirs()
 @pytest.mark.in_turn("order", 1)
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_another_extension(order: str, target: Running, tmp_path: Path) -> None:
-    """Check that ``gdbheap`` works in any order of loading, that the other's ``heap`` is left alone, and that hints
-    can be typed."""
+    """Check that ``gdbheap`` works in any order of loading, that the other extension's ``heap`` is unchanged, and that
+    the hints can be typed.
+    """
     environment = home(tmp_path)
     theirs, gdbinit = tmp_path / "theirs.py", tmp_path / ".gdbinit"
     theirs.write_text(OTHERS)
@@ -235,8 +236,9 @@ def sourced(loader: Path, environment: dict[str, str]) -> subprocess.CompletedPr
 
 @needs_root
 def test_whose_package_it_is(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Check that another user's package is refused in one line, also a single folder of it, unless sudo names this
-    user."""
+    """Check that a package of another user is refused in one line, even if only one of its folders is another user's,
+    unless this user called sudo.
+    """
     loader = package_in(tmp_path)
     inner = tmp_path / "gdbheap" / "answers"
     os.chown(inner, NOBODY, NOBODY)

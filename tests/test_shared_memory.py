@@ -19,7 +19,7 @@ PAGE, LARGE = 4096, MAX_SHARED_COPY + 4096
 
 @contextlib.contextmanager
 def neighbours(size: int) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Yield a process, and the addresses of its shared memory beside its private mappings."""
+    """Yield a process, and the addresses of its shared memory next to its private mappings."""
     command = programs.python_program("stripped", "neighbours", size)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

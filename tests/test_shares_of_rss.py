@@ -1,4 +1,4 @@
-"""Shares of RSS are of resident bytes: memory that a program never wrote to is in none of them, and in no finding."""
+"""Shares of RSS count only resident bytes: memory that a program never wrote to is in no share and in no finding."""
 
 from __future__ import annotations
 

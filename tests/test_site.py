@@ -58,8 +58,9 @@ def test_every_command_has_its_page(staged: Path) -> None:
 
 
 def test_commands_show_their_sessions(staged: Path) -> None:
-    """Check that sessions about a command on other pages are also on its own page, whole or cut, with that command
-    only. Two have none: PostgreSQL is not everywhere, and a service at rest calls nobody."""
+    """Check that sessions about one command on other pages are also on the command's own page, whole or cut. Two
+    commands have none: PostgreSQL is not on every machine, and a service at rest makes no calls.
+    """
     for noun in COMMANDS.keys() - {"contexts", "catch", "shell", "calls"}:
         text = (staged / "commands" / f"{anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         typed = re.findall(r"^```text\n\$ (.*)$", text, re.MULTILINE)

@@ -76,8 +76,9 @@ def test_lines_are_those_of_the_compiler(form: str, tmp_path: Path) -> None:
 
 
 def test_lines_of_a_separate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a debug file with the same build-id has the lines of a program without any, and a stripped program
-    without such a file has none."""
+    """Check that a debug file with the same build-id gives a program its lines, and that a stripped program without a
+    debug file has no lines.
+    """
     if shutil.which("objcopy") is None:
         pytest.skip("no objcopy")
     program = compiled(tmp_path, "-g", "-Wl,--build-id=0x0123456789abcdef")

@@ -1,4 +1,4 @@
-"""The memory that is a thread's stack: it is recognised by its bounds, not by a stack pointer alone."""
+"""The memory of a thread's stack. gdbheap recognises a stack by its bounds, not by a stack pointer alone."""
 
 from __future__ import annotations
 

@@ -101,8 +101,9 @@ def test_threads_that_come_and_go(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_cannot_stop(tmp_path: Path) -> None:
-    """Check the parent in a vfork, which sleeps uninterruptibly: the others are not kept stopped for it, and the
-    answer mentions the thread."""
+    """Check a parent in vfork(), which sleeps uninterruptibly: gdbheap does not keep the other threads stopped until it
+    wakes, and the answer mentions the thread.
+    """
     with busy.started("vforked", tmp_path, counters=3) as target:
         busy.wait_for(lambda: "D" in states(target.pid), "nobody is in state D")
         with stopped(target.pid) as process:

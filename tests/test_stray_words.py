@@ -1,6 +1,6 @@
 """Numbers are not pointers: a heap below 4 GiB, at addresses that equal numbers in static data, keeps its owners.
 
-Blocks that a library's own allocator put a header before, such as SQLite's, are reached by more than stray words.
+Blocks of a library's own allocator that begin with a header, such as SQLite's, are reached by more than stray words.
 """
 
 from __future__ import annotations

@@ -202,7 +202,9 @@ def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("more", ["attach database ? as other", "create temp table s as select * from t"])
 def test_memory_of_other_databases(more: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that the page does not assign the memory if a connection has another database beside its main one."""
+    """Check that the page does not say which database has the memory if a connection has another database in addition
+    to its main one.
+    """
     arguments = f", ({str(tmp_path / 'big.db')!r},)" if "?" in more else ""
     script = POOL.replace("one.link.commit()", f"one.link.commit(); one.link.execute({more!r}{arguments})")
     with running(python(script, COUNT=4), tmp_path) as target:

@@ -104,7 +104,7 @@ def test_logs_whose_names_are_swapped(log: Path, monkeypatch: pytest.MonkeyPatch
 
 
 class SwappedSpace:
-    """A maker of the space of a core whose name has been swapped by then."""
+    """Makes the space of a core, but first swaps the core's name."""
 
     def __init__(self, swap: Callable[[], None]) -> None:
         self.for_core = before(_native.Space.for_core, swap)

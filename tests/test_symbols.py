@@ -93,7 +93,7 @@ def compiled(folder: Path, source: str, name: str, *flags: str) -> Path:
 def many_symbols(folder: Path, count: int, number: int = 0, size: int | None = None) -> Path:
     """Return a library whose ``.symtab`` was replaced by one with ``count`` functions of different names.
 
-    ``size``: the size in its header, if not the table's, in a file that has room for it.
+    ``size``: the size that the header states, if it is not the table's; the file has room for it.
     """
     path = compiled(folder, f"int library_{number}(void) {{ return {number}; }}", f"lib{number}.so", "-shared", "-fPIC")
     data = bytearray(path.read_bytes())

@@ -165,7 +165,7 @@ def test_it_runs_on_after_any_exception(spread: programs.Running) -> None:
 
 
 def test_a_job_control_stop_is_kept(spread: programs.Running) -> None:
-    """Check that a process that was stopped before is so afterwards, and continues when it is told to."""
+    """Check that a process that was stopped before is still stopped afterwards, and continues at SIGCONT."""
     os.kill(spread.pid, signal.SIGSTOP)
     os.waitpid(spread.pid, os.WUNTRACED)
     with stopped(spread.pid) as process:

@@ -152,7 +152,7 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of its blocks; no memory of them is returned by itself."""
+    """Yield a program that has freed most of its blocks, and whose tcmalloc keeps their memory."""
     settings = {"LD_PRELOAD": library(NAMES[0]), "TCMALLOC_RELEASE_RATE": "0"}
     with running(program(1, 20_000, rng, tmp_path), tmp_path, settings) as target:
         target.go_on("drop")

@@ -31,7 +31,7 @@ from gdbheap.tracing.traced_command import finish
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 @pytest.mark.parametrize(("threads", "forks"), [(1, 0), (4, 3), (8, 8)])
 def test_each_call(threads: int, forks: int, order: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that each thread's calls are in the log in order, with only a few of libc's own besides."""
+    """Check that each thread's calls are in the log in order, with only a few additional calls of libc."""
     table = Table(threads, 8000, forks, tmp_path / "table")
     assert recorded(tmp_path / "calls", table.words(rng), order=order).wait() == 0
     logs = by_thread(tmp_path / "calls")
@@ -326,8 +326,9 @@ STRANGE = (
 
 @pytest.mark.parametrize("has_older", [False, True])
 def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_path: Path) -> None:
-    """Check that a program that puts files beside its recording loses neither its calls nor these files, and that
-    each is named."""
+    """Check a program that puts its own files next to its recording: no call and no file is lost, and each file is
+    named.
+    """
     log, table = tmp_path / "calls.log", Table(1, 2000, 0, tmp_path / "table")
     if has_older:
         log.write_bytes(b"older")

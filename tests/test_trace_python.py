@@ -138,7 +138,9 @@ def test_pymalloc_is_as_without_it(release: str, tmp_path: Path) -> None:
 
 
 def test_a_replay_leaves_python_s_calls_out(rng: random.Random, tmp_path: Path) -> None:
-    """Check that a replay has only the calls of malloc, as many as are recorded, and that its end is their result."""
+    """Check that a replay makes exactly as many calls as the recorded calls of malloc, and that the same number of
+    bytes is live at its end.
+    """
     interpreter = interpreter_of_release("3.11").executable
     log = tmp_path / "calls.log"
     program = f"import json; [json.dumps(list(range(i))) for i in range({rng.randrange(300, 900)})]"

@@ -35,7 +35,7 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def drawn(noun: str, target: Running, folder: Path, *options: str) -> tuple[dict[str, Any], Counter[str]]:
-    """Return the answer and the folded lines; the other files are written beside them."""
+    """Return the answer and the folded lines; the other files are written next to them."""
     written = [f"--{form}={folder / form}" for form in FORMS]
     answer = ask(noun, str(target.pid), "--no-text", *options, *written)
     lines: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Two libraries of one kind in a process, beside glibc: their memory is distinguished in the ledger and by size."""
+"""Two libraries of one kind in a process with glibc: the ledger and the table of sizes distinguish their memory."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.mark.parametrize("library", NAMES)
 def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that the blocks in use of each, by size, are those that the program holds of it; free memory and
-    overhead add up to the kernel's figures, in a line for each; jemalloc's are each library's own counts."""
+    """Check that each library's blocks in use, by size, are those that the program holds from it. Free memory and
+    overhead, each on its own line, add up to the kernel's figures. For jemalloc they equal the counts of each library.
+    """
     original = None if programs.ROOT_FOLDER else ctypes.util.find_library(library)
     if original is None:
         pytest.skip(f"no lib{library} here")

@@ -45,8 +45,9 @@ UNSUPPORTED = 5
 
 @contextmanager
 def mapped(how: str, folder: Path, *more: str) -> Iterator[int]:
-    """Yield the id of a process that has mapped such a file, or holds a lock by it; skip the test if none can be
-    mounted."""
+    """Yield the id of a process that has mapped a file of a silent server, or holds a lock because of it; skip the test
+    if no server can be mounted.
+    """
     mounted, node = folder / "mounted", folder / "fuse"
     mounted.mkdir()
     try:
@@ -83,8 +84,8 @@ def test_nobody_waits(how: str) -> None:
 def test_no_copy_waits_in_its_exit(how: str) -> None:
     """Check that no copy is made of a process that maps a file of a silent server.
 
-    A process that ends waits until the pages written to its files are written back, also pages that another process
-    wrote. A copy that was made all the same is waited for some seconds; then a warning names the process that still
+    A process that ends waits until all pages of its files are written back, also pages that another process wrote. If a
+    copy was made nevertheless, gdbheap waits some seconds for its end; then a warning names the process that still
     waits.
     """
     with place(0o755) as folder, mapped(how, folder) as pid:
@@ -104,8 +105,9 @@ def test_no_copy_waits_in_its_exit(how: str) -> None:
 
 @needs_root
 def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
-    """Check that commands about all processes leave it out after a moment, and that one about it alone gives the
-    reason in one line."""
+    """Check that commands about all processes leave out such a process after a moment, and that a command about this
+    process alone gives the reason in one line.
+    """
     with place(0o755) as folder, mapped("locked", folder) as pid:
         own = subprocess.Popen(["sleep", "1000"])
         try:
@@ -212,7 +214,7 @@ print(found.epoll, found.is_whole)
 
 @needs_root
 def test_a_look_that_waits_in_the_kernel_keeps_no_other_waiting() -> None:
-    """Check that a child of a watch that is deaf to SIGKILL is left alone at once."""
+    """Check that a watch does not wait for a child that is deaf to SIGKILL."""
     with place(0o755) as folder, mapped("epoll", folder) as pid:
         wait_for(lambda: asks(pid), "no thread waits in epoll_ctl()")
         polls = [link for link in Path(f"/proc/{pid}/fd").iterdir() if "eventpoll" in os.readlink(link)]
@@ -269,8 +271,9 @@ with open(f"/proc/{sys.argv[1]}/mem", "rb", buffering=0) as memory:
 @needs_root
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, None])
 def test_what_waits_in_the_kernel_ends(sent: signal.Signals | None, tmp_path: Path) -> None:
-    """Check that a signal ends the command although Python runs no handler while its first thread waits for such a
-    lock, or for a server that is gone; and that a read of memory ends it after a while without a signal."""
+    """Check that a signal ends a command although its first thread waits in the kernel, for a lock or for a server that
+    is gone, so that Python runs no handler. Without a signal, a read of memory ends after a while.
+    """
     with place(0o755) as folder, mapped("locked", folder) as pid:
         wait_for(lambda: waits(pid), "no thread waits in mmap()")
         command, pipe = [sys.executable, "-c", READS, str(pid), str(int(sent or signal.SIGINT))], subprocess.PIPE
@@ -428,7 +431,9 @@ def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
 
 @needs_root
 def test_nobody_is_asked_where_links_lead() -> None:
-    """Check that a link to a file of such a server is not followed: a process that asked it cannot be killed."""
+    """Check that a link to a file of a silent server is not followed, because a process that asked the server could not
+    be killed.
+    """
     with place(0o755) as folder, mapped("linked", folder) as pid:
         process = ProcessFolder(pid)
         row = next(row for row in parse_maps(process.read("maps")) if "/mounted.so" in row.path)
@@ -461,7 +466,7 @@ def test_nobody_waits_for_an_exported_folder() -> None:
 
 
 def test_links_are_followed_inside_of_a_root_folder() -> None:
-    """Check that a path without links is found, and that one that leads to the folder of a process is refused."""
+    """Check that a link to a file is found by the file's real path, and that a link to /proc/self/exe is refused."""
     with place(0o755) as folder:
         (folder / "file").write_text("x")
         (folder / "link").symlink_to(folder / "file")
@@ -648,7 +653,7 @@ def test_no_sample_leads_into_the_file(how: str) -> None:
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")
 @pytest.mark.parametrize("how", ["private", "shared"])
 def test_no_core_waits(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that gdb, which would read such a file, is not started."""
+    """Check that gdb is not started, because it would read the file of the silent server."""
     monkeypatch.setattr(actions, "_started_gdb", lambda *arguments: pytest.fail("gdb was started"))
     wanted = actions.Actions("", False, False, False, True, (), 1.0, 5.0, lambda heap: "")  # type: ignore[arg-type, return-value]
     with place(0o755) as folder, mapped(how, folder) as pid:
@@ -686,7 +691,7 @@ OVERLAYS = [
 
 
 def test_overlays_are_answered_by_who_answers_for_their_layers() -> None:
-    """Check that an overlay with a layer on a user's FUSE mount is that user's, whatever its name is."""
+    """Check that an overlay with a layer on a user's FUSE mount counts as this user's, whatever its name is."""
     found = find_answering("\n".join(OVERLAYS).encode())
     plain = {"fe:00": None, "00:2b": None, "00:31": None}
     assert found == {**plain, **dict.fromkeys(("00:2a", "00:2c", "00:2d", "00:2e", "00:2f", "00:30"), 1000)}
@@ -702,7 +707,7 @@ def test_overlays_of_other_namespaces() -> None:
 
 
 def test_tmpfs_below_a_user_s_overlay() -> None:
-    """Check that a tmpfs whose mount point is on another user's overlay is left alone."""
+    """Check that a tmpfs whose mount point is on another user's overlay is not searched."""
     text = "\n".join([*OVERLAYS[:4], "60 33 0:70 / /plain/t rw - tmpfs t rw", "61 34 0:71 / /lower/t rw - tmpfs t rw"])
     mounts = list(parse_mounts(text.encode()))
     assert [mount.point for mount in _of_tmpfs(mounts, find_answering(text.encode()))] == ["/plain/t"]
@@ -730,7 +735,7 @@ sys.stdin.read()
 @needs_root
 @pytest.mark.parametrize("how", ["seen", "hidden"])
 def test_a_user_s_overlay_is_not_asked(how: str) -> None:
-    """Check that no file of it is opened, also if the mount was removed after the file was mapped."""
+    """Check that no file of a user's overlay is opened, also if the overlay was unmounted after the file was mapped."""
     with place(0o755) as folder:
         for name in ("low", "up", "work", "m"):
             (folder / name).mkdir()

@@ -203,8 +203,9 @@ def _write(pid: int, address: int, word: int) -> None:
 
 @pytest.mark.parametrize("limit", ["1.5", "5"])
 def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check a bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever
-    --max-stop is."""
+    """Check a bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, for every
+    --max-stop.
+    """
     with _with_large_chunk(rng, tmp_path) as (target, chunk):
         main_arena = ask("arenas", str(target.pid))["rows"][0]["address"]
         # bk, which malloc_stats() follows.

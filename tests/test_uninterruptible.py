@@ -1,5 +1,6 @@
-"""A process with a thread that sleeps uninterruptibly (the parent in a vfork), followed or to be followed: no
-command waits for it, it runs on, and its code is restored."""
+"""Follow a process with a thread that sleeps uninterruptibly (the parent in a vfork), before or after the sleep begins:
+no command waits for the thread, the process runs on, and its code is restored.
+"""
 
 from __future__ import annotations
 

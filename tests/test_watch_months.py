@@ -1,4 +1,6 @@
-"""``gdbheap watch`` for months: it finds each new process, whatever else it does, and reports how processes ended."""
+"""``gdbheap watch`` for months: it finds each new process, also while it does other work, and reports how processes
+ended.
+"""
 
 from __future__ import annotations
 
@@ -237,9 +239,10 @@ def test_the_line_says_what_ended_it(status: int | None, oom: bool, said: str) -
 
 
 def test_lines_are_few(rng: random.Random) -> None:
-    """Check that for fifty processes that begin and end in each second for an hour at most one line in a second and a
-    half is printed, besides the first ones. The others are counted, and none is lost. A process that the OOM killer
-    ended has its own line."""
+    """Check the number of lines if fifty processes start and end each second for an hour: apart from the first lines,
+    at most one line in 1.5 seconds. The other events are counted, and none is lost. A process that the OOM killer ended
+    has its own line.
+    """
     lines, printed, counted, now = watch._Lines(), 0, 0, rng.uniform(1, 1e6)
     for moment in range(3600 * 100):
         if lines.allow(Event(rng.choice(["began", "ended"]), 0.0, 7), now + moment / 100):
@@ -265,8 +268,9 @@ def test_a_read_that_fails_because_the_process_ended(monkeypatch: pytest.MonkeyP
 
 
 def test_a_read_that_failed_is_soon_repeated(rng: random.Random) -> None:
-    """Check that a process that could not be read is not left alone until the next usual read, and that one that can
-    never be read is not read all the time."""
+    """Check that a failed read of a process is repeated before the next usual read, but not all the time for a process
+    that can never be read.
+    """
     every, pid = rng.uniform(3600, 7200), os.getpid()
     looks = heap_figures.Looks(every, None)
     looks.begin(ProcessFolder(pid), "x", 1)

@@ -1,4 +1,4 @@
-"""``gdbheap watch --prometheus-sum``: one series for all workers of a service, whoever comes and goes."""
+"""``gdbheap watch --prometheus-sum``: one series for all workers of a service, even as workers start and end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ CONTAINER = "4f" * 32
     ],
 )
 def test_where_a_process_belongs(groups: bytes, expected: Service) -> None:
-    """By the names that systemd, container runtimes and kubelet give to groups."""
+    """Check the service of a process, from the names that systemd, container runtimes and kubelet give to control
+    groups.
+    """
     assert service_of(groups) == expected
 
 

@@ -1,7 +1,7 @@
 """A reference keeps a block from being lost, wherever in the block it points.
 
-A word that may be one, such as a tagged one, makes it doubtful. Words in the padding of a block and on stacks of ended
-threads keep nothing.
+A word that may be a reference, such as a tagged one, makes the block doubtful. Words in the padding of a block and on
+stacks of ended threads keep nothing.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def test_what_some_word_leads_to_is_not_lost(way: str, form: str, rng: random.Ra
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_lists_through_last_members_beside_python(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """Check that blocks of C code in such a list are at most doubtful, and that those in none are lost."""
+    """Check that blocks of C code in a list that is linked through their last members are at most doubtful, and that
+    blocks in no list are lost.
+    """
     arguments = [str(rng.getrandbits(30)), str(rng.randrange(200, 900)), str(tmp_path / "table")]
     with running([sys.executable, str(SOURCES / "last_members.py"), *arguments], tmp_path) as target:
         answer = ask("unreachable", target.as_form(form), ALL)

@@ -31,7 +31,7 @@ def lines(found: Any) -> list[str]:
 
 
 def unknown(line: str) -> list[str]:
-    """Return the make targets and scripts in a command line that do not exist, or that nobody may run."""
+    """Return the make targets and scripts in a command line that do not exist or are not executable."""
     targets = [word for words in re.findall(r"\bmake ([\w -]+)", line) for word in words.split() if "=" not in word]
     missing = [f"make {target}" for target in targets[:1] if target not in TARGETS]
     files = re.findall(r"(?<![\w./-])((?:scripts|tests|benchmarks)/[\w./-]+)", line)

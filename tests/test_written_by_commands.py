@@ -116,7 +116,7 @@ def test_mode_is_everywhere() -> None:
 
 @needs_root
 def test_told_where(target: Running, tmp_path: Path) -> None:
-    """Check that root, without a named folder, is told where the files are."""
+    """Check that root gets a message with the place of the files if no folder was named."""
     command = [str(GDBHEAP), "watch", str(target.pid), "--rss=1K"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and f"files are written to {tmp_path}\n" in done.stderr

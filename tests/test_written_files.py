@@ -259,7 +259,7 @@ def test_sudo_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_private_group(tmp_path: Path) -> None:
-    """Check that a folder that its owner's own group may write to, without other members, counts as his alone."""
+    """Check that a folder that the owner's own group may write to counts as private if nobody else is in the group."""
     # On some machines accounts of the system are in root's group.
     if os.geteuid() == 0 and {account.pw_uid for account in pwd.getpwall() if account.pw_gid == 0} == {0}:
         tmp_path.chmod(0o775)
@@ -678,8 +678,9 @@ def test_read_only_file_system(tmp_path: Path) -> None:
 def test_moved_files_have_their_mode_before_their_name(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that a file that another program wrote, readable for all, has its final mode before it gets its name: an
-    open at that moment has no more rights."""
+    """Check that a file that another program wrote, readable for all, has its final mode before it gets its name, so
+    that nobody can open it with more rights.
+    """
     inside, seen = tmp_path / "private", []
     inside.mkdir(0o700)
     rename = os.rename
