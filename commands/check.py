@@ -40,7 +40,7 @@ COMMAND = Command(
     the abort: the block before the damage, the block that was freed twice, or the block into which the freed pointer
     points. The path to the block follows, and then the functions that called malloc or free.
 
-    When a process is stopped, a thread inside malloc may have changed only half of a list. The answer calls such a
+    When a process is stopped, a thread inside malloc may have changed only half of a list. The answer calls this
     place "caught inside malloc".""",
     needs=TARGET,
     options=Common,

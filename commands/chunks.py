@@ -131,7 +131,7 @@ COMMAND = Command(
     column of contents, such as Python types and C++ classes.
 
     gdbheap also lists the blocks of every other allocator that it can read. Blocks of these allocators have no header.
-    Each has the state `used`, `free` or `tcache`. Unused room on a page of such an allocator is listed as free blocks.
+    Each has the state `used`, `free` or `tcache`. Unused room on their pages is listed as free blocks.
 
     A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
     Nodes and buffers of a container of C++ or Rust are proven if their links agree with its count. Objects of `Box<dyn

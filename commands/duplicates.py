@@ -33,7 +33,7 @@ COMMAND = Command(
     noun="duplicates",
     summary="List values that are stored more than once (Python)",
     text="""Each row describes a value: how many copies exist, and how many bytes keeping only one copy would save. A
-    value is a str, bytes, int, float or complex, or a tuple of such values.""",
+    value is a str, bytes, int, float or complex, or a tuple of these.""",
     example="heap duplicates --top=20 --holders",
     details="""The saving is the number of bytes of all copies except the largest copy. Objects of subclasses are left
     out, and so are values in the interpreter's static data. Equal values in two interpreters with separate arenas do

@@ -91,7 +91,7 @@ COMMAND = Command(
     the stacks with the most bytes come first. A stack contains frames of Python and of C, in the order of the calls. No
     other code of the process slows down.
 
-    gdbheap puts a jump after each such system call in libc, the dynamic linker and other code. Some calls may bypass
+    gdbheap puts a jump after each of these calls in libc, the dynamic linker and other code. Some calls may bypass
     the jumps. A separate line shows the bytes of these calls. gdbheap computes them from the mappings before and after.
     gdbheap removes the jumps when it ends. If it is killed with kill -9, the jumps may stay. Each use of a jump then
     costs a few system calls (docs/growth.md).

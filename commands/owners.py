@@ -92,7 +92,7 @@ COMMAND = Command(
     kind. `--by=global` shows only blocks that globals hold; `--by=thread` shows only blocks that threads hold.
 
     A row says "at least" if some references could not be read: the time of `--max-stop` was over, or a core is
-    truncated. The bytes of such a row are proven: the objects' reference counts do not exceed the references that
+    truncated. The bytes of this row are proven: the objects' reference counts do not exceed the references that
     gdbheap found. One line, "not examined", shows the bytes without a proven holder, and the commands that examine
     them.
 

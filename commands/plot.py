@@ -56,9 +56,9 @@ COMMAND = Command(
     which the freed part is shaded. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
     details="""One curve shows the memory that malloc got from the kernel, another one the part in use. Two more curves
-    show Python's arenas, and the part of them in use. The gap between two such curves is memory that the program freed.
-    Marks show when a snapshot was written, when the process ran another program (exec), and when it ended. An HTML page
-    also has a table of the first, last and highest values. The page needs no network and no script.""",
+    show Python's arenas, and the part of them in use. The gap between two curves of a pair is memory that the program
+    freed. Marks show when a snapshot was written, when the process ran another program (exec), and when it ended. An
+    HTML page also has a table of the first, last and highest values. The page needs no network and no script.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -39,7 +39,7 @@ COMMAND = Command(
 
     `--detail` adds a second row to each class. The second row is about the objects that record their own size. The row
     shows the bytes that were requested for the objects, the bytes that the objects got, and the difference. The row
-    also shows how many arenas have blocks of the class, and how many have only such blocks. Two tables follow: how full
+    also shows how many arenas have blocks of the class, and how many have no other blocks. Two tables follow: how full
     the arenas are, and the five arenas with the fewest used bytes. An arena is returned only when its last block is
     freed.
 

@@ -219,7 +219,7 @@ COMMAND = Command(
     hundred KiB. A program writes to the memory that it requests. RSS is therefore similar to the program's RSS only
     with `--fill`, which `--what-if` implies. The columns "system" and "in use" count memory as malloc_stats() does.
     Only holes of 1 MiB or more are counted. For allocators other than glibc, these columns and the holes are unknown
-    (?). Some allocators return memory after a delay. The results of such an allocator differ between runs, and a replay
+    (?). Some allocators return memory after a delay. The results of these allocators differ between runs, and a replay
     is faster than the program was. `--what-if` runs these allocators three times, and shows the range of their peaks.
     The line below the table shows the best setting, ready to be typed before a command. The line appears only if the
     setting saves more than two runs with the same setting differ.

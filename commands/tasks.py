@@ -57,7 +57,7 @@ COMMAND = Command(
     of the tasks' own blocks, and of the coroutines and frames in their chains. An object that several tasks wait for
     counts for the first of these tasks. A chain of more than 50 steps ends with the number of steps left out. Pending
     and running tasks are the tasks that asyncio.all_tasks() returns. A greenlet is shown with the frame in which it
-    stopped running. A greenlet without such a frame is shown as idle: it runs now, has not begun or has ended.
+    stopped running. A greenlet without a frame is shown as idle: it runs now, has not begun or has ended.
 
     `--retained` adds a column: the bytes that would be freed with all tasks of a row and the coroutines of their
     chains. The figure is at least as large as the row's own bytes.""",

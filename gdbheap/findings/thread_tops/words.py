@@ -21,8 +21,8 @@ def _text(figures: ThreadTops) -> str:
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
         f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns the memory at "
-        f"such an end only from trim_threshold on, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
-        f"{_limit(figures.arena_max)}"
+        "an arena's end only from trim_threshold on, which is "
+        f"{threshold_text(figures.trim_threshold, figures.origin)}; {_limit(figures.arena_max)}"
     )
 
 

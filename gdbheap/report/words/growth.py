@@ -112,7 +112,7 @@ def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     if answer.unpatched:
         notes.append(
             f"gdbheap could not watch {answer.unpatched:,} of the "
-            f"{counted(answer.places + answer.unpatched, 'place')} in the code that make such calls."
+            f"{counted(answer.places + answer.unpatched, 'place')} with these calls in the code."
         )
     if answer.status:
         code = os.waitstatus_to_exitcode(answer.status)

@@ -210,7 +210,7 @@ KEYS: dict[str, Key] = {
         "unknown",
     ),
     "described": Key("number", "the number of blocks that gdbheap examined to find their kind"),
-    "detail": Key("", "the kernel's error message, or what was found"),
+    "detail": Key("", "the kernel's error message, or the state that gdbheap found"),
     "device": Key("", "the device of a tensor", "the array is no tensor"),
     "dirty": Key(
         "bytes",
@@ -926,7 +926,7 @@ KEYS: dict[str, Key] = {
     ),
     "whose": Key("", "the owner of the memory; for a setting, the allocator or runtime to which the setting belongs"),
     "why": Key("", "the reason"),
-    "why_ended": Key("", "the reason why it ended"),
+    "why_ended": Key("", "why gdbheap stopped following, or why the watch ended"),
     "within": Key(
         "", "the id of a finding that may count some of the same bytes", "no other finding counts the same bytes"
     ),
