@@ -351,7 +351,7 @@ MACHINES = (X86_64, AARCH64)
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
 # No object can be larger than this: PTRDIFF_MAX.
 LARGEST_SIZE = LARGEST_ADDRESS >> 1
-# On any of the machines: the end of the addresses that a program gets, and of those that it can have.
+# The largest ``user_end`` and ``kernel_start`` (see ``Machine``) of all machines.
 USER_END = max(machine.user_end for machine in MACHINES)
 KERNEL_START = max(machine.kernel_start for machine in MACHINES)
 # The names of the supported machines in errors.

@@ -32,7 +32,7 @@ NAMES = {
     "other": "calls that change nothing",
     "failed": "calls that failed",
 }
-# A smaller change of RSS is none.
+# RSS counts as unchanged if it changed by less than the larger of these two: bytes, and a share of RSS.
 FLAT_BYTES, FLAT_SHARE = 64 << 10, 0.01
 CUT = (
     "gdbheap lost track of the mappings, because calls that it did not see unmapped too many ranges. It is unknown "

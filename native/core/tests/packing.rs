@@ -1,4 +1,4 @@
-//! Test what packing slabs would free, against plain sums over the slabs that it names.
+//! Test the bytes that packing slabs would free, against plain sums over the slabs that packing would return.
 
 mod support;
 

@@ -149,7 +149,8 @@ fn a_damaged_chain_is_found() {
     }
 }
 
-/// A pool whose header has one wrong word: the address of the pool, and what is found there.
+/// Overwrite one word in the header of a pool. Return the pool's address and the damage that must be found there; None
+/// if no pool has enough used blocks.
 fn spoil_header(chance: &mut Chance, drawn: &mut Drawn, kind: u64) -> Option<(u64, &'static str)> {
     let (block, size, _) = drawn.blocks.iter().filter(|block| block.2).nth(chance.below(5) as usize).copied()?;
     let pool = block / drawn.pool_size * drawn.pool_size;
@@ -184,7 +185,7 @@ fn a_damaged_header_is_found() {
     }
 }
 
-/// Check a pool that counts fewer used blocks than are outside of its chain of free blocks, or more.
+/// Check a pool whose count of used blocks differs from the number of blocks outside its chain of free blocks.
 #[test]
 fn a_wrong_count_is_found() {
     let mut chance = Chance::new("a_wrong_count_is_found");
@@ -213,7 +214,8 @@ const FULL: u64 = 100 * 41 * 16;
 /// The address of an arena, and how many blocks of each size are used in it.
 type KnownArena = (u64, BTreeMap<u64, u64>);
 
-/// Arenas with pools of a few size classes, and for each arena its address, and how many blocks of each size are used.
+/// Make arenas with pools of a few size classes. Return the memory, the pools, and for each arena its address and the
+/// number of used blocks of each size.
 fn several(chance: &mut Chance) -> (Space, Pools, Vec<KnownArena>) {
     let (pool_size, alignment, arena) = (4096u64, 16u64, FULL);
     let count = chance.between(1, 8);

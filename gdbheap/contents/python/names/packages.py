@@ -40,7 +40,7 @@ PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF, ONE_FILE = (
     "package", "standard library", "frame", "library", "thread", "interpreter", "modules",
 )  # fmt: skip
 MAX_NAME_LENGTH = 200
-# The modules of a file are one holder if the file was loaded as at least this many modules.
+# If one file was loaded as at least this many modules, these modules are one holder.
 MIN_OF_FILE = 4
 MAX_PATH_LENGTH = 4000
 NAME, FILE, SPEC = "__name__", "__file__", "__spec__"
