@@ -187,9 +187,10 @@ def on_references(pid: int, what: str, goal: str, known: Callable[[Heap], object
         done = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return (
-        f"{what}: {graph.nodes:,} blocks, {graph.edge_count:,} edges. Building the graph took {drawn - begin:.1f} s,"
-        f" reaching the blocks from the roots {reached - drawn:.1f} s, and dominators and retained sizes"
-        f" {done - reached:.1f} s: {done - begin:.1f} s in total, with at most {peak / MIB:,.0f} MiB (goal: {goal})."
+        f"{what}: {graph.nodes:,} blocks, {graph.edge_count:,} edges. Building the graph took {drawn - begin:.1f} s."
+        f" Reaching the blocks from the roots took {reached - drawn:.1f} s. Dominators and retained sizes took"
+        f" {done - reached:.1f} s. The total is {done - begin:.1f} s, with at most {peak / MIB:,.0f} MiB"
+        f" (goal: {goal})."
     )
 
 

@@ -95,7 +95,7 @@ COMMAND = Command(
     of an expensive figure leave the figure out. `--stop` makes the bytes in use exact in each row.
 
     If FILE is a recording, it is continued. `--rotate` and `--rotate-every` begin a new file, and compress the older
-    one (gzip); plot reads it too. `--keep` removes the oldest ones.
+    one (gzip); plot reads it too. `--keep` removes the oldest files.
 
     Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. If a
     command follows `--`, gdbheap starts it, and passes on the command's exit status. docs/recording.md describes the
