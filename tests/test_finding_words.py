@@ -242,10 +242,10 @@ def test_remedy_of_another() -> None:
             "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns the memory at an arena's end only "
             "from trim_threshold on, which is 128.0 KiB (the default); arena_max is not set"),
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
-            "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns the memory at an "
-            "arena's end only from trim_threshold on, which is 1.0 MiB (raised when a large block was freed); at most "
-            "8 arenas may be made"),
+            "2 arenas of threads keep 1.0 MiB of free resident pages at their ends beyond 128.0 KiB each, which "
+            "malloc_trim() does not reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns "
+            "the memory at an arena's end only from trim_threshold on, which is 1.0 MiB (raised when a large block was "
+            "freed); at most 8 arenas may be made"),
         (Cycles(1, 0, "a.T", MIB, False, 1, 700),
             "1 object forms uncollected cycles, most of type a.T (1.0 MiB). The garbage collector is switched off "
             "(gc.disable(), or a threshold of 0)"),

@@ -117,6 +117,8 @@ def check_started_otherwise(
     with running(faulty[0], tmp_path, faulty[1]) as target:
         found = finding(ask("", str(target.pid)), name)
         before = rss(target)
+    # The text and the figures name the bytes of the finding, not those of another measure.
+    assert found["figures"].get("kept", found["bytes"]) == found["bytes"]
     with running(advised[0], tmp_path, advised[1]) as target:
         if trimmed:
             target.go_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from gdbheap.allocators.glibc.arenas import Glibc
@@ -24,7 +25,8 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """The number of threads' ``arenas``, and the bytes that their top chunks keep (``kept``).
+    """The number of threads' ``arenas``, and the bytes that their top chunks keep (``kept``): if the threshold is the
+    reason, the bytes beyond the default threshold.
 
     ``keeping``: the number of arenas whose top chunk keeps bytes. ``arena_max``: the value of this setting in force, 0
     if it is not set. ``origin``: how ``trim_threshold`` got its value (see ``thresholds``); ``by_threshold``: whether
@@ -50,18 +52,17 @@ def find(evidence: Evidence) -> list[Claim]:
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []
-    arenas = [arena for arena in trim.rows[1:] if arena.top_kept]
-    kept = sum(arena.top_kept or 0 for arena in arenas)
-    beyond = sum(max(0, (arena.top_kept or 0) - DEFAULT_THRESHOLD) for arena in arenas)
-    by_threshold = glibc.par.trim_threshold > DEFAULT_THRESHOLD and evidence.worth(beyond)
-    size = beyond if by_threshold else kept
+    beyond = _kept(trim.rows[1:], DEFAULT_THRESHOLD)
+    by_threshold = glibc.par.trim_threshold > DEFAULT_THRESHOLD and evidence.worth(sum(beyond.values()))
+    kept = beyond if by_threshold else _kept(trim.rows[1:], 0)
+    size = sum(kept.values())
     if not evidence.worth(size):
         return []
     par = glibc.par
     came = origin_in(evidence.heap.target, par, TRIM)
     figures = ThreadTops(
-        len(trim.rows) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), came,
-        _largest(evidence, glibc, arenas), by_threshold,
+        len(trim.rows) - 1, size, par.trim_threshold, par.arena_max, len(kept), came,
+        _largest(evidence, glibc, kept), by_threshold,
     )  # fmt: skip
     commands = [] if by_threshold else evidence.measuring()
     environment = TRIM_THRESHOLD if by_threshold and came != OWN else {}
@@ -69,9 +70,14 @@ def find(evidence: Evidence) -> list[Claim]:
     return [Claim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
 
 
-def _largest(evidence: Evidence, glibc: Glibc, arenas: list[ArenaTrim]) -> LargestTop:
-    most = max(arenas, key=lambda arena: arena.top_kept or 0)
+def _kept(rows: Sequence[ArenaTrim], allowed: int) -> dict[int, int]:
+    """Return, by the number of the arena, the bytes that its top chunk keeps beyond ``allowed`` bytes."""
+    return {row.index: (row.top_kept or 0) - allowed for row in rows if (row.top_kept or 0) > allowed}
+
+
+def _largest(evidence: Evidence, glibc: Glibc, kept: dict[int, int]) -> LargestTop:
+    most = max(kept, key=lambda index: (kept[index], -index))
     names = {thread.tid: thread.name for thread in evidence.heap.target.threads}
     arena_of = glibc.walk().arena_of
-    tid = next((cache.tid for cache in glibc.tcaches if arena_of(cache.address) == most.index), None)
-    return LargestTop(most.top_kept or 0, most.index, tid, names.get(tid, "") if tid is not None else "")
+    tid = next((cache.tid for cache in glibc.tcaches if arena_of(cache.address) == most), None)
+    return LargestTop(kept[most], most, tid, names.get(tid, "") if tid is not None else "")

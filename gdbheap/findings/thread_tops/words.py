@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
-from gdbheap.findings.thresholds import OWN
+from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
@@ -18,10 +18,11 @@ BY_ARENAS = (
 
 
 def _text(figures: ThreadTops) -> str:
+    beyond = f" beyond {size_text(DEFAULT_THRESHOLD)} each" if figures.by_threshold else ""
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
-        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns the memory at "
-        "an arena's end only from trim_threshold on, which is "
+        f"their ends{beyond}, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns the "
+        "memory at an arena's end only from trim_threshold on, which is "
         f"{threshold_text(figures.trim_threshold, figures.origin)}; {_limit(figures.arena_max)}"
     )
 
