@@ -676,7 +676,7 @@ def test_stats_side_by_side(rng: random.Random) -> None:
     agreeing = stats.render(compare(huge, text + said("Total (incl. mmap):", (5 << 32) + 7, 9)), Style())
     assert "All 20 figures agree." in agreeing and "system bytes     =" in agreeing
     differing = stats.render(compare(huge, text + said("Total (incl. mmap):", 17, 9)), Style())
-    assert "1 of 20 figures differ" in differing and "-10" in differing
+    assert "1 of 20 figures differs" in differing and "-10" in differing
 
 
 def test_document() -> None:

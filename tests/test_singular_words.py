@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
+from gdbheap.findings.thread_tops.words import WORDS
+from gdbheap.findings.thresholds import DEFAULT
+from gdbheap.remarks import Remark
 from gdbheap.report.text.style import Style
+from gdbheap.report.words.remarks import sentence_of
 from gdbheap.report.words.replay import render
 from gdbheap.targets.process import about_unstopped
 from gdbheap.targets.unseen_files import UnseenFile, about
@@ -26,15 +31,34 @@ def test_files_that_cannot_be_compared(count: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("remark", "expected"),
+    [
+        (Remark("arrays-not-there", {"count": 1}), "an object that looks like an array or table could not be read"),
+        (Remark("arrays-not-there", {"count": 3}), "3 objects that look like arrays or tables could not be read"),
+    ],
+)
+def test_arrays_that_are_left_out(remark: Remark, expected: str) -> None:
+    """Check the words about objects that look like arrays."""
+    assert sentence_of(remark).startswith(expected)
+
+
+@pytest.mark.parametrize(("arenas", "expected"), [(1, "at most 1 arena may"), (2, "at most 2 arenas may")])
+def test_arenas_that_may_be_made(arenas: int, expected: str) -> None:
+    """Check the words about the limit of arenas."""
+    figures = ThreadTops(3, 1 << 20, 1 << 17, arenas, 2, DEFAULT, LargestTop(1 << 20, 2, None, ""), False)
+    assert expected in WORDS.text(figures)
+
+
+@pytest.mark.parametrize(
     ("tids", "expected"),
     [
-        ([7], "thread 7 sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"),
-        ([7, 8], "threads 7, 8 sleep uninterruptibly in the kernel (state D) and were not stopped: their registers"),
+        ([7], "thread 7 sleeps uninterruptibly in the kernel (state D) and was not stopped"),
+        ([7, 8], "threads 7, 8 sleep uninterruptibly in the kernel (state D) and were not stopped"),
     ],
 )
 def test_threads_that_are_not_stopped(tids: list[int], expected: str) -> None:
     """Check the words about threads that sleep uninterruptibly."""
-    assert about_unstopped(tids).startswith(expected)
+    assert about_unstopped(tids) == expected
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,9 @@ class SeriesFile:
             with suppress(OSError):
                 _take_back(self.descriptor, done)
             reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
+            rows = "sample" if self.rows == 1 else f"{self.rows:,} samples"
             raise GdbheapError(
-                f"{one_line(self.path)} could not be completed ({reason}); its first {self.rows:,} samples can be read"
+                f"{one_line(self.path)} could not be completed ({reason}); its first {rows} can be read"
             ) from None
         self.size += len(data)
 

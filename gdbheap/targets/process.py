@@ -267,7 +267,10 @@ class Process(Target):
     def _tell_unstopped(self) -> None:
         unstopped = self._holder.unstopped if self._holder else []
         if unstopped:
-            self.warnings.append(about_unstopped(unstopped))
+            self.warnings.append(
+                f"{about_unstopped(unstopped)}: the registers there are unknown, and gdbheap may have read data while "
+                "it was being written"
+            )
 
     @property
     def folder(self) -> ProcessFolder:
@@ -563,20 +566,11 @@ def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
 
 
 def about_unstopped(tids: Sequence[int]) -> str:
-    """Return a warning about threads that could not be stopped."""
+    """Return which threads could not be stopped, and why."""
     names = ", ".join(str(tid) for tid in tids[:5])
     if len(tids) == 1:
-        subject, whose, writer = f"thread {names} sleeps", "was not stopped: its", "it or its vfork child writes"
-    else:
-        subject, whose, writer = (
-            f"threads {names} sleep",
-            "were not stopped: their",
-            "they or their vfork children write",
-        )
-    return (
-        f"{subject} uninterruptibly in the kernel (state D) and {whose} registers are unknown, and data that {writer} "
-        "meanwhile may be half written"
-    )
+        return f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped"
+    return f"threads {names} sleep uninterruptibly in the kernel (state D) and were not stopped"
 
 
 def end_copy(copy: Frozen) -> list[str]:

@@ -426,7 +426,8 @@ class _Collecting:
         lost = sum(self._lost.values())
         if not is_asked and (lost or not self._has_calls) and _is_there(self._path):
             if self._has_calls:
-                self._fail(f"{one_line(self._path)} is unchanged: {lost:,} calls could not be recorded")
+                calls = "1 call" if lost == 1 else f"{lost:,} calls"
+                self._fail(f"{one_line(self._path)} is unchanged: {calls} could not be recorded")
             else:
                 self.failures.append(f"{one_line(self._path)} is unchanged")
             return

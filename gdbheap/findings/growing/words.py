@@ -14,9 +14,8 @@ def _text(figures: Growing) -> str:
     since = timedelta(seconds=figures.seconds)
     parts = [f"{size_text(figures.more)} more is in use than {since} ago"]
     if figures.type is not None and figures.gained > 0:
-        parts.append(
-            f"{counted(figures.count, 'object')} of type {figures.type} were added ({size_text(figures.gained)})"
-        )
+        added = f"of type {figures.type} {'was' if figures.count == 1 else 'were'} added"
+        parts.append(f"{counted(figures.count, 'object')} {added} ({size_text(figures.gained)})")
     if figures.allocator is not None and figures.blocks > 0:
         blocks = counted(figures.blocks, "block")
         parts.append(f"{blocks} of {size_text(figures.size)} from {figures.allocator}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.findings.jemalloc_arenas.rule import JemallocArenas
+from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 
@@ -10,7 +11,7 @@ def _text(figures: JemallocArenas) -> str:
     whose = f" of {figures.owner}" if figures.owner else ""
     return (
         f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs, because each arena has its "
-        f"own slabs for every size. {figures.wanted:,} arenas would need {figures.fewer:,} fewer slabs"
+        f"own slabs for every size. {counted(figures.wanted, 'arena')} would need {figures.fewer:,} fewer slabs"
     )
 
 

@@ -33,7 +33,7 @@ def _largest(top: LargestTop) -> str:
 
 
 def _limit(arena_max: int) -> str:
-    return f"at most {arena_max} arenas may be made" if arena_max else "arena_max is not set"
+    return f"at most {counted(arena_max, 'arena')} may be made" if arena_max else "arena_max is not set"
 
 
 def _advice(figures: ThreadTops) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, details, listed, paragraph, refused, table
 from gdbheap.report.text.arena_names import arena_number
-from gdbheap.report.text.numbers import arena_text
+from gdbheap.report.text.numbers import arena_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.holes import neighbour_text, sentence
 from gdbheap.report.words.pins import conclusion, sentences
@@ -90,7 +90,8 @@ def arenas_section(asked: Outcome[Arenas], most: int) -> Section:
     found = asked.answer
     names = [column.key for column in ARENAS[1:]]
     rows = [(arena_text(arena.index), *(getattr(arena, name) for name in names)) for arena in found.arenas]
-    mapped = f"{found.mmapped.count:,} chunks with their own mapping have {Style().bytes(found.mmapped.bytes)}."
+    chunks = counted(found.mmapped.count, "chunk with its own mapping has", "chunks with their own mapping have")
+    mapped = f"{chunks} {Style().bytes(found.mmapped.bytes)}."
     total = ("total", "", found.total.system, found.total.in_use, "", "", "", "", "", "")
     caches = [(str(one.tid), one.name, arena_text(one.arena), one.chunks, one.bytes) for one in found.threads]
     body = table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import join
 
@@ -57,7 +58,8 @@ def _in_force(setting: Setting, style: Style) -> str:
     if setting.field == PAGES:
         return HUGE[setting.in_force]
     if setting.field == ALL:
-        return f"at most {setting.in_force} arenas may be made" if setting.in_force else "arena_max is not set"
+        arenas = counted(setting.in_force, "arena")
+        return f"at most {arenas} may be made" if setting.in_force else "arena_max is not set"
     return f"{setting.field} is {style.bytes(setting.in_force)}"
 
 

@@ -278,10 +278,11 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
     if answer.lacking:
         return f"No pointer to {counted(lost.blocks, 'block')} was found ({style.bytes(lost.bytes)}){heads}."
     integers, of_python = (INTEGERS, PYTHONS_OWN) if answer.is_python else ("", "")
+    them = "it" if lost.blocks == 1 else "them"
     return (
-        f"{blocks}: no pointer to them was found{heads}. The program cannot free them, unless it computes addresses "
-        f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call "
-        f"that requests N bytes; 'gdbheap trace --stacks=1' records which code allocates the blocks.{of_python}"
+        f"{blocks}: no pointer to {them} was found{heads}. The program cannot free {them}, unless it computes "
+        f"addresses (tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next "
+        f"call that requests N bytes; 'gdbheap trace --stacks=1' records which code allocates the blocks.{of_python}"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gdbheap.dataclass import dataclass
+from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import COLOURS, PLAIN, Style
 from gdbheap.report.text.tables import join
 
@@ -101,9 +102,15 @@ def render(answer: HeapMap, style: Style, left_out: int) -> str:
 
 def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
     """Return sentences about the groups that are not drawn."""
-    small = f"{len(answer.rows) - len(drawn):,} areas smaller than one character are not drawn."
-    more = f"{left_out:,} more areas are left out; --top=all draws all areas."
-    return "\n".join(([small] if len(drawn) < len(answer.rows) else []) + ([more] if left_out else []))
+    small = len(answer.rows) - len(drawn)
+    is_small = "area smaller than one character is", "areas smaller than one character are"
+    is_left_out = "more area is left out", "more areas are left out"
+    return "\n".join(
+        [
+            *([f"{counted(small, *is_small)} not drawn."] if small else []),
+            *([f"{counted(left_out, *is_left_out)}; --top=all draws all areas."] if left_out else []),
+        ]
+    )
 
 
 def _drawn(group: Group, style: Style) -> str:

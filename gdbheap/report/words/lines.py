@@ -30,6 +30,7 @@ def render(answer: Lines, style: Style) -> str:
     blocks = counted(answer.count, "block", "blocks")
     text = f"tracemalloc has traced {blocks} in use, for which the program requested {style.bytes(answer.bytes)}."
     if answer.unreadable:
-        text += f" {answer.unreadable:,} of tracemalloc's entries have no readable line."
+        entries = counted(answer.unreadable, "entry of tracemalloc has", "entries of tracemalloc have")
+        text += f" {entries} no readable line."
     columns = Column("blocks"), Column("asked for"), *shares.columns, Column("line", True)
     return join(table(columns, rows, style, total), style.filled(text))

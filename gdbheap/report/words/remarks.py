@@ -83,13 +83,19 @@ def _unread(counts: dict[str, int]) -> str:
     return f"values of these types are not read: {told} have no row"
 
 
+def _arrays_not_there(count: int) -> str:
+    if count == 1:
+        return "an object that looks like an array or table could not be read, or has impossible fields: it is left out"
+    return (
+        f"{count:,} objects that look like arrays or tables could not be read, or have impossible fields: they are "
+        "left out"
+    )
+
+
 SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "allocator-is-other": "{error}: the memory of {allocator} counts as other memory",
     "allocator-not-checked": "{error}: the blocks of {allocator} were not checked",
-    "arrays-not-there": (
-        "{count:,} objects that look like arrays or tables could not be read, or have impossible fields: they are left "
-        "out"
-    ),
+    "arrays-not-there": _arrays_not_there,
     "containers-cut-off": (
         "too many words look like containers of C++ or Rust: gdbheap left some out, so some containers have no name"
     ),

@@ -101,7 +101,8 @@ def _notes(answer: Replayed) -> list[str]:
     if answer.stopped is not None:
         notes.append(f"The replay was ended after call {answer.stopped:,}.")
     if answer.inherited:
-        notes.append(f"{answer.inherited:,} of the calls were made by the process's ancestors before they forked.")
+        calls = counted(answer.inherited, "call was", "calls were")
+        notes.append(f"{calls} made by the ancestors of the process before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
             "The calls are ordered by their timestamps, not by a lock: the replayed heap resembles the program's heap, "

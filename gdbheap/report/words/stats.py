@@ -44,6 +44,7 @@ def _sentence(answer: Stats) -> str:
     if not wrong:
         return "Some arenas are in only one of the two lists; the figures of all other arenas agree."
     return (
-        f"{wrong} of {len(answer.rows)} figures differ. malloc_stats() prints 32-bit numbers, and only these 32 "
-        "bits were compared. A difference means a fault of gdbheap or a damaged heap ('heap check')."
+        f"{wrong} of {len(answer.rows)} figures {'differs' if wrong == 1 else 'differ'}. malloc_stats() prints 32-bit "
+        "numbers, and only these 32 bits were compared. A difference means a fault of gdbheap or a damaged heap "
+        "('heap check')."
     )

@@ -57,7 +57,7 @@ def _counts(count: dict[str, int]) -> str:
 
 
 def _unreadable(count: int) -> str:
-    return f"{count:,} more objects could not be read." if count else ""
+    return f"{counted(count, 'more object', 'more objects')} could not be read." if count else ""
 
 
 def _row(row: Row, style: Style, with_retained: bool) -> list[str]:
