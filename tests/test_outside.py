@@ -95,6 +95,9 @@ def test_threads_that_nobody_joined(mode: int, is_said: bool, rng: random.Random
         page = ask("", str(pid))
         parent = ask("", str(target.pid)) if mode == 3 else page
     named = {row["path"]: row for row in page["holders"]}
+    lines = [row["name"] for row in page["ledger"] if row["name"].startswith("stacks of ended threads")]
+    assert set(lines) <= {f"stacks of ended threads, {threads} never joined" if is_said else "stacks of ended threads"}
+    assert lines or not is_said
     path = f"stacks of {threads} threads that ended and were never joined"
     assert (path in named) == is_said
     assert (path in {row["path"] for row in parent["holders"]}) == (mode != 2)

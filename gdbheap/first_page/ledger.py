@@ -335,7 +335,7 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     titles |= {line_below(OTHER, other.id): other.title} if other else {}
     titles |= {line_below(OTHER, runtime.kind.id): runtime.title} if runtime else {}
     names: list[Name] = []
-    cut_off, ended = [CUT_OFF] * (MISSING in sums), [ENDED] * (ENDED_STACKS in sums)
+    cut_off, ended = [CUT_OFF] * (MISSING in sums), [_of_ended(heap)] * (ENDED_STACKS in sums)
     for row in (*FIRST, *ended, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
         is_data = row[0] == FILES and _has_data_files(heap, total(sums, FILES).resident)
         names.append((FILES, None, WITH_DATA) if is_data else row)
@@ -343,6 +343,13 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
             names += [(owner, row[0], titles[owner]) for owner in below]
     return names
+
+
+def _of_ended(heap: Heap) -> Name:
+    """Return the name of the line for stacks of ended threads. It counts the threads that were never joined."""
+    count = sum(stack.is_joinable for stack in heap.ended_stacks)
+    owner, parent, title = ENDED
+    return owner, parent, f"{title}, {count:,} never joined" if count else title
 
 
 def _has_data_files(heap: Heap, resident: int) -> bool:
