@@ -59,7 +59,7 @@ COMMAND = Command(
     details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
     separate lines. On a terminal, the picture is in colour, unless NO_COLOR is set. If the terminal supports nothing
     else, the picture uses only ASCII. If the kernel reports huge pages (Linux 6.7), a group's title says how much of
-    the group is in huge pages.""",
+    it is in huge pages.""",
     needs=TARGET,
     options=Options,
     answer=_answer,
