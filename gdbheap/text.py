@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
+    # The new texts by old text, and the new records by the id of the old record, because stacks share their frames.
+    Known = dict[object, Any]
 
 __all__ = [
     "IN_GDB", "IN_SHELL", "MOST_DIGITS", "Sentence", "SeveralLines", "as_typed", "bounded_number", "csv_cell",
@@ -28,7 +30,9 @@ COMMANDS = tuple((f"'{word} ", f"'\\x{ord(word[0]):02x}{word[1:]} ") for word in
 LONGEST, LONGEST_QUOTED = 4000, 60
 # A name with any of these is put into quotes: a quote or a pipe; a mark that ends a clause or a sentence, before a
 # blank or at the end; a dash between blanks; several words in single quotes, as gdbheap's commands are quoted.
-FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^']*\s[^']*'(?!\w)"""
+FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^'\s]*\s[^']*'(?!\w)"""
+# Each match of FORGING has at least one of these.
+NEEDED_TO_FORGE = "\"`|.;!?-'"
 # Quoted texts that cannot close their quotes: a whole text, also a cut one, and one that is the key of an item or a
 # value.
 TEXT = r"""[bruBRU]{0,2}'[^']*(?<!\\)'|b?"[^"]*(?<!\\)\""""
@@ -43,8 +47,18 @@ CUT = "…"
 # Python counts these as printable, but no terminal shows them.
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
+# The kinds of characters, and the most characters whose kind is remembered.
+LETTER, PUNCTUATION, MARK, UNSEEN_MARK, NOT_SHOWN = "apmue"
+MOST_KINDS = 1 << 15
+# The parts of a text that need a closer look. In the kinds of their characters: what gets an escape.
+UNPLAIN = "[^ -~]+(?:[ -~]{1,40}[^ -~]+)*"
+ESCAPED = f"(?:[{UNSEEN_MARK}{NOT_SHOWN}]|(?<=[{MARK}{UNSEEN_MARK}]{{{MOST_MARKS}}}){MARK})+"
+# The characters that are no punctuation outside ASCII.
+PLAIN = f"[\0-\x7f{CUT}]+"
 # int() accepts at most 4,300 digits, and older releases of Python get slow with many.
 MOST_DIGITS = 400
+# The most texts and records that one call of printable_record remembers.
+MOST_KNOWN = 1 << 16
 COMPUTED = tuple("=+-@\uff1d\uff0b\uff0d\uff20\t\r\n")
 IN_FRONT = " \"'"
 
@@ -73,14 +87,43 @@ def printable(text: str) -> str:
     if text.isprintable() and (text.isascii() or max(text.replace(CUT, " ")) < PLAIN_END):
         return text
     # Imported here, because hardly any text needs it.
+    import re
+
+    return re.sub(UNPLAIN, lambda found: _escaped(found[0]), text)
+
+
+def _escaped(text: str) -> str:
+    """Return ``text`` with an escape for each character that is not shown, and for each mark beyond MOST_MARKS."""
+    import re
+
+    shown, end = [], 0
+    for found in re.finditer(ESCAPED, text.translate(_KINDS)):
+        shown += [text[end : found.start()], ascii(text[found.start() : found.end()])[1:-1]]
+        end = found.end()
+    return "".join([*shown, text[end:]])
+
+
+class _KindsOfCharacters(dict[int, str]):
+    """The kind of each character that was met so far, as a table for ``str.translate``."""
+
+    def __missing__(self, code: int) -> str:
+        kind = _kind(chr(code))
+        if len(self) < MOST_KINDS:
+            self[code] = kind
+        return kind
+
+
+def _kind(character: str) -> str:
     from unicodedata import category
 
-    shown, marks = [], 0
-    for character in text:
-        marks = marks + 1 if character >= PLAIN_END and category(character) in MARKS else 0
-        is_shown = character.isprintable() and character not in UNSEEN and marks <= MOST_MARKS
-        shown.append(character if is_shown and not _selects(character) else ascii(character)[1:-1])
-    return "".join(shown)
+    name = category(character)
+    is_shown = character.isprintable() and character not in UNSEEN and not _selects(character)
+    if character >= PLAIN_END and name in MARKS:
+        return MARK if is_shown else UNSEEN_MARK
+    return NOT_SHOWN if not is_shown else PUNCTUATION if character > "\x7f" and name[0] == "P" else LETTER
+
+
+_KINDS = _KindsOfCharacters()
 
 
 def _selects(character: str) -> bool:
@@ -140,15 +183,17 @@ def _reads_as_ours(text: str) -> bool:
 
     if re.fullmatch(WHOLE_TEXT, text):
         return False
-    rest = re.sub(KEY, "", text)
-    return bool(re.search(FORGING, rest)) or (not rest.isascii() and _has_marks(rest))
+    # To look for single characters is much faster than a regular expression.
+    rest = re.sub(KEY, "", text) if any(mark in text for mark in "\"'") else text
+    is_forging = any(mark in rest for mark in NEEDED_TO_FORGE) and bool(re.search(FORGING, rest))
+    return is_forging or (not rest.isascii() and _has_marks(rest))
 
 
 def _has_marks(text: str) -> bool:
     """Return whether a text has punctuation outside ASCII, such as typographic quotes."""
-    from unicodedata import category
+    import re
 
-    return any(character > "\x7f" and category(character)[0] == "P" for character in text if character != "…")
+    return any(_KINDS[ord(character)] == PUNCTUATION for character in set(re.sub(PLAIN, "", text)))
 
 
 def _without_commands(text: str) -> str:
@@ -175,11 +220,16 @@ def printable_record(value: T) -> T:
 
     Records, lists, tuples and dicts are searched too. A value in which nothing changes stays the same object.
     """
+    found: T = _changed(value, {})
+    return found
+
+
+def _changed(value: Any, known: Known) -> Any:
     change = _CHANGES.get(type(value)) or _change_of(value)
-    return value if change is None else change(value)
+    return value if change is None else change(value, known)
 
 
-def _change_of(value: object) -> Callable[[Any], Any] | None:
+def _change_of(value: object) -> Callable[[Any, Known], Any] | None:
     """Return the function that changes a value of this type, for types that are not Python's own. Return None if there
     is none.
     """
@@ -188,44 +238,56 @@ def _change_of(value: object) -> Callable[[Any], Any] | None:
     return _named if isinstance(value, tuple) else None
 
 
-def _name(text: str) -> str:
-    shown = _without_commands(printable(text))
-    return named(shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…")
+def _name(text: str, known: Known) -> str:
+    found: str | None = known.get(text)
+    if found is None:
+        shown = _without_commands(printable(text))
+        found = _remember(known, text, named(shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"))
+    return found
 
 
-def _record(record: Any) -> Any:
-    found = {name: new for name, old in vars(record).items() if (new := printable_record(old)) is not old}
-    if not found:
-        return record
-    # dataclasses.replace() would drop cached properties.
-    changed = object.__new__(type(record))
-    vars(changed).update(vars(record), **found)
-    return changed
-
-
-def _items(items: Any) -> Any:
-    found = [printable_record(item) for item in items]
-    return items if all(map(is_, found, items)) else type(items)(found)
-
-
-def _named(items: Any) -> Any:
-    found = _items(tuple(items))
-    return items if all(map(is_, found, items)) else type(items)._make(found)
-
-
-def _pairs(pairs: dict[Any, Any]) -> dict[Any, Any]:
-    keys, values = list(pairs), list(pairs.values())
-    new_keys, new_values = _items(keys), _items(values)
-    return pairs if new_keys is keys and new_values is values else dict(zip(new_keys, new_values))
-
-
-def _same(value: Any) -> Any:
+def _remember(known: Known, key: object, value: T) -> T:
+    if len(known) < MOST_KNOWN:
+        known[key] = value
     return value
 
 
-_CHANGES: dict[type, Callable[[Any], Any]] = {
-    str: _name, SeveralLines: printable_lines, Sentence: lambda text: Sentence(printable(text)),
-    int: _same, float: _same, bool: _same, type(None): _same, list: _items, tuple: _items, dict: _pairs,
+def _record(record: Any, known: Known) -> Any:
+    if id(record) in known:
+        return known[id(record)]
+    found = {name: new for name, old in vars(record).items() if (new := _changed(old, known)) is not old}
+    if not found:
+        return _remember(known, id(record), record)
+    # dataclasses.replace() would drop cached properties.
+    changed = object.__new__(type(record))
+    vars(changed).update(vars(record), **found)
+    return _remember(known, id(record), changed)
+
+
+def _items(items: Any, known: Known) -> Any:
+    found = [_changed(item, known) for item in items]
+    return items if all(map(is_, found, items)) else type(items)(found)
+
+
+def _named(items: Any, known: Known) -> Any:
+    found = _items(tuple(items), known)
+    return items if all(map(is_, found, items)) else type(items)._make(found)
+
+
+def _pairs(pairs: dict[Any, Any], known: Known) -> dict[Any, Any]:
+    keys, values = list(pairs), list(pairs.values())
+    new_keys, new_values = _items(keys, known), _items(values, known)
+    return pairs if new_keys is keys and new_values is values else dict(zip(new_keys, new_values))
+
+
+def _same(value: Any, _known: Known) -> Any:
+    return value
+
+
+_CHANGES: dict[type, Callable[[Any, Known], Any]] = {
+    str: _name, SeveralLines: lambda text, _known: printable_lines(text),
+    Sentence: lambda text, _known: Sentence(printable(text)), int: _same, float: _same, bool: _same, type(None): _same,
+    list: _items, tuple: _items, dict: _pairs,
 }  # fmt: skip
 
 

@@ -19,11 +19,12 @@ SHORT = 2
 
 def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
     """Return one line for each frame, the innermost first. The middle of a long stack is left out."""
-    lines = [_line(frame) for frame in reversed(frames)]
-    left = len(lines) - MAX_FRAMES
+    left, half = len(frames) - MAX_FRAMES, MAX_FRAMES // 2
     if left > 1:
-        half = MAX_FRAMES // 2
-        lines = [*lines[:half], f"    … {left:,} more frames", *lines[-half:]]
+        inner, outer = ([_line(frame) for frame in reversed(part)] for part in (frames[-half:], frames[:half]))
+        lines = [*inner, f"    … {left:,} more frames", *outer]
+    else:
+        lines = [_line(frame) for frame in reversed(frames)]
     width = None if style.width is None else style.width - 1
     return "\n".join(line if width is None else line[:width] for line in lines)
 
