@@ -23,7 +23,7 @@ from support.programs import GDBHEAP, PATIENCE, SOURCES, build, interpreter_of_r
 from support.recorded import recorder_environment
 
 from gdbheap import _native
-from gdbheap.tracing.call_stacks import Namer
+from gdbheap.tracing.call_stacks import Namer, _text
 from gdbheap.tracing.log import BY_LOCK, BY_TIME, read_log
 from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT, stack_settings
 
@@ -376,3 +376,26 @@ def test_nothing_crashes_in_a_storm(stacks_option: str, libraries: list[Path], t
     assert traced(log, stacks_option, build("stack_storm"), *libraries, 150) == "done\n"
     processes = read_log(str(log)).processes
     assert len(processes) > 2 and all(process.ended and not process.lost for process in processes)
+
+
+@pytest.mark.parametrize(
+    ("width", "content", "text"),
+    [
+        (1, b"f\xfc", "fü"),
+        (2, "日\ud83d\ude00".encode("utf-16-le", "surrogatepass"), "日\ud83d\ude00"),
+        (2, b"a\0b", "a"),
+        (4, "🦀\udcff".encode("utf-32-le", "surrogatepass"), "🦀\udcff"),
+        (4, b"\xff\xff\xff\x7f\0\0\x11\0a\0\0\0b", "\ufffd\ufffda"),
+        (3, b"abc", "?"),
+    ],
+)
+def test_text_of_a_forged_log(width: int, content: bytes, text: str) -> None:
+    """Check that no bytes of a log raise, and that the halves of a surrogate pair stay apart, as Python has them."""
+    assert _text((width, content)) == text
+
+
+def test_random_text_of_a_forged_log(rng: random.Random) -> None:
+    """Check that random bytes become as many characters as they have numbers of the width."""
+    for _ in range(2000):
+        width, content = rng.choice((1, 2, 4)), rng.randbytes(rng.randrange(20))
+        assert len(_text((width, content))) == len(content) // width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -25,7 +26,9 @@ from gdbheap.tracing.log import read_log
 __all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks"]
 
 PEAK, END = "peak", "end"
-ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+# The struct formats of a character, by the width of a text's characters.
+CHARACTERS = {1: "B", 2: "H", 4: "I"}
+MAX_CHARACTER, REPLACEMENT = 0x10FFFF, "\ufffd"
 Moment = Union[int, str]
 
 
@@ -287,7 +290,14 @@ def _release(number: int) -> Release | None:
 
 
 def _text(text: tuple[int, Sequence[int]]) -> str:
-    width, characters = text
-    if width not in ENCODINGS:
+    """Return a text of Python, which the log has as it was in memory.
+
+    The halves of a surrogate pair stay apart, as in Python. A number that is no character becomes U+FFFD, because a log
+    may be forged.
+    """
+    width, content = text
+    if width not in CHARACTERS:
         return "?"
-    return bytes(characters).decode(ENCODINGS[width], "surrogatepass" if width > 1 else "strict")
+    raw = bytes(content)
+    numbers = struct.unpack_from(f"<{len(raw) // width}{CHARACTERS[width]}", raw)
+    return "".join(chr(number) if number <= MAX_CHARACTER else REPLACEMENT for number in numbers)
