@@ -280,7 +280,8 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
     A table of the variable itself does not count as its largest block. Variables whose path has at most MIN_STEPS steps
     are left out.
     """
-    graph, first = paths.references.graph, dict[Home, _Below | None]()
+    graph = paths.references.graph
+    first: dict[Home, _Below | None] = {}
     ways: dict[Home, list[str]] = {}
     for row in graph.largest(0, LOOKED_AT).rows:
         chain = graph.chain(row.id)
