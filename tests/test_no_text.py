@@ -82,9 +82,8 @@ LINES = {
 DRAWN = "--folded=FOLDED --svg=SVG --speedscope=SPEED --pprof=PROFILE"
 CALLING = {"stats"}
 # The list in docs/targets.md. "pins" shows contents too if an object with a secret holds a page, "tasks" if a task has
-# a name (tests/test_oracle_tasks.py).
+# a name (tests/test_oracle_tasks.py), and the first page if the path to a holder's largest block explains the holder.
 SHOWING = {
-    "",
     "holes",
     "pools",
     "pyobjects",
@@ -98,7 +97,7 @@ SHOWING = {
     "diff",
     "duplicates",
 }
-SOMETIMES = {"pins", "tasks"}
+SOMETIMES = {"", "pins", "tasks"}
 # A dict has its values in another place in each of these.
 PLACES = [release for release in RELEASES if release in ("2.7", "3.6", "3.10", "3.12", "3.13", RELEASE)]
 
