@@ -4,6 +4,7 @@ holes two rules find."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,3 +192,25 @@ def test_gains_stand_before_the_holder(rng: random.Random) -> None:
     assert f"up to {size // 3 // mib}" in text_of(holder) and "shrink_to_fit()" in advice_of(holder)
     (holder, _small) = with_room([held(size), Finding("capacity", size // 5, room(), doubtful=True)])
     assert "shrink_to_fit()" not in advice_of(holder)
+
+
+def test_unused_capacity_of_another_holder(rng: random.Random) -> None:
+    """Check that unused capacity names a holder's finding unless another holder reaches nearly all of it."""
+    mib = 1 << 20
+    size = rng.randrange(40, 80) * mib
+    room = ContainerRoom(1, size // 4, 0, size // 4, 4096, size // 4, [], path="stack of thread 7, in the frame of run")
+    capacity, holder = Finding("capacity", size // 4, room), held(size, "stack of thread 7: messages")
+    other = MainHolder(size // 4, size // 4, 0.1, f"{room.path}: HashMap table", None, None, "thread")
+
+    row = cast(Holder, holder.figures).holder
+
+    def is_named(finding: Finding, *rows: MainHolder) -> bool:
+        (told,) = (one for one in placed(with_room([holder, finding], rows)) if one.id == "capacity")
+        return "may count the same bytes" in text_of(told)
+
+    assert is_named(capacity) and is_named(capacity, row)
+    assert not is_named(capacity, row, other)
+    spread = replace(capacity, figures=replace(room, most=size // 8))
+    assert is_named(spread, other)
+    own = [held(size, other.path), capacity]
+    assert [one.within for one in placed(with_room(own, [other]))] == [None, "holder"]

@@ -102,12 +102,16 @@ def placed(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings in the same order. Each gets the ids of other findings that may include some of its bytes.
 
     If a holder's finding and a more specific one are about the same memory, only the holder's finding names the other
-    one.
+    one. A finding whose memory belongs to another holder does not name the holder's finding.
     """
     names = [finding.id for finding in findings]
     same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
     found = [
-        [other for other in _others(finding.id, names) if not (finding.id == same and other == HOLDER)]
+        [
+            other
+            for other in _others(finding.id, names)
+            if other != HOLDER or not (finding.id == same or getattr(finding.figures, "apart", False))
+        ]
         + [name for name in [_same(finding)] if name is not None]
         for finding in findings
     ]

@@ -271,7 +271,7 @@ def ledger_and_holders(
     told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
     told = with_mapped(told, evidence) if told is not None and held.every is not None else told
-    found = ordered(placed(with_room([*with_holders(found, held.rows), *held.findings])))
+    found = ordered(placed(with_room([*with_holders(found, held.rows), *held.findings], held.rows)))
     answer = Ledger(
         rss,
         shown,

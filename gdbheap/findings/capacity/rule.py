@@ -37,7 +37,7 @@ class ContainerRoom(Figures):
 
     ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block with the most of these
     bytes, which has ``most`` of them. ``kinds``: the kinds that the text names. ``path``: the first step of the path to
-    that block; "" if unknown.
+    that block; "" if unknown. ``apart``: whether nearly all these bytes belong to a holder without a finding.
     """
 
     ids = ("capacity",)
@@ -50,6 +50,7 @@ class ContainerRoom(Figures):
     kinds: list[RoomOfKind] = field(metadata=UNLISTED)
     conditional: bool = field(default=False, metadata=UNLISTED)
     path: str = ""
+    apart: bool = field(default=False, metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:

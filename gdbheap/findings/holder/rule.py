@@ -25,6 +25,8 @@ SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
 # The kind of the row for all holders without a row of their own.
 OTHERS = "others"
+# Unused capacity lies apart from other holders if at least this percentage of it is in one block of another holder.
+APART_PERCENT = 95
 # A holder holds its memory alone if dropping only this holder would free at least this percentage of it.
 ALONE_PERCENT = 80
 # The kinds of holders whose memory comes from no allocator (first_page/outside).
@@ -139,13 +141,14 @@ class Holder(Figures):
     room: int = field(default=0, metadata=UNLISTED)
 
 
-def with_room(found: Sequence[Finding]) -> list[Finding]:
+def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list[Finding]:
     """Return the findings. The guessed unused capacity of containers is added to a holder if it may be at least a
-    quarter of the holder's bytes.
+    quarter of the holder's bytes. Unused capacity of a holder in ``rows`` without a finding is marked as apart.
     """
+    found = [_placed_apart(one, found, rows) for one in found]
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
     if guess is None:
-        return list(found)
+        return found
     room = guess.bytes
     return [
         replace(one, figures=replace(one.figures, room=room))
@@ -157,13 +160,27 @@ def with_room(found: Sequence[Finding]) -> list[Finding]:
     ]
 
 
+def _placed_apart(finding: Finding, found: Sequence[Finding], rows: Sequence[MainHolder]) -> Finding:
+    """Return the finding. Unused capacity is marked as apart if no holder with a finding reaches its largest block, but
+    another holder in ``rows`` does.
+    """
+    room = finding.figures
+    if not isinstance(room, ContainerRoom) or 100 * room.most < APART_PERCENT * finding.bytes:
+        return finding
+    if any(is_room_of(room, one.figures) for one in found) or not any(_is_reached(room, row) for row in rows):
+        return finding
+    return replace(finding, figures=replace(room, apart=True))
+
+
 def is_room_of(room: object, holder: object) -> bool:
     """Return whether the container with the most unused capacity (in ``room``) is reached through the holder in
     ``holder``.
     """
-    if not isinstance(holder, Holder) or not isinstance(room, ContainerRoom) or not room.path:
-        return False
-    return holder.holder.path == room.path or holder.holder.path.startswith(f"{room.path}: ")
+    return isinstance(holder, Holder) and isinstance(room, ContainerRoom) and _is_reached(room, holder.holder)
+
+
+def _is_reached(room: ContainerRoom, row: MainHolder) -> bool:
+    return bool(room.path) and (row.path == room.path or row.path.startswith(f"{room.path}: "))
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
