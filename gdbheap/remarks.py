@@ -15,13 +15,13 @@ __all__ = ["Remark", "RemarkId"]
 
 RemarkId = Literal[
     "allocator-is-other", "allocator-not-checked", "arrays-not-there", "containers-cut-off", "containers-not-told",
-    "cut-graph", "edges-left-out", "edges-numbered", "first-paths", "holders-not-known", "jemalloc-blocks-moving",
-    "jemalloc-extents-moving", "jemalloc-no-cache", "jemalloc-of-huge-pages", "locked", "malloc-drawn-as-other",
-    "malloc-holds-nothing", "malloc-is-other", "malloc-moving", "mallocng-moving", "mappings-alone",
-    "mimalloc-lists-moving", "mimalloc-not-known", "mimalloc-pages-moving", "no-paths", "no-python-calls",
-    "no-types-drawn", "oldmalloc-moving", "other-malloc", "others-hold-not-known", "served-by-others", "since-another",
-    "tcmalloc-blocks-moving", "tcmalloc-no-lists", "tcmalloc-spans-moving", "too-many-arrays", "two-owners",
-    "values-not-read", "zero-pages",
+    "contexts-cut-off", "cut-graph", "edges-left-out", "edges-numbered", "first-paths", "holders-not-known",
+    "jemalloc-blocks-moving", "jemalloc-extents-moving", "jemalloc-no-cache", "jemalloc-of-huge-pages", "locked",
+    "malloc-drawn-as-other", "malloc-holds-nothing", "malloc-is-other", "malloc-moving", "mallocng-moving",
+    "mappings-alone", "mimalloc-lists-moving", "mimalloc-not-known", "mimalloc-pages-moving", "no-paths",
+    "no-python-calls", "no-types-drawn", "oldmalloc-moving", "other-malloc", "others-hold-not-known",
+    "served-by-others", "since-another", "tcmalloc-blocks-moving", "tcmalloc-no-lists", "tcmalloc-spans-moving",
+    "tls-cut-off", "too-many-arrays", "two-owners", "values-not-read", "zero-pages",
 ]  # fmt: skip
 
 

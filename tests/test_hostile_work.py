@@ -4,6 +4,7 @@ an attacker chooses, and reads of sizes that he writes."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import platform
 import random
@@ -920,6 +921,114 @@ def test_blocks_that_lead_to_themselves(tmp_path: Path) -> None:
             found.extend(context.name for context in reader.tree(BASE))
 
     assert steps(read) < 50_000 and not found
+
+
+def test_layouts_of_damaged_contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random) -> None:
+    """Check that the damaged contexts of one kind are counted with the layouts that fit the first of them, not with
+    all layouts."""
+    tried: list[int] = []
+    counts = postgresql._Reader._bump
+
+    @functools.wraps(counts)
+    def counting(reader: postgresql._Reader, context: int, form: dict[str, Any]) -> postgresql.ContextSums:
+        tried.append(context)
+        return counts(reader, context, form)
+
+    monkeypatch.setattr(postgresql._Reader, "_bump", counting)
+    size = rng.randrange(20, 30)
+    reader = contexts_of(tmp_path / "memory", size, 1)
+    assert len(list(reader.tree(BASE))) == len(reader.damage) == size
+    assert tried == [BASE]
+
+
+def test_kinds_of_contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Check that contexts of which each is of another kind are refused, because each takes all layouts."""
+    monkeypatch.setattr(postgresql, "MAX_KINDS", 10)
+    assert len(list(contexts_of(tmp_path / "few", 10, 1, apart=True).tree(BASE))) == 10
+    with pytest.raises(Unsupported, match="more than 10 kinds"):
+        list(contexts_of(tmp_path / "many", 11, 1, apart=True).tree(BASE))
+
+
+@pytest.mark.parametrize("limit", ["MAX_CONTEXTS", "MAX_STEPS", "MAX_CHUNKS"])
+def test_limits_of_contexts(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random) -> None:
+    """Check that contexts and free chunks beyond a limit are left out, which the answer then says."""
+    size, most = rng.randrange(40, 50), rng.randrange(30, 40)
+    assert not is_cut(contexts_of(tmp_path / "whole", size, 1), size)
+    monkeypatch.setattr(postgresql, limit, most)
+    reader = contexts_of(tmp_path / "memory", size, 1)
+    if limit == "MAX_CHUNKS":
+        assert is_cut(reader, size) and len(reader.damage) < size
+    else:
+        assert is_cut(reader, most if limit == "MAX_CONTEXTS" else None)
+
+
+def is_cut(reader: postgresql._Reader, count: int | None) -> bool:
+    """Return whether the reader left out a part; check how many contexts it reads."""
+    found = list(reader.tree(BASE))
+    assert len(found) == count if count is not None else 0 < len(found) < 40
+    return reader.is_cut
+
+
+def test_pointers_to_a_root(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that an address that many pointers contain is tested once, and that a limited number of addresses is
+    tested."""
+    tested: list[int] = []
+    reader: Any = SimpleNamespace(is_top=tested.append)
+    program: Any = SimpleNamespace(symbol=lambda _name: None)
+    target: Any = SimpleNamespace(machine=X86_64, space=None)
+    place, count = 8 * rng.randrange(1, 1 << 30), rng.randrange(20, 90)
+    windows = [(0, struct.pack("<Q", place) * count)] * 3
+    monkeypatch.setattr(postgresql, "windows", lambda *_words: windows)
+    assert postgresql._top(target, program, reader) is None
+    assert tested == [place]
+    windows = [(0, struct.pack(f"<{count}Q", *range(8, 8 * count + 8, 8)))]
+    monkeypatch.setattr(postgresql, "MAX_TOPS", 10)
+    assert postgresql._top(target, program, reader) is None
+    assert len(tested) == 11
+
+
+def test_free_chunks_prove_the_layout(tmp_path: Path, rng: random.Random) -> None:
+    """Check contexts of PostgreSQL 13 of which only the last has a free chunk: the others fit the layout of 16, too."""
+    form = next(form for form in variants(postgresql.TABLE, "alloc_set") if form["since"] == "13")
+    count, name = rng.randrange(3, 9), BASE + 9 * CONTEXT
+    words = {name: int.from_bytes(b"TopMemor", "little"), name + 8: int.from_bytes(b"yContext", "little")}
+    for number in range(count):
+        at = BASE + CONTEXT * number
+        block, end = at + form["size"], at + CONTEXT
+        links = {"mem_allocated": CONTEXT, "methods": BASE, "name": name}
+        if number:
+            before, after = at - CONTEXT if number > 1 else 0, end if number < count - 1 else 0
+            links |= {"parent": BASE, "prevchild": before, "nextchild": after}
+        else:
+            links["firstchild"] = end
+        words |= {at + table(postgresql.TABLE)["context"][link]: word for link, word in links.items()}
+        words |= {at + form["blocks"]: block, block: at, block + 24: end - 100, block + 32: end}
+    chunk = block + 40
+    words |= {at + form["freelist"]: chunk, chunk: postgresql.LEAST_CHUNK}
+    data = bytearray(10 * CONTEXT)
+    for place, word in words.items():
+        struct.pack_into("<Q", data, place - BASE, word)
+    mappings = Mappings([page(at) for at in range(-(-len(data) // PAGE))])
+    target: Any = SimpleNamespace(space=space_of(tmp_path / "memory", bytes(data)), machine=X86_64, mappings=mappings)
+    facts: list[str] = []
+    reader = postgresql._Reader(target, SimpleNamespace(add=lambda *words: facts.append(words[1])))  # type: ignore[arg-type]
+    found = list(reader.tree(BASE))
+    assert not reader.damage and facts == ["as since 13"]
+    assert [context.free for context in found] == [100] * (count - 1) + [100 + postgresql.LEAST_CHUNK + 16]
+
+
+def test_names_of_many_contexts(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that contexts with many names have one holder and one description for all names beyond a limit."""
+    most, count = rng.randrange(10, 20), rng.randrange(50, 90)
+    monkeypatch.setattr(postgresql, "MAX_NAMES", most)
+    places = range(BASE, BASE + 16 * count, 16)
+    contexts = [postgresql.Context(f"{at:x}", None, 1, 16, 0, at, ((at, at + 16),)) for at in places]
+    content: Any = SimpleNamespace(contexts=contexts)
+    holders = postgresql.PostgresqlContent.holders(content)
+    assert len(holders) == most + 1 and sorted(at for held in holders for at in held.blocks) == list(places)
+    assert holders[-1].name == f"{count - most} memory contexts with other names"
+    named = postgresql.PostgresqlContent.named_blocks(content, None, None)  # type: ignore[arg-type]
+    assert [at for at, _what in named] == list(places) and len({what for _at, what in named}) == most + 1
 
 
 # Calls that are followed.

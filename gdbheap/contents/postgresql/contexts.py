@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
 from itertools import chain
 from os.path import basename
-from typing import Any
+from typing import Any, NamedTuple
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Progress
@@ -31,19 +30,25 @@ from gdbheap.targets.target import Damage, Target
 from gdbheap.text import named
 
 CONTEXT = "context"
+OTHERS = "memory contexts with other names"
+OTHER_BLOCK = "block of a memory context with another name"
 TABLE = "postgresql"
 TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
 """The part of an ident that the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
 HASH_TABLE = "dynahash"
-MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
+MAX_CONTEXTS, MAX_KINDS, MAX_NAMES, MAX_LISTED = 1 << 20, 1 << 8, 10_000, 100
+"""A server has at most five kinds of contexts, and a few hundred names for them."""
+MAX_STEPS, MAX_CHUNKS, MAX_TOPS = 1 << 22, 1 << 22, 1 << 18
+"""Limits for the work on all contexts: blocks read and layouts tried; free chunks; addresses tested for the root."""
+MAX_LISTS = 1 << 22
 FREE_LISTS, LEAST_CHUNK = 11, 8
 """Constants of aset.c: ALLOCSET_NUM_FREELISTS, the number of free lists; and 1 << ALLOC_MINBITS, the smallest chunk."""
 ALLOC_SET_ID, ID_BITS = 3, 7
 """Constants of memutils_internal.h, in all releases: MCTX_ASET_ID, and the mask of the bits that hold such an id in a
 chunk's header."""
-BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
-"""The offsets of the fields of AllocBlockData (aset.c)."""
+BLOCK_WORDS = 5
+"""The number of words of AllocBlockData (aset.c): aset, prev, next, freeptr, endptr."""
 MOST_OWN = 4 << 10
 """A limit for the bytes of a context's own fields, if these lie outside its blocks."""
 UNREADABLE = (Fault, OverflowError)
@@ -53,8 +58,7 @@ ALIGNMENT, PAGE_BITS = 8, 12
 ``_Met``."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """A memory context. ``total``: the bytes that it got from malloc; ``free``: the bytes that it can hand out again.
 
     ``total`` and ``free`` are total_bytes and free_bytes of the view. ``level``: the distance from TopMemoryContext.
@@ -67,7 +71,7 @@ class Context:
     total: int
     free: int
     address: int
-    blocks: list[tuple[int, int]] = field(repr=False, default_factory=list)
+    blocks: Sequence[tuple[int, int]] = ()
 
     @property
     def used(self) -> int:
@@ -79,20 +83,26 @@ class Context:
 class ContextSums:
     """The sums over a context's blocks. ``total`` and ``free``: bytes as in PostgreSQL's statistics.
 
-    ``allocated``: bytes as in ``mem_allocated``. ``damage``: what ended a list of free chunks too early, or None."""
+    ``allocated``: bytes as in ``mem_allocated``. ``damage``: what ended a list of free chunks too early (the address of
+    the pointer, the size of the list's chunks, the wrong value in words), or None."""
 
     total: int
     free: int
     allocated: int
     blocks: list[tuple[int, int]]
-    damage: Damage | None = None
+    damage: tuple[int, int, str] | None = None
 
 
-_Counter = Callable[[int, dict[str, Any]], ContextSums]
+_Layout = tuple[Callable[[int, dict[str, Any]], ContextSums], dict[str, Any]]
+"""A function that counts a context, and the layout for it."""
 
 
 class _NoSuch(Exception):
     """Raised if the bytes of a context do not fit a layout."""
+
+
+class _TooMuch(Exception):
+    """Raised when MAX_STEPS are done."""
 
 
 class _Met:
@@ -129,15 +139,18 @@ class PostgresqlContent(Content):
     @part("memory contexts")
     def contexts(self) -> list[Context]:
         """The memory contexts, each before its children."""
-        return find_contexts(self.target, self._around.facts)
+        found, is_cut = find_contexts(self.target, self._around.facts)
+        if is_cut:
+            self._around.note("contexts-cut-off")
+        return found
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
         """Return (address, description) of the blocks that memory contexts have from malloc."""
-        return [
-            (start, f"block of memory context {one_line(context.name)}")
-            for context in self.contexts
-            for start, _end in context.blocks
-        ]
+        named = []
+        for name, found in named_contexts(self.contexts).items():
+            what = OTHER_BLOCK if name is None else f"block of memory context {one_line(name)}"
+            named += [(start, what) for context in found for start, _end in context.blocks]
+        return named
 
     def check(self) -> None:
         """Read all contexts as far as possible."""
@@ -145,21 +158,29 @@ class PostgresqlContent(Content):
 
     def holders(self) -> list[ContentHolder]:
         """Return the contexts as holders. All contexts of one name are one holder."""
-        named: defaultdict[str, list[Context]] = defaultdict(list)
-        for context in self.contexts:
-            named[context.name].append(context)
         return [
             ContentHolder(_title(name, len(found)), CONTEXT, [start for one in found for start, _end in one.blocks])
-            for name, found in named.items()
+            for name, found in named_contexts(self.contexts).items()
         ]
 
 
-def _title(name: str, count: int) -> str:
+def named_contexts(contexts: Iterable[Context]) -> dict[str | None, list[Context]]:
+    """Return the contexts of each name. The contexts of all names after the first MAX_NAMES are listed under None."""
+    found: dict[str | None, list[Context]] = {}
+    for context in contexts:
+        is_listed = context.name in found or len(found) < MAX_NAMES
+        found.setdefault(context.name if is_listed else None, []).append(context)
+    return found
+
+
+def _title(name: str | None, count: int) -> str:
+    if name is None:
+        return f"{count:,} {OTHERS}"
     return f"memory context {name}" if count == 1 else f"{count:,} memory contexts {name}"
 
 
-def find_contexts(target: Target, facts: Facts) -> list[Context]:
-    """Return all contexts, each before its children.
+def find_contexts(target: Target, facts: Facts) -> tuple[list[Context], bool]:
+    """Return all contexts, each before its children; and whether contexts or free chunks beyond a limit were left out.
 
     Raises NotInUse if the program is not a PostgreSQL backend, Unsupported if its contexts have no known layout."""
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
@@ -168,30 +189,42 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
     reader = _Reader(target, facts)
     top = _top(target, program, reader)
     if top is None:
-        raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {named(program.path)}")
+        raise Unsupported(
+            f"no {TOP} was found: tried the symbol, and the first {MAX_TOPS:,} pointers in the data of "
+            f"{named(program.path)}"
+        )
     found = list(reader.tree(top))
     _check_apart(found)
     target.damage.extend(reader.damage)
-    return found
+    return found, reader.is_cut
 
 
 def _check_apart(contexts: list[Context]) -> None:
     """Raise Unsupported if two contexts claim the same memory. The sum of all contexts could then exceed the existing
     memory.
     """
-    blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
-    for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
-        if start < end:
-            raise Unsupported(f"the memory contexts at {one:#x} and {other:#x} claim the same memory: they are damaged")
+    blocks = sorted(block for context in contexts for block in context.blocks)
+    for one, other in zip(blocks, blocks[1:]):
+        if other[0] < one[1]:
+            owners = [context.address for context in contexts if one in context.blocks or other in context.blocks]
+            raise Unsupported(
+                f"the memory contexts at {owners[0]:#x} and {owners[-1]:#x} claim the same memory: they are damaged"
+            )
 
 
 def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
     symbol = program.symbol(TOP)
     known = [] if symbol is None else [target.space.read_available(symbol, target.machine.word)]
+    tested = {0}
     for raw in chain(known, (raw for _address, raw in windows(target.space, program))):
-        for address in filter(None, target.machine.words_of(raw)):
+        for address in dict.fromkeys(target.machine.words_of(raw)):
+            if address % target.machine.word or address in tested:
+                continue
+            if len(tested) > MAX_TOPS:
+                return None
+            tested.add(address)
             with suppress(*UNREADABLE):
-                if address % target.machine.word == 0 and reader.is_top(address):
+                if reader.is_top(address):
                     return address
     return None
 
@@ -205,23 +238,32 @@ def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | No
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
 
 
-def _broken_list(place: int, context: int, size: int, wrong: str) -> Damage:
+def _broken_list(context: int, place: int, size: int, wrong: str) -> Damage:
     what = f"list of free chunks of {size} bytes of the memory context at {context:#x}"
     return Damage(place, what, "a free chunk of the context's own", wrong)
 
 
 class _Reader:
-    """Reads contexts; determines the layout of each kind of context once."""
+    """Reads contexts; determines the layout of each kind of context once.
+
+    ``is_cut``: whether contexts or free chunks beyond a limit were left out.
+    """
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.space = target.space
         self.facts = facts
         self.damage: list[Damage] = []
+        self._machine = target.machine
         self._word = target.machine.word
         self._mapped = target.mappings.ranges()
         self.offsets: dict[str, int] = table(TABLE)["context"]
-        self._forms: dict[tuple[int, int], tuple[_Counter, dict[str, Any]]] = {}
+        self._fields = {name: offset // self._word for name, offset in self.offsets.items()}
+        kinds = (self._alloc_set, self._generation, self._slab, self._bump)
+        self._all = [(count, form) for count in kinds for form in variants(TABLE, count.__name__.strip("_"))]
+        # The layouts that fit all contexts read so far, for each kind of context.
+        self._forms: dict[tuple[int, int], list[_Layout]] = {}
         self._seen: set[int] = set()
+        self._steps_left, self._chunks_left, self.is_cut = MAX_STEPS, MAX_CHUNKS, False
         self._met: dict[str, _Met] = defaultdict(_Met)
 
     def _link(self, context: int, name: str) -> int:
@@ -234,64 +276,91 @@ class _Reader:
         """Return whether the context at ``address`` is TopMemoryContext, the root of the tree."""
         return self._link(address, "parent") == 0 and self._text(self._link(address, "name"), NAME_LIMIT) == TOP
 
+    def _words(self, address: int, count: int) -> tuple[int, ...]:
+        return self._machine.words_of(self.space.read(address, self._word * count))
+
+    def _step(self) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise _TooMuch
+
     def tree(self, top: int) -> Iterator[Context]:
-        """Yield the context ``top`` and all contexts below it.
+        """Yield the context ``top`` and all contexts below it, at most MAX_CONTEXTS.
 
         Raises Unsupported if links contradict each other, or if a context's blocks do not add up to the number that it
         states."""
-        waiting = [(top, 0, 0)]
+        # The address of a context, of its parent and of the context before it in the list of children; its level.
+        waiting = [(top, 0, 0, 0)]
         while waiting:
-            address, parent, level = waiting.pop()
-            if address in self._seen or len(self._seen) >= MAX_CONTEXTS:
+            address, parent, before, level = waiting.pop()
+            if address in self._seen:
                 raise Unsupported(f"the memory context at {address:#x} occurs twice: the tree is damaged or changing")
+            if len(self._seen) >= MAX_CONTEXTS:
+                self.is_cut = True
+                return
             self._seen.add(address)
             try:
-                if self._link(address, "parent") != parent:
+                words = self._words(address, max(self._fields.values()) + 1)
+                child, after = words[self._fields["firstchild"]], words[self._fields["nextchild"]]
+                if words[self._fields["parent"]] != parent:
                     raise Unsupported(f"the memory context at {address:#x} does not point to its parent")
-                yield self._context(address, level)
-                waiting += reversed([(child, address, level + 1) for child in self._children(address)])
+                if words[self._fields["prevchild"]] != before and parent:
+                    raise Unsupported(
+                        f"the list of children of the memory context at {parent:#x} is damaged or changing: a "
+                        "prevchild link is wrong"
+                    )
+                yield self._context(address, words, level)
             except UNREADABLE as fault:
                 raise Unsupported(f"the memory context at {address:#x} cannot be read") from fault
+            except _TooMuch:
+                self.is_cut = True
+                return
+            if after and parent:
+                waiting.append((after, parent, address, level))
+            if child:
+                waiting.append((child, address, 0, level + 1))
 
-    def _children(self, context: int) -> Iterator[int]:
-        child, before = self._link(context, "firstchild"), 0
-        met = 0
-        while child:
-            if self._link(child, "prevchild") != before or met >= MAX_CONTEXTS:
-                raise Unsupported(
-                    f"the list of children of the memory context at {context:#x} is damaged or changing: a prevchild "
-                    "link is wrong, or the list does not end"
-                )
-            yield child
-            met += 1
-            child, before = self._link(child, "nextchild"), child
-
-    def _context(self, address: int, level: int) -> Context:
-        name = self._text(self._link(address, "name"), NAME_LIMIT)
-        place = self._link(address, "ident")
+    def _context(self, address: int, words: Sequence[int], level: int) -> Context:
+        name = self._text(words[self._fields["name"]], NAME_LIMIT)
+        place = words[self._fields["ident"]]
         ident = self._text(place, IDENT_LIMIT) if place else None
         if name == HASH_TABLE and ident is not None:
             name, ident = ident, None
-        counted = self._counted(address)
-        return Context(name, ident, level, counted.total, counted.free, address, counted.blocks)
+        counted = self._counted(address, words)
+        return Context(name, ident, level, counted.total, counted.free, address, tuple(counted.blocks))
 
-    def _counted(self, address: int) -> ContextSums:
-        key = (self.space.u32(address), self._link(address, "methods"))
-        allocated = self._link(address, "mem_allocated")
-        damaged: list[ContextSums] = []
-        for count, form in [self._forms[key]] if key in self._forms else self._all_forms():
-            try:
+    def _counted(self, address: int, words: Sequence[int]) -> ContextSums:
+        key = (self.space.u32(address), words[self._fields["methods"]])
+        allocated = words[self._fields["mem_allocated"]]
+        if key not in self._forms and len(self._forms) >= MAX_KINDS:
+            raise Unsupported(f"there are more than {MAX_KINDS} kinds of memory contexts: they are damaged")
+        known = self._forms.get(key, self._all)
+        found: list[tuple[ContextSums, _Layout]] = []
+        for count, form in known:
+            self._step()
+            with suppress(_NoSuch, *UNREADABLE):
                 counted = count(address, form)
-            except (_NoSuch, *UNREADABLE):
-                continue
-            if not self._is_possible(counted):
-                continue
-            if counted.allocated == allocated and counted.damage is None:
-                self._learn(key, count, form, counted)
-                return counted
-            if counted.allocated == allocated:
-                damaged.append(counted)
-        return self._damaged(address, allocated, damaged)
+                if counted.allocated == allocated and self._is_possible(counted):
+                    found.append((counted, (count, form)))
+        if not found:
+            raise Unsupported(
+                f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
+                f"counts: tried the layouts of PostgreSQL 13 to 18"
+            )
+        # If there is no free chunk, both layouts of free chunks fit.
+        fitting = [one for one in found if one[0].damage is None] or found
+        self._learn(key, [layout for _counted, layout in fitting])
+        best = max((counted for counted, _layout in fitting), key=lambda counted: counted.free)
+        if best.damage is not None and len(self.damage) < MAX_LISTED:
+            self.damage.append(_broken_list(address, *best.damage))
+        return best
+
+    def _learn(self, key: tuple[int, int], fitting: list[_Layout]) -> None:
+        if len(fitting) == 1 and len(self._forms.get(key, self._all)) > 1:
+            ((count, form),) = fitting
+            kind = count.__name__.strip("_").replace("_", " ")
+            self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
+        self._forms[key] = fitting
 
     def _is_possible(self, counted: ContextSums) -> bool:
         """Return whether the blocks in ``counted`` are mapped, do not overlap, and are large enough for its sums."""
@@ -302,31 +371,6 @@ class _Reader:
         held = MOST_OWN + sum(end - start for start, end in blocks)
         return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
 
-    def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: ContextSums) -> None:
-        # If there is no free chunk, both layouts of free chunks fit.
-        if key not in self._forms and (counted.free or count != self._alloc_set):
-            self._forms[key] = count, form
-            kind = count.__name__.strip("_").replace("_", " ")
-            self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
-
-    def _damaged(self, address: int, allocated: int, found: list[ContextSums]) -> ContextSums:
-        """Return the sums of a context with damaged free lists, by the layout that fits best. Raises Unsupported if
-        none fits."""
-        if not found:
-            raise Unsupported(
-                f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
-                f"counts: tried the layouts of PostgreSQL 13 to 18"
-            )
-        best = max(found, key=lambda counted: counted.free)
-        if best.damage is not None and len(self.damage) < MAX_LISTED:
-            self.damage.append(best.damage)
-        return best
-
-    def _all_forms(self) -> Iterator[tuple[_Counter, dict[str, Any]]]:
-        kinds = (self._alloc_set, self._generation, self._slab, self._bump)
-        for count in kinds:
-            yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
-
     def _alloc_set(self, context: int, form: dict[str, Any]) -> ContextSums:
         """Return the sums of an AllocSet context, counted as AllocSetStats() does.
 
@@ -334,9 +378,12 @@ class _Reader:
         blocks: list[tuple[int, int]] = []
         total, free = form["size"], 0
         met = self._met["alloc_set" + form["since"]]
-        block = self.space.word(context + form["blocks"])
+        first_list = form["freelist"] // self._word
+        words = self._words(context, first_list + FREE_LISTS)
+        block = words[form["blocks"] // self._word]
         while block:
-            owner, after, freeptr, endptr = (self.space.word(block + offset) for offset in BLOCK_ENDS.values())
+            self._step()
+            owner, _before, after, freeptr, endptr = self._words(block, BLOCK_WORDS)
             if owner != context or not block < freeptr <= endptr or not met.add(block):
                 raise _NoSuch
             start = context if block == context + form["size"] else block
@@ -346,33 +393,38 @@ class _Reader:
             block = after
         if blocks and not any(start == context for start, _end in blocks):
             raise _NoSuch
-        chunks, damage = self._free_chunks(context, form, sorted(blocks), met)
+        chunks, damage = self._free_chunks(context, form, words[first_list:], sorted(blocks), met)
         return ContextSums(total, free + chunks, total, blocks, damage)
 
     def _free_chunks(
-        self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
-    ) -> tuple[int, Damage | None]:
+        self, context: int, form: dict[str, Any], heads: Sequence[int], blocks: list[tuple[int, int]], met: _Met
+    ) -> tuple[int, tuple[int, int, str] | None]:
         """Return the bytes of all chunks in free lists, headers included, and the damage that ended a list (or None).
+        ``heads``: the first chunk of each list, or 0.
 
         Up to 15, a chunk's header has its size and a pointer: in a free chunk to the next free chunk, in a chunk in use
         to its context. Since 16 the header is a word of bits, and the pointer to the next free chunk lies after it."""
         has_size, found = form["chunk"] == "size", 0
         header = 2 * self._word if has_size else self._word
         damage = None
-        for number in range(FREE_LISTS):
+        for number, chunk in enumerate(heads):
             size = LEAST_CHUNK << number
             place = context + form["freelist"] + self._word * number
-            while chunk := self.space.word(place):
+            while chunk:
+                if not self._chunks_left:
+                    self.is_cut = True
+                    return found, damage
+                self._chunks_left -= 1
                 wrong = _misplaced(chunk, size + header, blocks) or (None if met.add(chunk) else "one met before")
                 if wrong is None:
-                    head = self.space.word(chunk)
+                    head, after = self._words(chunk, 2)
                     is_right = head == size if has_size else head & ID_BITS == ALLOC_SET_ID
                     wrong = None if is_right else f"the header {head:#x}"
                 if wrong is not None:
-                    damage = damage or _broken_list(place, context, size, wrong)
+                    damage = damage or (place, size, wrong)
                     break
                 found += size + header
-                place = chunk + self._word
+                place, chunk = chunk + self._word, after
         return found, damage
 
     def _ring(self, head: int) -> Iterator[int]:
@@ -381,14 +433,13 @@ class _Reader:
         at, before = self.space.word(head + self._word), head
         if at == 0:  # The head points to itself in contexts of every kind after their initialisation.
             raise _NoSuch
-        for _ in range(MAX_BLOCKS):
-            if at == head:
-                return
-            if self.space.word(at) != before:
+        while at != head:
+            self._step()
+            previous, after = self._words(at, 2)
+            if previous != before:
                 raise _NoSuch
             yield at
-            before, at = at, self.space.word(at + self._word)
-        raise _NoSuch
+            before, at = at, after
 
     def _generation(self, context: int, form: dict[str, Any]) -> ContextSums:
         """Return the sums of a Generation context, counted as GenerationStats() does."""
@@ -412,11 +463,12 @@ class _Reader:
         chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
         lists = form["list_count"] or self.space.u32(context + form["per_block"]) + 1
         own = form["size"] or self.space.word(context + form["header_size"])
-        if not 0 < chunk <= size or lists > MAX_BLOCKS or not 0 < own < 1 << 30:
+        if not 0 < chunk <= size or lists > MAX_LISTS or not 0 < own < 1 << 30:
             raise _NoSuch
         blocks: list[tuple[int, int]] = []
         free, met = 0, self._met["slab" + form["since"]]
         for place in range(lists):
+            self._step()
             head = context + form["lists"] + 2 * self._word * place
             if not met.add(head):
                 raise _NoSuch

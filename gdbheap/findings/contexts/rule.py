@@ -5,11 +5,10 @@ statements.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import field
 from functools import partial
 
-from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
+from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent, named_contexts
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
@@ -50,9 +49,9 @@ def find(evidence: Evidence) -> list[Claim]:
     """
     if evidence.heap.target.refusal is not None:
         return []
-    groups: dict[str, list[Context]] = defaultdict(list)
-    for context in evidence.heap.content(PostgresqlContent).contexts:
-        groups[PREPARED if context.name in OF_STATEMENTS else context.name].append(context)
+    groups = named_contexts(evidence.heap.content(PostgresqlContent).contexts)
+    groups.pop(None, None)
+    groups[PREPARED] = [context for name in OF_STATEMENTS for context in groups.pop(name, [])]
     largest = max(groups.values(), key=lambda group: sum(context.total for context in group))
     ranges = joined(sorted(pair for context in largest for pair in context.blocks))
     size = evidence.resident_of(ranges)

@@ -103,6 +103,10 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
         "there are more than {blocks:,} blocks, too many to look for all containers: only objects with vtables are "
         "recognised ('heap chunks --by=type' looks for all)"
     ),
+    "contexts-cut-off": (
+        "the memory contexts of PostgreSQL have too many blocks or free chunks: gdbheap left some out, so the sums are "
+        "too low"
+    ),
     "cut-graph": "not all references could be read: a holder has at least the bytes that are listed for it",
     "edges-left-out": (
         "there are more than {blocks:,} blocks: edges and retained sizes are left out (--edges adds them)"
@@ -164,6 +168,9 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
         "tcmalloc",
         "changing a span or a cache ({locked} locked central lists, {chains} lists of free blocks with a wrong length "
         "or end, {astray} list entries that point to no matching block, {spans} spans with a wrong count)",
+    ),
+    "tls-cut-off": (
+        "too many blocks look like contexts or connections of OpenSSL: gdbheap left some out, so these have no name"
     ),
     "too-many-arrays": "there are {count:,} arrays or tables: only the largest {most:,} are listed",
     "two-owners": "two owners claim the bytes at {address:#x}: the bytes do not count for {owner}, the second owner",
