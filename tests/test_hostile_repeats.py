@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.work import peak
 
 from gdbheap.answers import behind_objects
 from gdbheap.contents.openssl import connections
@@ -194,8 +196,51 @@ def test_words_that_may_be_certificates(monkeypatch: pytest.MonkeyPatch, rng: ra
         read=lambda _address, size: struct.pack("<Q", place) * (size // 8), read_available=read_available
     )
     target: Any = SimpleNamespace(space=space, machine=X86_64, mappings=SimpleNamespace(find=lambda _address: 1))
-    assert connections._find_named(target, SimpleNamespace(), [1], None) == []  # type: ignore[arg-type]
+    assert connections._find_named(target, SimpleNamespace(), [1], None) == ([], False)  # type: ignore[arg-type]
     assert read == {place: 1}
+
+
+def blocks_like_connections(
+    monkeypatch: pytest.MonkeyPatch, count: int, cert: int, read_available: Callable[[int, int], bytes]
+) -> Any:
+    """Return a target with so many large blocks of different words, of which one may point to a CERT."""
+    size = connections.table(connections.TABLE)["largest_size"]
+    rows = [(number << 20, size, 8) for number in range(1, count + 1)]
+    monkeypatch.setattr(connections, "_native", SimpleNamespace(blocks_with=lambda *_arguments: rows))
+
+    def read(address: int, size: int) -> bytes:
+        return struct.pack(f"<{size // 8}Q", cert, *(address + 8 * place + 1 for place in range(1, size // 8)))
+
+    space = SimpleNamespace(read=read, read_available=read_available)
+    return SimpleNamespace(space=space, machine=X86_64, mappings=SimpleNamespace(find=lambda _address: 1))
+
+
+def test_words_of_candidates_are_not_kept(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that the memory for blocks that begin like connections does not grow with the bytes of the blocks."""
+    place = 16 * rng.randrange(1 << 10, 1 << 20)
+    count = rng.randrange(100, 150)
+    target = blocks_like_connections(
+        monkeypatch, count, place, lambda address, size: struct.pack("<Q", address + 8).ljust(size, b"\0")
+    )
+    taken = peak(lambda: connections._find_named(target, SimpleNamespace(), [1], None))  # type: ignore[arg-type]
+    assert taken < (1 << 20) + 1000 * count
+
+
+@pytest.mark.parametrize("limit", ["MAX_CANDIDATES", "ASKED", "MAX_WORDS", "MAX_MATCHED"])
+def test_limits_for_candidates(limit: str, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Check that blocks beyond a limit are left out, and that the answer says so."""
+    asked: list[int] = []
+
+    def read_available(address: int, size: int) -> bytes:
+        asked.append(address)
+        return bytes(size)
+
+    count = rng.randrange(20, 30)
+    target = blocks_like_connections(monkeypatch, count, 16, read_available)
+    assert connections._find_named(target, SimpleNamespace(), [1], None) == ([], False)  # type: ignore[arg-type]
+    assert asked == [16]
+    monkeypatch.setattr(connections, limit, 0 if limit == "ASKED" else 10)
+    assert connections._find_named(target, SimpleNamespace(), [1], None) == ([], True)  # type: ignore[arg-type]
 
 
 class _File:

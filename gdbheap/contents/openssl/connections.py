@@ -8,7 +8,7 @@ Layouts: ``layout/tables/openssl.json``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os.path import basename
 from typing import Any
 
@@ -27,8 +27,13 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# The most addresses for which gdbheap tests whether a CERT lies there.
-ASKED = 1 << 20
+# The most addresses for which gdbheap tests whether a CERT lies there; the most blocks tested, the most words of blocks
+# in which all words are tested.
+ASKED, MAX_CANDIDATES, MAX_WORDS = 1 << 19, 1 << 18, 1 << 24
+# The most blocks that blocks_with() finds.
+MAX_MATCHED = 1 << 19
+# The most offsets of a CERT that are tested before all words of a block.
+MAX_PLACES = 8
 HEADER = 16
 """The most bytes of a block's header. That many bytes at the end of a block are not read."""
 
@@ -36,12 +41,13 @@ HEADER = 16
 @dataclass(frozen=True)
 class _Found:
     """A block that may be a context or a connection. ``method``: the offset in bytes of its pointer to a table of
-    methods.
+    methods. ``first``: its first word.
     """
 
     address: int
-    words: list[int]
+    size: int
     method: int
+    first: int
 
 
 class OpensslContent(Content):
@@ -63,26 +69,33 @@ class OpensslContent(Content):
         """Return (address of the block, CONTEXT or CONNECTION) of each proven context and connection."""
         library = self._library
         methods = list(_methods(self.target, library)) if library is not None else []
-        return _find_named(self.target, heaps, methods, progress) if methods else []
+        named, is_cut = _find_named(self.target, heaps, methods, progress) if methods else ([], False)
+        if is_cut:
+            self._around.note("tls-cut-off")
+        return named
 
 
 def _find_named(
     target: Target, heaps: _native.Heaps, methods: list[int], progress: Progress | None
-) -> list[tuple[int, str]]:
+) -> tuple[list[tuple[int, str]], bool]:
+    """Return (address, CONTEXT or CONNECTION) of each proven object, and whether blocks were left out."""
     facts = table(TABLE)
-    rows = [
-        row
-        for row in _native.blocks_with(heaps, methods, progress)
-        if facts["least_size"] <= row[1] <= facts["largest_size"]
-    ]
-    candidates = [found for row in rows if (found := _read(target, *row)) is not None]
+    rows = _native.blocks_with(heaps, methods, progress)
+    is_cut = len(rows) >= MAX_MATCHED
+    rows = [row for row in rows if facts["least_size"] <= row[1] <= facts["largest_size"]]
+    is_cut = is_cut or len(rows) > MAX_CANDIDATES
     certs = _Certs(target)
-    certified = [found for found in candidates if certs.has_one(found)]
+    # The words of a block are not kept: a target can make any of its blocks look like a connection.
+    certified = []
+    for address, size, method in rows[:MAX_CANDIDATES]:
+        words = _read(target, address, size)
+        if words and certs.is_among(words):
+            certified.append(_Found(address, size, method, words[0]))
     for form in facts["objects"]:
         named = _named(target, certified, form)
         if named:
-            return named
-    return []
+            return named, is_cut or certs.is_cut
+    return [], is_cut or certs.is_cut
 
 
 def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
@@ -98,23 +111,19 @@ def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
         if in_code or not mapping.readable or mapping.size > left:
             continue
         left -= mapping.size
-        words = _words(target, target.space.read_available(mapping.start, mapping.end - mapping.start))
+        words = target.machine.words_of(target.space.read_available(mapping.start, mapping.end - mapping.start))
         for place, word in enumerate(words[: len(words) - first - least]):
             functions = place + first
             if word & 0xFFFF_FFFF in versions and all(holds(code, one) for one in words[functions : functions + least]):
                 yield mapping.start + target.machine.word * place
 
 
-def _words(target: Target, raw: bytes) -> list[int]:
-    unpack = target.machine.structure("P").iter_unpack
-    return [word for (word,) in unpack(raw[: len(raw) - len(raw) % target.machine.word])]
-
-
-def _read(target: Target, address: int, size: int, offset: int) -> _Found | None:
+def _read(target: Target, address: int, size: int) -> tuple[int, ...]:
+    """Return the words of a block, or () if it cannot be read."""
     try:
-        return _Found(address, _words(target, target.space.read(address, size - HEADER)), offset)
+        return target.machine.words_of(target.space.read(address, size - HEADER))
     except Fault:
-        return None
+        return ()
 
 
 def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
@@ -127,46 +136,75 @@ def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> lis
     places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
     if form["context_method"] == form["connection_method"]:
         places = {form["connection_method"]}
-    connections = [found for found in certified if found.method in places and found.words[0] & 0xFFFF_FFFF in starts]
+    connections = [found for found in certified if found.method in places and found.first & 0xFFFF_FFFF in starts]
     known = {found.address for found in connections}
     contexts = [found for found in certified if found.method == form["context_method"] and found.address not in known]
     if not contexts or not all(_begins_context(target, found) for found in contexts):
         return []
-    addresses = {found.address for found in contexts}
-    held = [{place for place, word in enumerate(found.words) if word in addresses} for found in connections]
-    # All connections must have the pointer to their context at the same offset.
-    if held and not set.intersection(*held):
+    if not _is_at_one_offset(target, connections, {found.address for found in contexts}):
         return []
     return [(found.address, CONTEXT) for found in contexts] + [(found.address, CONNECTION) for found in connections]
+
+
+def _is_at_one_offset(target: Target, connections: list[_Found], contexts: set[int]) -> bool:
+    """Return whether all connections have a pointer to a context at the same offset."""
+    places: Sequence[int] = range(table(TABLE)["largest_size"] // target.machine.word)
+    for found in connections:
+        words = _read(target, found.address, found.size)
+        places = [place for place in places[: len(words)] if words[place] in contexts]
+        if not places:
+            return False
+    return True
 
 
 def _begins_context(target: Target, found: _Found) -> bool:
     """Return whether the block's first word can begin a context: a pointer to methods or, since 3.0, a library context
     or zero.
     """
-    return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
+    return found.method == 0 or found.first == 0 or target.mappings.find(found.first) is not None
 
 
 class _Certs:
     """Tests whether a CERT lies at an address. The first word of a CERT points into the CERT itself or, since 3.2,
-    equals another word of the CERT. Each address is tested once, and at most ASKED addresses in total."""
+    equals another word of the CERT. Each address is tested once, and at most ASKED addresses in total. ``is_cut``:
+    whether words were left out, because of this limit or MAX_WORDS."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._known: dict[int, bool] = {}
+        self._places: list[int] = []
+        self._words_left = MAX_WORDS
+        self.is_cut = False
 
-    def has_one(self, found: _Found) -> bool:
-        """Return whether any word of the block points to a CERT."""
-        return any(self._is_cert(word) for word in found.words if word and word % 16 == 0)
+    def is_among(self, words: Sequence[int]) -> bool:
+        """Return whether any of the words of a block points to a CERT.
+
+        Objects of one kind have the pointer at the same offset, so offsets that were right before come first."""
+        if any(place < len(words) and self._is_cert(words[place]) for place in self._places):
+            return True
+        if len(words) > self._words_left:
+            self.is_cut = True
+            return False
+        self._words_left -= len(words)
+        for place, word in enumerate(words):
+            if self._is_cert(word):
+                if len(self._places) < MAX_PLACES:
+                    self._places.append(place)
+                return True
+        return False
 
     def _is_cert(self, word: int) -> bool:
+        if word % 16 or not word:
+            return False
         if word not in self._known:
             if len(self._known) >= ASKED:
+                self.is_cut = True
                 return False
             self._known[word] = self._target.mappings.find(word) is not None and self._read(word)
         return self._known[word]
 
     def _read(self, word: int) -> bool:
         size = self._target.machine.word
-        first, *others = _words(self._target, self._target.space.read_available(word, CERT_WORDS * size)) or [0]
+        raw = self._target.space.read_available(word, CERT_WORDS * size)
+        first, *others = self._target.machine.words_of(raw) or [0]
         return bool(first) and first % size == 0 and (word < first < word + CERT_BYTES or first in others)
