@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from gdbheap.dataclass import dataclass
 from gdbheap.targets.frames import Frame, functions_of
 from gdbheap.targets.functions import Functions, readable
+from gdbheap.targets.source_lines import SourceLine
 from gdbheap.targets.target import Target
 
-__all__ = ["NATIVE", "PYTHON", "StackFrame", "frames_at", "frames_of"]
+__all__ = ["NATIVE", "PYTHON", "StackFrame", "few_inlined", "frames_at", "frames_of"]
+
+T = TypeVar("T")
 
 NATIVE, PYTHON = "native", "python"
+# The most frames of inlined functions in one stack.
+MAX_INLINED = 500
 # In the C library no user looks for a line.
 C_LIBRARY = re.compile(r"(libc|libpthread|ld-[a-z]+)[.-]")
 
@@ -22,7 +30,8 @@ class StackFrame:
 
     ``name``: the function. For Python, the qualified name if the interpreter keeps it (3.11 and later). For C without a
     symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source, for C only if debug
-    information names it, else the path of the object. ``line``: None if it is unknown. ``kind``: "python" or "native".
+    information names it (at most its last 300 characters), else the path of the object. ``line``: None if it is
+    unknown. ``kind``: "python" or "native".
     """
 
     name: str
@@ -31,21 +40,36 @@ class StackFrame:
     kind: str
 
 
-def frames_at(functions: Functions, address: int, name: str, path: str) -> list[StackFrame]:
+def frames_at(functions: Functions, address: int, name: str, path: str) -> Sequence[StackFrame]:
     """Return the frames of the code at a linked address, innermost first: those of inlined functions, then the one of
     the function that owns the code.
 
     ``name``: that function; ``path``: the object's path. Without debug information, and in the C library, this is one
     frame without a line.
     """
-    lines = [] if C_LIBRARY.match(path.rsplit("/", 1)[-1]) else functions.lines(address)
-    if not lines:
-        return [StackFrame(name, path, None, NATIVE)]
+    lines = () if C_LIBRARY.match(path.rsplit("/", 1)[-1]) else functions.lines(address)
+    return _frames(lines, name, path) if lines else [StackFrame(name, path, None, NATIVE)]
+
+
+@lru_cache(maxsize=10_000)
+def _frames(lines: tuple[SourceLine, ...], name: str, path: str) -> tuple[StackFrame, ...]:
+    """Return a frame for each line. The frames of a recursion are the same objects, because they may be many."""
     names = [name if line.function is None else readable(line.function) for line in lines]
-    return [StackFrame(name, line.file or path, line.line or None, NATIVE) for name, line in zip(names, lines)]
+    return tuple([StackFrame(name, line.file or path, line.line or None, NATIVE) for name, line in zip(names, lines)])
 
 
-def frames_of(target: Target, frame: Frame) -> list[StackFrame]:
+def few_inlined(stack: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
+    """Yield the frames of each place of a stack, innermost first, with at most MAX_INLINED frames of inlined functions.
+
+    The last frame of a place is that of the function that owns the code. After the limit only this frame is left.
+    """
+    left = MAX_INLINED
+    for frames in stack:
+        left -= len(frames) - 1
+        yield frames if left >= 0 else frames[-1:]
+
+
+def frames_of(target: Target, frame: Frame) -> Sequence[StackFrame]:
     """Return the frames of the code that a frame of C code executes, innermost first, as ``frames_at`` does."""
     loaded = target.object_of(frame.counter)
     if loaded is None:

@@ -17,7 +17,7 @@ from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
 from gdbheap.host.procfs import Named
 from gdbheap.layout.facts import Facts
 from gdbheap.machines.machine import Machine
-from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, frames_at
+from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, few_inlined, frames_at
 from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.running import PERIOD, RunningProcess
@@ -99,6 +99,8 @@ class Stacks:
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
         self._names: dict[tuple[LoadedObject, int], list[NativeFrame]] = {}
+        # The frames of a recursion are the same objects, because a stack may have thousands of frames.
+        self._pythons: dict[tuple[str, str, int | None], StackFrame] = {}
         self._interpreter: Interpreter | None = None
         self._calls: CallStacks | None = None
         self._tried = (0, 0.0)
@@ -205,7 +207,9 @@ class Stacks:
 
     def name(self, captured: Captured) -> tuple[StackFrame, ...]:
         """Return the frames of a captured stack, outermost first. The process may have run on, or have ended."""
-        natives = [frame for place in captured.places for frame in self._named(*place)]
+        natives = [
+            frame for frames in few_inlined(self._named(*place) for place in captured.places) for frame in frames
+        ]
         python = captured.python
         groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
         torn = python is not None and python.torn
@@ -217,7 +221,10 @@ class Stacks:
 
     def _python_frame(self, frame: RawFrame) -> StackFrame:
         assert self._calls is not None
-        return StackFrame(frame.code.name, frame.code.file, self._calls.line(frame), PYTHON)
+        key = frame.code.name, frame.code.file, self._calls.line(frame)
+        if key not in self._pythons:
+            self._pythons[key] = StackFrame(*key, PYTHON)
+        return self._pythons[key]
 
     def _named(self, loaded: LoadedObject | None, place: int, start: int) -> list[NativeFrame]:
         if loaded is None:

@@ -91,3 +91,37 @@ def test_nothing_is_said_of_others(rng: random.Random, tmp_path: Path) -> None:
         assert json.loads(gdbheap("check", str(target.pid), "--json").stdout)["abort"] is None
         core = target.kernel_core()
     assert json.loads(gdbheap("check", str(core), "--json").stdout)["abort"] is None
+
+
+DEEP = """
+#include <stdlib.h>
+#include <unistd.h>
+#line 1 "LONG"
+__attribute__((noinline)) void deep(int more, char *block)
+{
+    if (more) deep(more - 1, block);
+    else { free(block); free(block); }
+    __asm__ volatile("" : : "r"(block) : "memory");
+}
+int main(void)
+{
+    char *volatile block = malloc(4000), line;
+    return read(0, (char *)&line, 1) == 1 && (deep(300, block), 1);
+}
+"""
+
+
+def test_callers_of_a_deep_stack(tmp_path: Path) -> None:
+    """Check that of many callers in a file with a long path only some are named, with the end of its path."""
+    compiler, long = shutil.which("gcc"), "a" * 3900 + "/🦀 long.c"
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "deep.c").write_text(DEEP.replace("LONG", long))
+    flags = ["-g", "-O1", "-w", "-fno-builtin", "-fno-optimize-sibling-calls"]
+    program = tmp_path / "deep"
+    subprocess.run([compiler, *flags, str(tmp_path / "deep.c"), "-o", str(program)], check=True)
+    with running([str(program)], tmp_path) as target:
+        core = target.aborted_core()
+    found = json.loads(gdbheap("check", str(core), "--json").stdout)["abort"]
+    assert found["frames"] == ["deep"] * 50
+    assert {source.rpartition(":")[0] for source in found["sources"]} == {"…" + long[-299:]}

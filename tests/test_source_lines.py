@@ -16,6 +16,7 @@ from support.programs import PATIENCE, SOURCES, gdbheap, running, status
 
 from gdbheap import _native
 from gdbheap.machines import image
+from gdbheap.stack_frames import MAX_INLINED, few_inlined
 from gdbheap.targets.elf import SectionTable, SymbolRoom
 from gdbheap.targets.functions import Functions, readable
 from gdbheap.targets.source_lines import NEEDED, OTHERS, SourceLines
@@ -139,6 +140,66 @@ def test_traced_stacks_have_lines(tmp_path: Path) -> None:
     (row,) = [row for row in rows if row["allocated_bytes"] >= 12345678]
     own = [(frame["name"], frame["line"]) for frame in row["frames"] if frame["file"] == str(source)]
     assert own == [("main", 6), ("made", 3)]
+
+
+LONG = """
+#line 1 "PATH"
+static inline __attribute__((always_inline)) void inner(void) { __asm__ volatile("nop" : : : "memory"); }
+int main(void)
+{
+    inner();
+    inner();
+    return 0;
+}
+"""
+
+
+def long_program(folder: Path) -> tuple[str, Path, list[int]]:
+    """Return a path of 3,900 characters, a program compiled from it, and the addresses of code that was inlined."""
+    compiler, path = shutil.which("gcc"), "a" * 3888 + "/🦀 in/long.c"
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (folder / "long.c").write_text(LONG.replace("PATH", path))
+    program = folder / "long"
+    subprocess.run([compiler, "-g", "-O1", str(folder / "long.c"), "-o", str(program)], check=True)
+    with program.open("rb") as file:
+        table, room = SectionTable(file), SymbolRoom()
+        code = dict(table.named(room))[".text"]
+    with program.open("rb") as file:
+        functions = Functions(file, None)
+    addresses = range(code.address, code.address + code.size)
+    return path, program, [address for address in addresses if len(functions.lines(address)) == 2]
+
+
+def test_paths_are_short_and_kept_once(tmp_path: Path) -> None:
+    """Check that of a long path only the end is kept, and that lines at several addresses share their texts."""
+    path, program, addresses = long_program(tmp_path)
+    with program.open("rb") as file:
+        functions = Functions(file, None)
+    found = [line for address in addresses for line in functions.lines(address)]
+    assert len(addresses) >= 2 and {line.function for line in found} == {"inner", None}
+    assert {line.file for line in found} == {"…" + path[-299:]}
+    assert len({id(line.file) for line in found}) == 1 and len({id(line.function) for line in found}) == 2
+
+
+@pytest.mark.parametrize("limit", ["MAX_SOURCE_LINES", "MAX_SOURCE_BYTES"])
+def test_lines_of_a_target_are_limited(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that after the limit no more lines are found, but those of addresses that were asked about before."""
+    _path, program, (first, second, *_) = long_program(tmp_path)
+    monkeypatch.setattr(f"gdbheap.targets.elf.{limit}", 2)
+    with program.open("rb") as file:
+        functions = Functions(file, None)
+    assert (len(functions.lines(first)), functions.lines(second)) == (2, ())
+    assert len(functions.lines(first)) == 2
+
+
+def test_few_inlined_frames_in_a_stack() -> None:
+    """Check that inlined functions after the limit are left out, and the functions that own the code never."""
+    stack = [[f"inlined {place}.{call}" for call in range(32)] + [f"own {place}"] for place in range(1000)]
+    found = list(few_inlined(stack))
+    assert [frames[-1] for frames in found] == [f"own {place}" for place in range(1000)]
+    whole = MAX_INLINED // 32
+    assert found[:whole] == stack[:whole] and {len(frames) for frames in found[whole:]} == {1}
 
 
 def test_damaged_debug_information(rng: random.Random, tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
 # The function that malloc calls to end the process saves malloc's registers in the last SAVED_WORDS of its frame.
 SAVED_WORDS = 8
 MAX_HOLDERS, MAX_SHOWN, LEAST_TEXT = 2, 64, 4
+# The most functions that are named of the stack that called malloc. A text shows 8 of them.
+MAX_CALLERS = 50
 HEADER, USED = 16, "used"
 
 
@@ -63,7 +65,7 @@ class AbortBlock:
 @dataclass(frozen=True)
 class Abort:
     """Why glibc called abort(): its message, the block to blame, what holds that block, and the functions that called
-    malloc, innermost first.
+    malloc, innermost first (at most 50).
 
     ``sources``: the file and the line of each of these functions; None if no debug information names them."""
 
@@ -96,7 +98,7 @@ def abort_of(heap: Heap) -> Abort | None:
         return None
     inside, callers = _parted(glibc, _aborting(heap))
     block = _culprit(heap, glibc, message, inside)
-    called = [call for frame in callers for call in frames_of(heap.target, frame)]
+    called = [call for frame in callers[:MAX_CALLERS] for call in frames_of(heap.target, frame)][:MAX_CALLERS]
     sources = [None if call.line is None else f"{call.file}:{call.line}" for call in called]
     return Abort(message, block, _holder(heap, block), [call.name for call in called], sources)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,7 +11,7 @@ from gdbheap.contents.python.running.threads import Local, PythonFrame, ThreadSt
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.stack_frames import NATIVE, PYTHON, frames_of
+from gdbheap.stack_frames import NATIVE, PYTHON, few_inlined, frames_of
 from gdbheap.targets.frames import Frame, ThreadFrames
 from gdbheap.targets.target import Thread
 
@@ -142,7 +142,7 @@ def _with_retained(references: References, frames: list[Running]) -> list[Runnin
 
 
 def _of_c(heap: Heap, stacks: ThreadFrames, thread: Thread) -> PythonThread:
-    frames = [running for frame in stacks.of(thread) for running in _calls(heap, frame)]
+    frames = [running for _frame, calls in _calls(heap, stacks.of(thread)) for running in calls]
     return PythonThread(thread.tid, thread.name, frames, 0)
 
 
@@ -169,9 +169,9 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
         return frames
     found: list[Running] = []
     left = list(zip(state.frames, frames))
-    for frame in stack:
+    for frame, calls in _calls(heap, stack):
         if not _is_loop(frame.function):
-            found += _calls(heap, frame)
+            found += calls
             continue
         while left:
             own, running = left.pop(0)
@@ -181,12 +181,18 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
     return found + [running for _own, running in left]
 
 
-def _calls(heap: Heap, frame: Frame) -> list[Running]:
-    """Return the functions of C code at which a frame stands: those that were inlined, then its own."""
+def _calls(heap: Heap, stack: Sequence[Frame]) -> Iterator[tuple[Frame, list[Running]]]:
+    """Yield the frames of a stack, each with the functions of C code at which it stands: those that were inlined, then
+    its own.
+    """
+    for frame, calls in zip(stack, few_inlined(_lines(heap, frame) for frame in stack)):
+        yield frame, [Running(one.function, one.file, one.line, 0, [], kind=NATIVE) for one in calls]
+
+
+def _lines(heap: Heap, frame: Frame) -> list[Line]:
     if heap.python.objects_or_none and heap.target.object_of(frame.counter) is heap.python.interpreter.module:
-        return [Running(frame.function, "", None, 0, [], kind=NATIVE)]
-    found = frames_of(heap.target, frame)
-    return [Running(one.name, "" if one.line is None else one.file, one.line, 0, [], kind=NATIVE) for one in found]
+        return [Line(frame.function, "", None)]
+    return [Line(one.name, "" if one.line is None else one.file, one.line) for one in frames_of(heap.target, frame)]
 
 
 def _is_loop(function: str) -> bool:

@@ -24,7 +24,7 @@ from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.ranges import Ranges, holds, intersect, joined
-from gdbheap.text import named
+from gdbheap.text import CUT, named
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
@@ -46,6 +46,9 @@ SECTION_BYTES = 256
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
+# The most lines, and bytes of names and paths, that are found in the debug information of all files of a target; the
+# most characters of a path of it.
+MAX_SOURCE_LINES, MAX_SOURCE_BYTES, MAX_SOURCE_PATH = 200_000, 32 << 20, 300
 # The most mappings of one file that begin no object. Without a limit, each would be compared with all mappings after
 # it.
 MAX_REFUSED = 16
@@ -60,6 +63,40 @@ Row = tuple[int, int, str]
 """A symbol: its address, its size and its name."""
 
 
+class SourceTexts:
+    """The names and paths that were found in debug information, each kept once, and how much more may be found."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+        self._bytes, self._lines = MAX_SOURCE_BYTES, MAX_SOURCE_LINES
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more source lines may be found."""
+        return self._bytes > 0 and self._lines > 0
+
+    def count(self, lines: int) -> None:
+        """Count source lines that were found."""
+        self._lines -= lines
+
+    def name(self, raw: bytes) -> str:
+        """Return a function's name."""
+        return self._known.get(raw) or self._keep(raw, os.fsdecode(raw))
+
+    def path(self, raw: bytes) -> str:
+        """Return a path. Of a path of more than MAX_SOURCE_PATH characters only the end is kept, after "…"."""
+        found = self._known.get(raw)
+        if found is not None:
+            return found
+        text = os.fsdecode(raw)
+        return self._keep(raw, text if len(text) <= MAX_SOURCE_PATH else CUT + text[1 - MAX_SOURCE_PATH :])
+
+    def _keep(self, raw: bytes, text: str) -> str:
+        self._bytes -= len(raw)
+        self._known[raw] = text
+        return text
+
+
 class SymbolRoom:
     """The bytes of symbols and sections that may still be read from all files of a target.
 
@@ -72,8 +109,9 @@ class SymbolRoom:
         # The bytes that are known to fit. To measure free memory again takes longer than to read a library's symbols.
         self._sure = 0
         self._tables = self._bytes = 0
-        # The budget for decoding debug information, which all files of the target share.
+        # The budget for decoding debug information, and the texts found in it. All files of the target share both.
         self.lines = LineBudget()
+        self.sources = SourceTexts()
 
     @property
     def left(self) -> int:

@@ -69,13 +69,13 @@ class Functions:
         plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
         return None if plain is None else readable(plain)
 
-    def lines(self, address: int) -> list[SourceLine]:
+    def lines(self, address: int) -> tuple[SourceLine, ...]:
         """Return the source lines to which the code at a linked address belongs, innermost first.
 
         Lines in inlined functions come first, then the line of the function that owns the code. Empty if they are
         unknown.
         """
-        return next(filter(None, (lines.find(address) for lines in self._lines)), [])
+        return next(filter(None, (lines.find(address) for lines in self._lines)), ())
 
 
 @lru_cache(maxsize=10_000)

@@ -26,7 +26,7 @@ class SourceLine(NamedTuple):
     """A line of source code.
 
     ``function``: the symbol or name of an inlined function; None for the function that owns the machine code. ``file``:
-    the path of the source where it was compiled.
+    the path of the source where it was compiled; of a path of more than 300 characters only the end is kept.
     """
 
     function: str | None
@@ -40,6 +40,7 @@ class SourceLines:
     def __init__(self, file: BinaryIO, room: SymbolRoom) -> None:
         self._file, self._room = file, room
         self._lines: _native.SourceLines | None = None
+        self._found: dict[int, tuple[SourceLine, ...]] = {}
 
     @classmethod
     def of(cls, stream: BinaryIO, sections: SectionTable, room: SymbolRoom) -> SourceLines | None:
@@ -52,22 +53,33 @@ class SourceLines:
                 return cls(os.fdopen(os.dup(stream.fileno()), "rb"), room)
         return None
 
-    def find(self, address: int) -> list[SourceLine]:
+    def find(self, address: int) -> tuple[SourceLine, ...]:
         """Return the lines to which the code at a linked address belongs, innermost first.
 
         Lines in inlined functions come first, then the line of the function that owns the code. Empty if they are
         unknown, or if there was too much debug information.
         """
+        if address not in self._found:
+            if not self._room.sources.has_room:
+                return ()
+            self._found[address] = found = self._read(address)
+            self._room.sources.count(1 + len(found))
+        return self._found[address]
+
+    def _read(self, address: int) -> tuple[SourceLine, ...]:
         if self._lines is None:
             contents: dict[str, bytes] = {}
             with suppress(OSError, ValueError, MemoryError, struct.error, zlib.error), self._file as file:
                 table = SectionTable(file)
                 contents = {name: _contents(table, name, self._room) for name in (*NEEDED, *OTHERS)}
             self._lines = _native.SourceLines(contents, self._room.lines)
-        return [
-            SourceLine(None if name is None else os.fsdecode(name), os.fsdecode(file), line)
-            for name, file, line in self._lines.find(address)
-        ]
+        texts = self._room.sources
+        return tuple(
+            [
+                SourceLine(None if name is None else texts.name(name), texts.path(file), line)
+                for name, file, line in self._lines.find(address)
+            ]
+        )
 
 
 def _contents(table: SectionTable, name: str, room: SymbolRoom) -> bytes:

@@ -17,7 +17,7 @@ from gdbheap.errors import UsageError
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
-from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, frames_at
+from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, few_inlined, frames_at
 from gdbheap.stacks import EVALUATORS, NO_OBJECT, NativeFrame, merge
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.functions import Functions
@@ -207,7 +207,7 @@ class Namer:
     def frames(self, number: int) -> tuple[StackFrame, ...]:
         """Return the frames of the stack with this number, outermost first."""
         stack = self._stacks[number]
-        natives = [frame for place in stack.native for frame in self._native(place)]
+        natives = [frame for frames in few_inlined(map(self._native, stack.native)) for frame in frames]
         groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]
         return tuple(reversed(merge(natives, groups, stack.cut, stack.torn)))
 

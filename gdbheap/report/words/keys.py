@@ -271,8 +271,9 @@ KEYS: dict[str, Key] = {
     "figures": Key("number", "the numbers on which the finding is based, by name"),
     "file": Key(
         "",
-        "the path of the file; for a frame, the source file; for a frame of C code without debug information, the "
-        'program or library that contains the code ("" if none)',
+        "the path of the file; for a frame, the source file (the last 300 characters of a longer path in debug "
+        "information); for a frame of C code without debug information, the program or library that contains the code "
+        '("" if none)',
         "unknown",
     ),
     "file_clean": Key(
@@ -1033,7 +1034,7 @@ CHANGED = frozenset(
 OTHERWISE: dict[str, Key] = {
     "ledger.Page.rss": Key("", "the kernel's figures for resident memory"),
     "stats.CallCounts.free": Key("number", "the number of calls of free"),
-    "aborted.Abort.frames": Key("", "the functions that called malloc or free, the innermost first"),
+    "aborted.Abort.frames": Key("", "the functions that called malloc or free, the innermost first, at most 50"),
     "stats.CallStats.calls": Key("", "the number of calls of each kind"),
     "stats.CallStats.peak": Key("", "the moment when the most bytes were in use"),
     "stats.CallCounts.mmap": Key("number", "the number of calls of mmap"),
