@@ -15,6 +15,7 @@ from support.library import heap_of
 from support.postgresql import VERSIONS, Server, cluster
 from support.programs import ask, build, c_program, gdbheap, running
 
+from gdbheap.contents.postgresql import contexts
 from gdbheap.contents.postgresql.contexts import PostgresqlContent
 from gdbheap.errors import Unsupported
 from gdbheap.findings.contexts.rule import OF_STATEMENTS
@@ -244,6 +245,14 @@ def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
     yield "empty", rng.randrange(2, 1 << 32), 0
     yield "twice", rng.randrange(40, 4097), 0
     yield "link", (1 << 64) - rng.randrange(8, 4096), 0
+
+
+def test_a_root_with_too_many_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Check that a tree of which not even the root can be read is refused."""
+    monkeypatch.setattr(contexts, "MAX_STEPS", 0)
+    with running(forged("set", 8000, 0, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        with pytest.raises(Unsupported, match="more than 0 blocks"):
+            _none = heap.content(PostgresqlContent).contexts
 
 
 def test_sizes_of_forged_contexts(tmp_path: Path, rng: random.Random) -> None:

@@ -39,7 +39,7 @@ NAME_LIMIT, IDENT_LIMIT = 64, 1024
 HASH_TABLE = "dynahash"
 MAX_CONTEXTS, MAX_KINDS, MAX_NAMES, MAX_LISTED = 1 << 20, 1 << 8, 10_000, 100
 """A server has at most five kinds of contexts, and a few hundred names for them."""
-MAX_STEPS, MAX_CHUNKS, MAX_TOPS = 1 << 22, 1 << 22, 1 << 18
+MAX_STEPS, MAX_CHUNKS, MAX_TOPS = 1 << 21, 1 << 22, 1 << 18
 """Limits for the work on all contexts: blocks read and layouts tried; free chunks; addresses tested for the root."""
 MAX_LISTS = 1 << 22
 FREE_LISTS, LEAST_CHUNK = 11, 8
@@ -194,6 +194,8 @@ def find_contexts(target: Target, facts: Facts) -> tuple[list[Context], bool]:
             f"{named(program.path)}"
         )
     found = list(reader.tree(top))
+    if not found:
+        raise Unsupported(f"{TOP} at {top:#x} has more than {MAX_STEPS:,} blocks: it is damaged")
     _check_apart(found)
     target.damage.extend(reader.damage)
     return found, reader.is_cut
