@@ -22,14 +22,16 @@ from typing import Any, cast
 import pytest
 from support.busy import wait_for
 from support.gdb_side import compiled
+from support.library import heap_of
 from support.programs import ask, build, c_program, gdbheap, running
 from support.work import peak, steps
 
-from gdbheap._native import Space, SymbolTable
+from gdbheap._native import Heaps, Space, SymbolTable, blocks_with
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.answers.threads import threads as answers_of_threads
 from gdbheap.commands.growth import drawn_stacks
 from gdbheap.contents.cxx import kinds
+from gdbheap.contents.openssl import connections as openssl
 from gdbheap.contents.postgresql import contexts as postgresql
 from gdbheap.contents.python.names import type_names
 from gdbheap.contents.python.objects import attributes, roots
@@ -1029,6 +1031,25 @@ def test_names_of_many_contexts(monkeypatch: pytest.MonkeyPatch, rng: random.Ran
     assert holders[-1].name == f"{count - most} memory contexts with other names"
     named = postgresql.PostgresqlContent.named_blocks(content, None, None)  # type: ignore[arg-type]
     assert [at for at, _what in named] == list(places) and len({what for _at, what in named}) == most + 1
+
+
+POINTERS = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) { for (int i = 0; i < %d; i++) *(long *)malloc(24) = %d; for (;;) pause(); }
+"""
+
+
+def test_blocks_with_one_word(tmp_path: Path, rng: random.Random) -> None:
+    """Check that a limited number of blocks with a word is listed, those with the lowest addresses."""
+    count = openssl.MAX_MATCHED + rng.randrange(1 << 16, 1 << 17)
+    word = rng.getrandbits(60)
+    with compiled(POINTERS % (count, word), tmp_path) as program, running([str(program)], tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            heaps = Heaps(heap.target.space, heap.walked.stores)
+            found = [address for address, _size, _offset in blocks_with(heaps, [word])]
+    assert len(found) == openssl.MAX_MATCHED and found == sorted(set(found))
+    assert found[-1] - found[0] < 40 * openssl.MAX_MATCHED
 
 
 # Calls that are followed.

@@ -84,7 +84,7 @@ pub fn classes_at(space: &Space, objects: Vec<Range>, addresses: Vec<u64>) -> Ve
 }
 
 /// Return the used blocks that have one of `words` among their first eight words, as `(address, size, offset of the
-/// word)`.
+/// word)`; at most 524,288 blocks, those with the lowest addresses.
 #[pyfunction]
 #[pyo3(signature = (heaps, words, progress=None))]
 pub fn blocks_with(

@@ -12,6 +12,9 @@ use gdbheap_access::work::{Control, Watcher};
 /// word in it).
 pub type Matched = (u64, u64, u64);
 
+/// The most blocks that are found: a target can put a word into each of its blocks.
+const MAX_MATCHED: usize = 1 << 19;
+
 struct Matching<'a> {
     words: &'a Addresses,
     found: Vec<Matched>,
@@ -25,13 +28,24 @@ impl Visitor for Matching<'_> {
         let is_one = |offset: &usize| word_at(head, *offset).is_some_and(|word| self.words.contains(&word));
         if let Some(offset) = (0..Self::HEAD).step_by(8).find(is_one) {
             self.found.push((address, size, offset as u64));
+            if self.found.len() >= 2 * MAX_MATCHED {
+                keep_first(&mut self.found);
+            }
         }
         false
     }
 }
 
+/// Remove all but the first MAX_MATCHED blocks in address order.
+fn keep_first(found: &mut Vec<Matched>) {
+    if found.len() > MAX_MATCHED {
+        found.select_nth_unstable(MAX_MATCHED);
+        found.truncate(MAX_MATCHED);
+    }
+}
+
 /// Find the used blocks that have one of `words` among their first eight words. A block with several of these words is
-/// found once, with the offset of the first one.
+/// found once, with the offset of the first one. At most MAX_MATCHED blocks are found, those with the lowest addresses.
 pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<Matched>> {
     let words: Addresses = words.iter().copied().collect();
     let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());
@@ -41,6 +55,7 @@ pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Re
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let mut found: Vec<Matched> = states.into_iter().flat_map(|(_, matching)| matching.found).collect();
+    keep_first(&mut found);
     found.sort_unstable();
     Ok(found)
 }
