@@ -40,7 +40,7 @@ COMMAND = Command(
     details="""In gdb, all states are snapshots. If only one snapshot is given, it is compared with gdb's target. The
     first line says which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes,
     retained bytes, arenas, holes and findings. The changes of the ledger's lines add up to the change of RSS. A hole is
-    listed if it is new or gone, together with the blocks that pin it.
+    listed if it is new or gone, together with the blocks next to it.
 
     The machine's start, the process id and the process's start time identify a process. In states of one process,
     addresses identify arenas, holes and objects. In states of different processes, paths identify objects, and diff

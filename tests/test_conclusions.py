@@ -89,10 +89,16 @@ def test_whether_pins_are_worth_it(share: float, start: str) -> None:
         ),
         ([("bytes", 10)], "After the hole lie bytes objects."),
         ([("fencepost", 16)] * 2, "After each hole lies the end of the heap."),
+        (
+            [("unknown", 48)],
+            "After the hole lies a block that is unknown (data). 'heap holes --path' shows what holds the unknown "
+            "blocks.",
+        ),
     ],
 )
 def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None:
     """Check the text about the blocks after holes, with their size if they have one size."""
+    kinds = {"fencepost": None, "unknown": BlockKind("unknown", look="data")}
     rows = [
         Hole(
             number << 24,
@@ -101,7 +107,7 @@ def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None
             0,
             "glibc",
             None,
-            Neighbour(4096, size, what, block_kind=None if what == "fencepost" else BlockKind("object", what)),
+            Neighbour(4096, size, what, block_kind=kinds.get(what, BlockKind("object", what))),
         )
         for number, (what, size) in enumerate(above)
     ]

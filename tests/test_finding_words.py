@@ -223,10 +223,10 @@ def test_remedy_of_another() -> None:
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 (x), has 1.0 MiB"),
         (FreeChunks(1, MIB, 0, 0),
-            "1 hole between blocks in use keeps free pages resident: 1.0 MiB in the main arena"),
+            "1 hole outside top chunks keeps free pages resident: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "resident: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
         (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"),
-            "9 holes between blocks in use keep free pages resident: 4.0 MiB in 3 arenas of threads; no thread "
+            "9 holes outside top chunks keep free pages resident: 4.0 MiB in 3 arenas of threads; no thread "
             "uses 2 of these arenas any more (2.0 MiB); the block after the largest hole is held by last of x"),
         (FreeChunks(9, MIB, 0, 0, pinner=Pinner("app.log", 30, 32)),
             "; the blocks after 30 of the 32 largest holes are held by app.log"),

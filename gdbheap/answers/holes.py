@@ -1,4 +1,4 @@
-"""List the holes of the heap: free memory that is not returned to the kernel, and the blocks that pin it.
+"""List the holes of the heap: free memory that is not returned to the kernel, and the blocks next to it.
 
 A hole is a maximal run of free bytes among an allocator's blocks. The free end of a heap, where the heap grows, is not
 a hole.

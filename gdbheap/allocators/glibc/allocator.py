@@ -96,8 +96,8 @@ class GlibcAllocator(Allocator):
         LedgerLine(OVERHEAD, NAME, "arena metadata", None),
     )
     why_holes_stay = (
-        "free() returns memory only from the top of a heap, and the block after each hole prevents that; "
-        "malloc_trim(0) returns the whole pages of holes."
+        "free() returns memory only from top chunks; malloc_trim(0) returns the whole pages of holes, also of smaller "
+        "ones, which the first page counts, too."
     )
     groups = ("group of pages is", "groups of pages are")
 

@@ -26,7 +26,7 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    holes = counted(figures.chunks, "hole between blocks in use keeps", "holes between blocks in use keep")
+    holes = counted(figures.chunks, "hole outside top chunks keeps", "holes outside top chunks keep")
     return f"{holes} free pages resident: {where}{_after(figures)}"
 
 

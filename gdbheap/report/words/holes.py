@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gdbheap.answers.accounting.describing import OBJECT
+from gdbheap.answers.accounting.describing import OBJECT, UNKNOWN
 from gdbheap.report.text.arena_names import arena_number
 from gdbheap.report.text.numbers import address_text, count_text, counted
 from gdbheap.report.text.stack_text import short_frames
@@ -81,7 +81,14 @@ def sentence(answer: Holes, style: Style, minimum: int) -> str:
         resident = "an unknown part of it resident"
     verb = "holds" if answer.count == 1 else "hold"
     start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
-    return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), *answer.reasons]))
+    return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), _asking(answer), *answer.reasons]))
+
+
+def _asking(answer: Holes) -> str:
+    """Return a hint at ``--path``, if the blocks after some listed holes have no known kind and no known path."""
+    after = (hole.after for hole in answer.rows)
+    unknown = [one for one in after if one and one.path is None and one.block_kind and one.block_kind.role == UNKNOWN]
+    return "'heap holes --path' shows what holds the unknown blocks." if unknown else ""
 
 
 def _after(answer: Holes, style: Style) -> str:
@@ -122,4 +129,6 @@ def _kind_of(neighbour: Neighbour) -> str:
         return END
     if kind is not None and kind.role == OBJECT:
         return f"{kind.type} objects"
+    if kind is not None and kind.role == UNKNOWN:
+        return f"a block that is {kind.text()}"
     return kind.text() if kind is not None else neighbour.what
