@@ -51,3 +51,16 @@ def test_equal_strings(rng: random.Random, tmp_path: Path) -> None:
     assert count <= figures["copies"] <= figures["objects"]
     # pymalloc rounds a block up to 16 bytes.
     assert found["bytes"] >= (count - 5) * size
+
+
+def test_equal_bytes(rng: random.Random, tmp_path: Path) -> None:
+    """Check that copies of bytes objects are found like copies of strings, and that different ones are not."""
+    count, size = rng.randrange(4000, 8000), rng.randrange(2000, 5000)
+    made = f"import sys; held = [%s for n in range({count})]; print(flush=True); sys.stdin.readline()"
+    for each, is_told in ((f"bytes({size})", True), (f"n.to_bytes({size}, 'little')", False)):
+        with running([sys.executable, "-c", made % each], tmp_path) as target:
+            found = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "equal-strings"]
+        assert bool(found) == is_told
+        for row in found:
+            assert row["figures"]["copies"] >= count and (count - 1) * size <= row["bytes"] <= count * (size + 100)
+            assert "bytes objects are copies of" in row["text"] and "where the bytes objects are" in row["advice"]
