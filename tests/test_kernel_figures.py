@@ -56,6 +56,7 @@ def test_sparse_huge_pages(rng: random.Random, tmp_path: Path) -> None:
     found = finding(answer, "sparse-huge-pages")
     assert found["bytes"] == pytest.approx(saved, rel=0.02) and found["figures"]["huge"] == huge
     assert re.search(r"transparent huge pages: [\d.]+ MiB of [\d.]+ MiB contains only zeros", found["text"])
+    assert "before the program touches its pages" in found["advice"] and "MADV_DONTNEED" in found["advice"]
     assert "MADV_NOHUGEPAGE" in found["advice"] and "PR_SET_THP_DISABLE" in found["advice"]
     # The same bytes are in no other finding.
     assert sum(row["bytes"] for row in answer["findings"]) <= answer["rss"]["bytes"]

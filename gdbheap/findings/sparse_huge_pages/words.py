@@ -11,8 +11,9 @@ BY_MALLOC = (
     "tunables: join them with colons)"
 )
 ADVICE = (
-    "call madvise(MADV_NOHUGEPAGE) for the mapping, or prctl(PR_SET_THP_DISABLE) when the program starts, which "
-    "children inherit"
+    "call madvise(MADV_NOHUGEPAGE) for the mapping before the program touches its pages, or "
+    "prctl(PR_SET_THP_DISABLE) when the program starts, which children inherit. Neither splits pages that are huge "
+    "already: restart the program, or let it call madvise(MADV_DONTNEED) for the parts that it does not use"
 )
 
 
