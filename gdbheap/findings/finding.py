@@ -46,6 +46,7 @@ MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 SAMPLE_CAUTION = 2
 # A line with a longer command is not shown, because nobody would copy it.
 MAX_LINE = 1000
+WITHOUT_CALL = "# without --yes: shows what it would return, and changes nothing"
 # Stands for a command line that gdbheap should not run with its own rights.
 ANY_COMMAND = "COMMAND"
 UNLISTED = {"unlisted": True}
@@ -227,6 +228,10 @@ class Evidence:
         target = self.heap.target
         lines = [] if calls and target.kind != "process" else target.command_lines(noun, *options)
         return [Sentence(line) for line in lines]
+
+    def trimming(self) -> list[str]:
+        """Return a list with the command that calls malloc_trim(0) in the process; empty without a live process."""
+        return [Sentence(f"{line}  {WITHOUT_CALL}") for line in self.line("trim", "--yes", calls=True)]
 
     @cached_property
     def lines(self) -> list[LedgerLine]:

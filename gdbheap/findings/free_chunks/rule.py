@@ -51,7 +51,7 @@ def find(evidence: Evidence) -> list[Claim]:
     after = [row.after.address for row in holes if row.after is not None and row.after.state == "used"]
     pinner = pinner_of(evidence, after) if len(after) > 1 and not above else NO_PINNER
     figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above, pinner)
-    commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence, smallest)
+    commands = evidence.trimming() + _holes(evidence, smallest)
     commands += evidence.measuring() if len(threads) > 1 else []
     finding = Finding("free-chunks", sum(given), figures, commands)
     return [Claim(finding, evidence.between_tops, has_remedy=True)]

@@ -34,6 +34,6 @@ def find(evidence: Evidence) -> list[Claim]:
     threshold, came = par.trim_threshold, origin_in(evidence.heap.target, par, TRIM)
     is_above = threshold > max(DEFAULT_THRESHOLD, top)
     figures = MainTop(top, threshold, came, is_above)
-    commands = evidence.line("trim", "--yes", calls=True)
+    commands = evidence.trimming()
     finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above and came != OWN else {})
     return [Claim(finding, lambda: evidence.tops(main=True), has_remedy=True)]
