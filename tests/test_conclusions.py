@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.programs import Running, gdbheap, interpreters, running
@@ -68,6 +69,13 @@ def test_the_most_that_a_row_may_free() -> None:
     assert "at most 20.0 MiB 20.0 64 B 0x2000" in " ".join(text.split())
     text = graph.render_retained(Retained([certain]), Style(rss=100 * MIB), "object")
     assert text.startswith("The largest retained size belongs to small (dict): 10.0 MiB (10.0 % of RSS).")
+    inner = Kept(0x3000, "dict", 1, 64, 10 * MIB, "log.Logger.kept", "log.Logger.kept")
+    logger = Kept(0x4000, "type", 1, 64, 10 * MIB, "log.Logger", "log.Logger", same=[inner])
+    text = graph.render_retained(Retained([logger]), Style(rss=100 * MIB), "object")
+    assert text.startswith("The largest retained size belongs to class log.Logger: all in .kept (dict): 10.0 MiB")
+    held = replace(logger, type="app.Cache")
+    text = graph.render_retained(Retained([held]), Style(rss=100 * MIB), "object")
+    assert text.startswith("The largest retained size belongs to log.Logger (app.Cache): all in .kept (dict): 10.0 MiB")
 
 
 @pytest.mark.parametrize(("share", "start"), [(0.001, "Nothing worth fixing: removing"), (0.2, "Removing")])

@@ -51,6 +51,8 @@ SHARED = (
     "A shared mapping is unmapped when its object is freed. Its pages are freed only if no other process maps them and "
     "no file keeps them."
 )
+# Stands between the path of an object and the path on to what retains the same blocks.
+ALL_IN = ": all in "
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
@@ -111,12 +113,21 @@ def _retains_most(answer: Retained, style: Style) -> str:
     The sentence begins with gdbheap's own words, so that no name begins a line.
     """
     first = max(answer.rows, key=lambda row: row.most)
-    is_one = first.address is not None or first.type in NAMED_BY_WORDS
-    what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
-    of_type = f" ({first.type})" if first.address is not None else ""
     size = f"{_retained(first, style)}{style.of_rss(first.most, first.absent)}"
     belongs = "belongs" if first.at_most is None else "may belong"
-    return f"The largest retained size {belongs} to {what or 'an object'}{of_type}: {size}."
+    return f"The largest retained size {belongs} to {_named(first)}: {size}."
+
+
+def _named(row: Kept) -> str:
+    """Return the place of a row's object with its type; for several objects, their number and type."""
+    if row.address is None and row.type not in NAMED_BY_WORDS:
+        return f"{row.count:,} x {row.type}"
+    what = source_path(held_at(row)) or "an object"
+    if row.address is None:
+        return what
+    path, inside, rest = what.partition(ALL_IN) if row.same else (what, "", "")
+    named = f"class {path}" if row.type == "type" else f"{path} ({row.type})"
+    return f"{named}{inside}{rest}"
 
 
 def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
@@ -135,7 +146,7 @@ def held_at(row: Kept) -> str:
     if row.at_most is not None and others:
         return f"{way}, shared with {' and '.join(others)}"
     if row.same:
-        return f"{way}: all in {_rest(row, inner)}"
+        return f"{way}{ALL_IN}{_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"
     return way if is_named else " and ".join(row.other_holders) or f"many places, such as {way}"
 
