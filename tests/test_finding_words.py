@@ -290,7 +290,7 @@ def test_remedy_of_another() -> None:
             "memory of Go, according to the names of its mappings (/bin/x, by its name): it is unknown how much of "
             "this memory is in use"),
         (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False),
-            "one dict at 0x1000 keeps 9,000 of 10,000 objects of type a.T, and 75 % of all bytes in use. It is a "
+            "one dict at 0x1000 keeps 9,000 of 10,000 objects of type a.T, and 75 % of the 200 B in use. It is a "
             "leak if the container was meant to stay small; its age is unknown. A later 'heap diff' shows whether it "
             "grows"),
         (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.findings.holder.words import remedy_of
 from gdbheap.findings.leak_like.rule import LeakLike
-from gdbheap.report.text.numbers import counted
+from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.report.words.main_holders import described
 
@@ -16,8 +16,8 @@ def _text(figures: LeakLike) -> str:
     unknown = "; its age is unknown" * (not figures.age_is_known)
     return (
         f"{_named(figures)} keeps {figures.kept:,} of {counted(figures.count, 'object')} of type {figures.type}, and "
-        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use. It is a leak if the container was meant "
-        f"to stay small{unknown}. A later 'heap diff' shows whether it grows"
+        f"{100 * figures.bytes // max(figures.used, 1)} % of the {size_text(figures.used)} in use. It is a leak if the "
+        f"container was meant to stay small{unknown}. A later 'heap diff' shows whether it grows"
     )
 
 

@@ -31,7 +31,7 @@ def render(answer: BlockKinds, style: Style) -> str:
         size = total.bytes - rest.bytes - sum(row.bytes for row in answer.rows)
         count = total.count - rest.count - sum(row.count for row in answer.rows)
         rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
-    rows.append([style.size(rest.bytes), count_text(rest.count), "", "unclassified"])
+    rows.append([style.size(rest.bytes), count_text(rest.count), "", "blocks of unknown kind"])
     ends = [style.size(total.bytes), count_text(total.count), "", "total"]
     return join(table(COLUMNS, rows, style, ends), style.filled(_sentence(answer)))
 

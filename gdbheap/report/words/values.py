@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["render", "render_duplicates"]
 
 VALUES = (
-    Column("count"), Column("objects"), SHARE, Column("address"), Column("type", True), Column("value", True),
+    Column("count"), Column("bytes"), SHARE, Column("address"), Column("type", True), Column("value", True),
 )  # fmt: skip
 DUPLICATES = (
-    Column("copies"), Column("objects"), Column("would save"), SHARE, Column("address"), Column("type", True),
+    Column("copies"), Column("bytes"), Column("would save"), SHARE, Column("address"), Column("type", True),
     Column("value", True),
 )  # fmt: skip
 HELD_BY = Column("held by", True)
