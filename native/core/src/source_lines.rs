@@ -4,8 +4,8 @@
 //! what a look-up needs.
 
 use gimli::{
-    Attribute, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LittleEndian, RngListIter, SectionId, Unit,
-    UnitHeader, UnitOffset, UnitSectionOffset,
+    Attribute, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LineInstruction, LineProgramHeader, LittleEndian,
+    RngListIter, SectionId, Unit, UnitHeader, UnitOffset, UnitSectionOffset,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -390,6 +390,7 @@ fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, value: AttributeVa
 
 fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort<'_>) -> Result<Vec<Sequence>> {
     let Some(program) = unit.line_program.clone() else { return Ok(Vec::new()) };
+    check_instructions(program.header(), effort)?;
     let (mut found, mut rows) = (Vec::new(), program.rows());
     let mut open: Vec<(u64, Place)> = Vec::new();
     while let Some((_, row)) = rows.next_row()? {
@@ -405,6 +406,22 @@ fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort<'_>) -> Result<Vec<Sequ
     }
     found.sort_unstable_by_key(|sequence| sequence.start);
     Ok(found)
+}
+
+/// Fail if the instructions of a line table add files (DW_LNE_define_file), or if the time is up. gimli keeps a hundred
+/// bytes for each added file, and no compiler adds files: they are in the header.
+fn check_instructions(header: &LineProgramHeader<Bytes<'_>>, effort: &Effort<'_>) -> Result<()> {
+    let (mut instructions, mut count) = (header.instructions(), 0);
+    while let Some(instruction) = instructions.next_instruction(header)? {
+        count += 1;
+        if matches!(instruction, LineInstruction::DefineFile(_)) {
+            return Err(Unreadable);
+        }
+        if count % CHECKED == 0 {
+            effort.check()?;
+        }
+    }
+    Ok(())
 }
 
 fn find_inlined<'a>(
