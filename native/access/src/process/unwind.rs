@@ -27,6 +27,9 @@ const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
 /// The largest number of registers that functions preserve on any machine.
 const MAX_KEPT: usize = 11;
+/// The most bytes of one expression of an unwind table. The longest in the libraries of Debian 12 has 11 bytes (linkers
+/// write it for a PLT), and authors of assembler write some tens. gimli may keep some tens of bytes for each byte.
+const MAX_EXPRESSION: usize = 1 << 10;
 /// The most words of memory that one expression of an unwind table reads. Compilers write one or two.
 const MAX_READS: u32 = 16;
 /// The largest number of cached pages.
@@ -205,7 +208,7 @@ impl Unwinder {
         values[..known.count].copy_from_slice(&registers);
         watcher.check()?;
         let mut effort = Effort { watcher, taken: 0, most };
-        let memory = Seen { stack, pages: RefCell::default() };
+        let memory = Seen::of(stack);
         let mut found = Unwound::default();
         let mut context = UnwindContext::new();
         let mut frame = Frame { values, exact: true, after_signal: false };
@@ -270,6 +273,10 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    fn of(stack: Stack<'_>) -> Seen<'_> {
+        Seen { stack, pages: RefCell::default() }
+    }
+
     fn word(&self, address: u64) -> Result<u64, Missing> {
         match self.stack {
             Stack::Live(space) => self.live_word(space, address),
@@ -472,9 +479,11 @@ impl Machine<'_> {
     fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
         // Compilers write no loops. Without them an expression has at most as many steps as bytes, and these bytes count
         // as work. A read of memory takes longer than a step.
-        let steps = u32::try_from(expression.length).unwrap_or(u32::MAX);
+        if expression.length > MAX_EXPRESSION {
+            return Err(gimli::Error::TooManyIterations);
+        }
         let mut evaluation = expression.get(self.section)?.evaluation(self.encoding);
-        evaluation.set_max_iterations(steps);
+        evaluation.set_max_iterations(expression.length as u32);
         if let Some(value) = initial {
             evaluation.set_initial_value(value);
         }
@@ -507,11 +516,12 @@ impl Machine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, Module, Stop, Unwinder, FRAME, MAX_ENTRIES, UNHEARD};
+    use super::{Effort, Module, Seen, Stack, Stop, Unwinder, FRAME, MAX_ENTRIES, MAX_EXPRESSION, UNHEARD};
     use crate::machine::{Machine, EM_X86_64};
     use crate::memory::space::{Backing, Segment, Space};
     use crate::testing::{Ended, Unwatched};
     use crate::work::Watcher;
+    use gimli::{EhFrame, LittleEndian, UnwindExpression};
 
     /// Return the reason why a walk ends early, and the number of bytes after which it ends, for frames whose entries
     /// have `size` bytes each.
@@ -532,6 +542,20 @@ mod tests {
             let (stop, taken) = end_of(&Unwatched, size);
             assert!(matches!(stop, Stop::Cut(_)) && taken > MAX_ENTRIES);
         }
+    }
+
+    #[test]
+    fn long_expressions_are_refused() {
+        const ONE: u8 = 0x31;
+        const NOTHING: u8 = 0x96;
+        let bytes = [vec![ONE], vec![NOTHING; MAX_EXPRESSION]].concat();
+        let (section, memory) = (EhFrame::new(&bytes, LittleEndian), Seen::of(Stack::Copied { start: 0, bytes: &[] }));
+        let encoding = gimli::Encoding { format: gimli::Format::Dwarf32, version: 1, address_size: 8 };
+        let values = [0; crate::machine::MAX_REGISTERS];
+        let inputs = super::Machine { memory: &memory, section: &section, encoding, values: &values };
+        let evaluated = |length| inputs.evaluate(&UnwindExpression { offset: 0, length }, None);
+        assert_eq!(evaluated(MAX_EXPRESSION), Ok(1));
+        assert!(evaluated(MAX_EXPRESSION + 1).is_err());
     }
 
     #[test]
