@@ -35,6 +35,7 @@ from gdbheap.sampling.series import read as read_series
 from gdbheap.snapshots.file import ENTRY, FORMAT, read
 from gdbheap.snapshots.file import NUMBER as SCHEMA
 from gdbheap.targets.core import Core
+from gdbheap.targets.elf import SymbolRoom
 from gdbheap.targets.functions import Functions
 from gdbheap.tracing.log import FRAME, MAGIC, PROCESS, read_log
 
@@ -400,6 +401,17 @@ def test_symbols_in_symbols(rng: random.Random) -> None:
     for _ in range(5):
         inner = elf_with(".gnu_debugdata", lzma.compress(inner, preset=0))
     assert Functions(BytesIO(inner), None).find(0) is None
+
+
+def test_packed_symbols_are_counted(rng: random.Random) -> None:
+    """Check that the bytes of a packed symbol table count as read: packed, and unpacked."""
+    content = rng.randbytes(rng.randrange(MEGA, 2 * MEGA))
+    packed, room = lzma.compress(content, preset=0), SymbolRoom()
+    assert room.take(0)
+    before = room._left
+    Functions(BytesIO(elf_with(".gnu_debugdata", packed)), None, room)
+    assert before is not None and room._left is not None
+    assert before - room._left >= len(packed) + len(content)
 
 
 def elf_with(name: str, content: bytes) -> bytes:

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice, product
@@ -194,6 +195,21 @@ def test_many_symbols_are_found(libraries: list[Path]) -> None:
         name, address = bytes(letters).decode(), (1 << 32) + 4096 * place
         assert file.static.find(name) == (address, 1 + place)
         assert place % 100 or (functions.find(address) == name and file.static.at(address)[0][2] == name)
+
+
+def test_function_with_long_names() -> None:
+    """Check that the many long names of a function cost their time once, and not for each place in the function."""
+    start, size = 4096, 20_000
+    words = [b"_plain", b"plain"] + [b"_" * 4050 + b"x%d" % number for number in range(512)]
+    names, entries = b"\0", b""
+    for word in words:
+        entries += struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, start, size)
+        names += word + b"\0"
+    functions = Functions(None, None)
+    functions._symbols = SymbolTable([(entries, names)], True)
+    began = time.process_time()
+    assert {functions.find(address) for address in range(start, start + size)} == {"plain"}
+    assert time.process_time() - began < 5
 
 
 def test_names_that_resemble_each_other() -> None:

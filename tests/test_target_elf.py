@@ -186,7 +186,8 @@ def test_damaged_files(tmp_path: Path, rng: random.Random) -> None:
             rows = table.starting_in(0, 2**64 - 1, 0, 2**20)
             assert all(table.around(value) for value, size, _ in rows if size) and len(table.thread_local()) < 2**14
             assert all(table.find(name) for _, _, name in rows if "\ufffd" not in name)
-            table.function(rows[0][0] if rows else 0)
+            start = table.function(rows[0][0] if rows else 0)
+            assert start is None or table.plainest(start) is not None
 
 
 @settings(max_examples=300)

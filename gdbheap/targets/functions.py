@@ -45,6 +45,9 @@ class Functions:
             with suppress(OSError), open_regular(DEBUG_FILES.format(build_id[:2], build_id[2:])) as stream:
                 tables += self._read(stream, room)
         self._symbols = _native.SymbolTable(tables, True)
+        # The names by the starts of their functions. A function may have hundreds of long names, and a stack thousands
+        # of places in one function.
+        self._names: dict[int, str | None] = {}
 
     def _read(self, stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
         """Return (symbols, names) of each symbol table, and keep the file's lines. If ``is_unpacked`` is true, a packed
@@ -65,9 +68,13 @@ class Functions:
 
         If an address has several names, the plainest is returned: ``read``, not ``__libc_read``.
         """
-        names = self._symbols.function(address)
-        plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
-        return None if plain is None else readable(plain)
+        start = self._symbols.function(address)
+        if start is None:
+            return None
+        if start not in self._names:
+            plain = self._symbols.plainest(start)
+            self._names[start] = None if plain is None else readable(plain)
+        return self._names[start]
 
     def lines(self, address: int) -> tuple[SourceLine, ...]:
         """Return the source lines to which the code at a linked address belongs, innermost first.
@@ -89,6 +96,9 @@ def readable(symbol: str) -> str:
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
-    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size. Raises the errors of lzma."""
+    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size; empty if there is too little room. Raises the
+    errors of lzma.
+    """
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-    return decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))
+    found = decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))
+    return found if room.take(len(found)) else b""

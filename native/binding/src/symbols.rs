@@ -54,9 +54,15 @@ impl SymbolTable {
         rows(self.0.starting_in(low.0, high.0, least, most))
     }
 
-    /// Return all names of the function at an address.
-    fn function(&self, address: Address) -> Vec<String> {
-        self.0.function(address.0).into_iter().map(text).collect()
+    /// Return the address at which the function at an address begins; None if no function is known there.
+    fn function(&self, address: Address) -> Option<u64> {
+        self.0.function(address.0)
+    }
+
+    /// Return the plainest name of the symbols that begin at an address (`read`, not `__libc_read`); None if there is
+    /// none.
+    fn plainest(&self, start: Address) -> Option<String> {
+        self.0.plainest(start.0).map(text)
     }
 
     /// Return two addresses: the end of the last symbol that ends at or before `low`, and the start of the next symbol

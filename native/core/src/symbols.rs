@@ -169,19 +169,24 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         large.take(most).take_while(|symbol| take(&mut left, symbol.2.len())).collect()
     }
 
-    /// Return the names of the function at an address. It is the function that begins there or contains the address; or
-    /// else the last function before the address, if that function has no size.
-    pub fn function(&self, address: u64) -> Vec<&[u8]> {
+    /// Return the address at which the function at an address begins. It is the function that begins there or contains
+    /// the address; or else the last function before the address, if that function has no size.
+    pub fn function(&self, address: u64) -> Option<u64> {
         let (numbers, end) = (self.numbers(), self.place_behind(address));
         for place in (end.saturating_sub(MOST_FUNCTIONS_AROUND)..end).rev() {
             let (_, entry) = self.entry(numbers[place]);
             if entry.holds(address) || entry.value == address || (entry.size == 0 && place + 1 == end) {
-                let first = self.place_of(entry.value).max(place.saturating_sub(MOST_AROUND));
-                let last = self.place_behind(entry.value).min(place + MOST_AROUND);
-                return numbers[first..last].iter().map(|number| self.symbol(*number).2).collect();
+                return Some(entry.value);
             }
         }
-        Vec::new()
+        None
+    }
+
+    /// Return the plainest name of the symbols that begin at an address: `read`, not `__libc_read`. To look at the names
+    /// takes time, because they may be many and long.
+    pub fn plainest(&self, start: u64) -> Option<&[u8]> {
+        let underscores = |name: &[u8]| name.iter().take_while(|byte| **byte == b'_').count();
+        self.at(start).into_iter().map(|symbol| symbol.2).min_by_key(|name| (underscores(name), name.len(), *name))
     }
 
     /// Return the end of the last symbol that ends at or before `low`, and the start of the first symbol that begins
@@ -398,10 +403,11 @@ mod tests {
             (b"none", FUNCTION, 0, 70, 8),
         ];
         let found = Symbols::new(vec![table(&rows)], Wanted::Functions);
-        let one = [&b"one"[..], b"__one"];
-        assert_eq!((found.function(16), found.function(31)), (one.to_vec(), one.to_vec()));
-        assert_eq!((found.function(15), found.function(32)), (vec![], vec![]));
-        assert_eq!((found.function(64), found.function(1 << 40)), (vec![&b"open"[..]], vec![&b"open"[..]]));
+        assert_eq!((found.function(16), found.function(31)), (Some(16), Some(16)));
+        assert_eq!((found.function(15), found.function(32)), (None, None));
+        assert_eq!((found.function(64), found.function(1 << 40)), (Some(64), Some(64)));
+        assert_eq!((found.plainest(16), found.plainest(64)), (Some(&b"one"[..]), Some(&b"open"[..])));
+        assert_eq!((found.plainest(17), found.plainest(70)), (None, None));
     }
 
     /// Check tables in which each name extends to the end of the string table, or in which all symbols have the same
