@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from gdbheap.targets.process import Preparation
     from gdbheap.watching.child import Leaving
     from gdbheap.watching.heap_figures import Looks
-    from gdbheap.watching.memory_errors import MemoryErrors
     from gdbheap.watching.memory_readings import GroupMemory
     from gdbheap.watching.metrics import Now
     from gdbheap.watching.prometheus import Address, Server
@@ -295,7 +294,7 @@ class _Watch:
                 errors.go_on()
             return
         self.looks.give_way()
-        stack = _stack_of(errors) if errors is not None else []
+        stack = errors.stack() if errors is not None else list
         prepared = errors.preparation if errors is not None else self.prepared.get(pid)
         seconds = look_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))
         cause = dataclasses.replace(cause, cgroup=happening.group or cause.cgroup)
@@ -316,7 +315,7 @@ class _Watch:
         self.looks.held(pid, done.held)
         return Event(
             "acted", request.time, pid, happening.name, request.cause, happening.group, done.files, done.errors,
-            done.held, done.partial, done.run, stack=[*request.stack],
+            done.held, done.partial, done.run, stack=_named(request.stack),
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
@@ -410,11 +409,10 @@ class _Lines:
         return False
 
 
-def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
-    """Return the stack of the thread that is stopped at a MemoryError. If it cannot be read, return [], so that the
-    actions are still done."""
+def _named(stack: Callable[[], list[StackFrame]]) -> list[StackFrame]:
+    """Return the frames of a stack. If they cannot be read, return [], so that the event is still told."""
     with contextlib.suppress(Exception):
-        return errors.stack()
+        return stack()
     return []
 
 

@@ -215,10 +215,6 @@ class Stacks:
         torn = python is not None and python.torn
         return tuple(reversed(merge(natives, groups, bool(captured.cut), torn)))
 
-    def frames(self, registers: Sequence[int]) -> list[StackFrame]:
-        """Return the frames of a stopped thread, outermost first, from its registers in the kernel's order."""
-        return list(self.name(self.capture_registers(registers)))
-
     def _python_frame(self, frame: RawFrame) -> StackFrame:
         assert self._calls is not None
         key = frame.code.name, frame.code.file, self._calls.line(frame)

@@ -22,10 +22,12 @@ from support.following import Follower, becomes_whole, code, following, patched
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, end_group, gdbheap, running
 
 from gdbheap.following import following_growth
+from gdbheap.following.catch import CatchRequest, catch
 from gdbheap.host.procfs import Named
 from gdbheap.machines.machine import Machine
-from gdbheap.stacks import Stacks
-from gdbheap.targets.following import Program
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import Captured, Stacks
+from gdbheap.targets.following import LocalProcess, Program
 
 PAGE = 4096
 CALLS = ("brk", "mmap", "munmap", "mremap")
@@ -305,9 +307,7 @@ def guards() -> set[str]:
 def kill_after(seconds: float, target: Running, *arguments: str) -> None:
     """Kill a command that follows the program, this long after the program was told to continue."""
     with following(target.pid, *arguments) as follower:
-        assert target.process.stdin is not None
-        target.process.stdin.write(b"x")
-        target.process.stdin.flush()
+        write_line(target)
         time.sleep(seconds)
         follower.process.kill()
 
@@ -471,6 +471,35 @@ def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
         names = [frame["name"] for frame in call["frames"]]
         assert "malloc" in names and call["grown"] > 0 and call["asked"] is None
     assert any("wanted" in [frame["name"] for frame in call["frames"]] for call in answer["rows"])
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_catch_reads_names_later(
+    grows: bool, rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that stacks get their names when no thread is stopped any more: a file may have very many symbols."""
+    size, tracers = 8 * rng.randrange(200_000, 300_000), []
+    name = Stacks.name
+
+    def checked(stacks: Stacks, captured: Captured) -> tuple[StackFrame, ...]:
+        status = Path(f"/proc/{target.pid}/status").read_text()
+        tracers.append(re.findall(r"^TracerPid:\t(\d+)$", status, re.MULTILINE))
+        return name(stacks, captured)
+
+    monkeypatch.setattr(Stacks, "name", checked)
+    with running(c_program("asks", size), tmp_path) as target:
+        wanted = CatchRequest("malloc", None if grows else size, grows=grows, duration=PATIENCE)
+        found = catch(LocalProcess(target.pid), wanted, lambda: write_line(target))
+        target.rest()
+    (call,) = found.rows
+    assert "malloc" in [frame.name for frame in call.frames] and tracers == [["0"]]
+
+
+def write_line(target: Running) -> None:
+    """Let the program continue, without waiting for it."""
+    assert target.process.stdin is not None
+    target.process.stdin.write(b"x")
+    target.process.stdin.flush()
 
 
 def test_catch_of_what_is_none(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import subprocess
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.following import changed_code, code, patched
 from support.programs import GDBHEAP, PATIENCE, RELEASES, SOURCES, Running, c_program, gdbheap, release_program, running
+
+from gdbheap.watching.memory_errors import MemoryErrors
 
 MIB = 1 << 20
 
@@ -90,3 +93,19 @@ def test_no_python(tmp_path: Path) -> None:
             watch.communicate(timeout=PATIENCE)
             assert "cannot notice its MemoryErrors" in told and watch.returncode == 1
     assert gdbheap("watch", str(os.getpid()), "--on-memory-error", "--core").returncode == 2
+
+
+def test_names_are_read_later() -> None:
+    """Check that the stack of the stopped thread is only captured, and gets its names after the thread runs on."""
+    done: list[str] = []
+    follower = SimpleNamespace(next=lambda _seconds: done.append("runs on"))
+    stacks = SimpleNamespace(
+        capture_registers=lambda registers: done.append("captured") or registers,
+        name=lambda captured: done.append("named") or captured,
+    )
+    errors: Any = object.__new__(MemoryErrors)
+    errors._hit, errors._stacks, errors._follower = SimpleNamespace(registers=(1, 2)), stacks, follower
+    stack = errors.stack()
+    errors.go_on()
+    assert stack() == [1, 2] and done == ["captured", "runs on", "named"]
+    assert errors.stack()() == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.following.growth import GROWS, Cost, ReservedMemory
 from gdbheap.machines.machine import Machine
-from gdbheap.stack_frames import NATIVE, StackFrame
-from gdbheap.stacks import Stacks
+from gdbheap.stack_frames import StackFrame
+from gdbheap.stacks import Captured, Stacks
 from gdbheap.targets.code_places import Condition
 from gdbheap.targets.following import LocalProcess
 from gdbheap.targets.hits import Following, Hit
@@ -113,9 +114,9 @@ def catch(process: LocalProcess, wanted: CatchRequest, begun: Callable[[], None]
     ``begun`` is called once catching has started. Raises GdbheapError. An interrupt ends catching, and the calls caught
     so far are returned.
     """
-    stacks = Stacks(process.folder, process.machine)
+    catcher = (_Grower if wanted.grows else _Caller)(process, wanted)
     with _seen(process, wanted) as following:
-        catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
+        catcher.begin(following)
         begun()
         with suppress(KeyboardInterrupt):
             _run(following, wanted, catcher)
@@ -125,8 +126,10 @@ def catch(process: LocalProcess, wanted: CatchRequest, begun: Callable[[], None]
             following.stay()
         follower.end()
         cost = Cost(follower.hits, follower.stood, follower.held)
-        process.unread += stacks.unread
-    return Catch(process.pid, seconds, catcher.calls, follower.finish or "asked", cost)
+    # No symbol table is decoded while a thread is stopped.
+    calls = catcher.named()
+    process.unread += catcher.stacks.unread
+    return Catch(process.pid, seconds, calls, follower.finish or "asked", cost)
 
 
 def _seen(process: LocalProcess, wanted: CatchRequest) -> AbstractContextManager[Following]:
@@ -144,16 +147,28 @@ def _run(following: Following, wanted: CatchRequest, catcher: _Catcher) -> None:
 
 
 class _Catcher:
-    """Collects the calls that match the request."""
+    """Collects the calls that match the request, and their stacks. The names of the frames are read at the end
+    (``named``).
+    """
 
-    def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:
-        self.process, self.wanted, self._stacks, self._following = process, wanted, stacks, following
+    def __init__(self, process: LocalProcess, wanted: CatchRequest) -> None:
+        self.process, self.wanted = process, wanted
+        self.stacks = Stacks(process.folder, process.machine)
         self.began = time.monotonic()
-        self.calls: list[Caught] = []
+        self.calls: list[tuple[Caught, Captured]] = []
+
+    def begin(self, following: Following) -> None:
+        """Note that catching has begun."""
+        self.began = time.monotonic()
 
     def add(self, hit: Hit) -> None:
-        """Handle a caught thread. A subclass decides whether its call is wanted."""
+        """Handle a caught thread, which is stopped meanwhile. A subclass decides whether its call is wanted."""
         raise NotImplementedError
+
+    def named(self) -> list[Caught]:
+        """Return the calls with the frames of their stacks."""
+        names = {stack: list(self.stacks.name(stack)) for stack in dict.fromkeys(stack for _, stack in self.calls)}
+        return [replace(call, frames=names[stack]) for call, stack in self.calls]
 
 
 class _Caller(_Catcher):
@@ -167,7 +182,8 @@ class _Caller(_Catcher):
         address = first if function in ("free", "realloc") else None
         size = sizes[function] if function in sizes else _size_of_chunk(self.process, first)
         seconds = time.monotonic() - self.began
-        self.calls.append(Caught(seconds, hit.tid, function, address, size, None, self._stacks.frames(hit.registers)))
+        caught = Caught(seconds, hit.tid, function, address, size, None, [])
+        self.calls.append((caught, self.stacks.capture_registers(hit.registers)))
 
 
 class _Grower(_Catcher):
@@ -175,9 +191,16 @@ class _Grower(_Catcher):
     call.
     """
 
-    def __init__(self, process: LocalProcess, wanted: CatchRequest, stacks: Stacks, following: Following) -> None:
-        super().__init__(process, wanted, stacks, following)
-        self._memory = ReservedMemory(process.machine, parse_maps(following.follower.maps[0]))
+    def __init__(self, process: LocalProcess, wanted: CatchRequest) -> None:
+        super().__init__(process, wanted)
+        # [start, end) of each function that has the wanted name now.
+        self._functions = _extents(process, wanted.function)
+
+    def begin(self, following: Following) -> None:
+        """Note that catching has begun, with these mappings."""
+        super().begin(following)
+        self._following = following
+        self._memory = ReservedMemory(self.process.machine, parse_maps(following.follower.maps[0]))
 
     def add(self, hit: Hit) -> None:
         """Add the call to the result if memory grew and the wanted function is in the call's stack."""
@@ -187,10 +210,18 @@ class _Grower(_Catcher):
         call = self._memory.read(number, hit.registers)
         if call.id not in GROWS:
             return
-        frames = self._stacks.frames(hit.registers)
-        if any(frame.kind == NATIVE and frame.name == self.wanted.function for frame in frames):
+        stack = self.stacks.capture_registers(hit.registers)
+        places = {(place, start) for _, place, start in stack.places}
+        if any(first <= place < end or first == start for place, start in places for first, end in self._functions):
             seconds = time.monotonic() - self.began
-            self.calls.append(Caught(seconds, hit.tid, self.wanted.function, None, None, call.bytes, frames))
+            self.calls.append((Caught(seconds, hit.tid, self.wanted.function, None, None, call.bytes, []), stack))
+
+
+def _extents(process: LocalProcess, name: str) -> list[tuple[int, int]]:
+    """Return [start, end) of each function with this name: in the program, and where it is exported."""
+    objects = process.running.objects
+    named = (loaded.extent(name) for loaded in objects if loaded is objects[0] or loaded.exported(name))
+    return [(start, start + size) for start, size in filter(None, named)]
 
 
 def _size_of_chunk(process: LocalProcess, address: int) -> int | None:

@@ -140,8 +140,8 @@ class Request:
 
     ``prepared``: facts about the process that were read in advance. ``standing``: threads that another part of gdbheap
     has stopped and that block all others, so that the process does not have to be stopped again. ``seconds``: the time
-    limit for reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: the stack of the
-    thread with the cause.
+    limit for reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: returns the
+    frames of the thread with the cause, outermost first; it is called once the thread runs on.
     """
 
     folder: ProcessFolder
@@ -151,7 +151,7 @@ class Request:
     standing: Sequence[Registers] = ()
     seconds: float = look_seconds(0, 1)
     time: float = field(default_factory=time.time)
-    stack: Sequence[StackFrame] = ()
+    stack: Callable[[], list[StackFrame]] = list
 
     @property
     def pid(self) -> int:

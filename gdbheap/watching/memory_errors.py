@@ -8,6 +8,7 @@ preparation by the program.
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from gdbheap.errors import NotAPython
@@ -64,9 +65,12 @@ class MemoryErrors:
         pointers = pointer, found[notes.sp], found[notes.pc]
         return [Registers(self._hit.tid, *pointers, found[: notes.general])]
 
-    def stack(self) -> list[StackFrame]:
-        """Return the stack of the thread that is stopped at a MemoryError, outermost frame first."""
-        return [] if self._hit is None else self._stacks.frames(self._hit.registers)
+    def stack(self) -> Callable[[], list[StackFrame]]:
+        """Capture the stack of the thread that is stopped at a MemoryError. Return a function that returns its frames,
+        outermost first. This function reads symbol tables, so the thread should run on before (``go_on``).
+        """
+        captured = None if self._hit is None else self._stacks.capture_registers(self._hit.registers)
+        return lambda: [] if captured is None else list(self._stacks.name(captured))
 
     def go_on(self) -> None:
         """Release the thread that is stopped at a MemoryError, and all threads that were stopped after it."""
