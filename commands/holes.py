@@ -62,7 +62,7 @@ SORTS: dict[str, Callable[[holes.Hole], Any]] = {
 
 COMMAND = Command(
     noun="holes",
-    summary="List free memory not returned to the kernel, and the blocks next to it",
+    summary="List free memory not returned to the kernel, and blocks around it",
     text="""A hole is an unbroken run of free bytes inside an arena; the top of a heap is not a hole. The total also
     counts the holes that --top leaves out.""",
     example="heap holes --min=1M",

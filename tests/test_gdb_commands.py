@@ -293,7 +293,7 @@ def test_help_and_completion(target: Running, environment: dict[str, str]) -> No
     completed = ["complete heap ho", "complete heap holes --m", "complete heap pools --sort=u"]
     commands = ["help heap holes", "heap holes --help", "heap attach --help", *completed]
     done = gdb([*attached(target), "-batch", "-x", "gdbheap", *executed(commands)], environment)
-    summary = "List free memory not returned to the kernel, and the blocks next to it."
+    summary = "List free memory not returned to the kernel, and blocks around it."
     assert done.stdout.count(summary) == 2 and done.stdout.count("  --min=SIZE  ") == 2
     lines = done.stdout.splitlines()
     assert {"heap holes", "heap holes --min=", "heap pools --sort=used", "Usage: heap attach PID"} <= set(lines)
