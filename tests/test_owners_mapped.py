@@ -121,6 +121,31 @@ def test_mapped_by_libraries(library: str, rng: random.Random, tmp_path: Path) -
     assert any(f"['__main__'].{name}" in (row.root or "") for name in ("kept", "source")), row
 
 
+def test_shared_memory_that_nobody_maps(rng: random.Random, tmp_path: Path) -> None:
+    """Check that files of shared memory that the process left behind decide the finding's place, and that the holder of
+    the mapped one has no second finding."""
+    size = rng.randrange(24, 32) << 20
+    script = (
+        "from multiprocessing.shared_memory import SharedMemory; import os\n"
+        f"blocks = [SharedMemory(create=True, size={size}) for _number in range(3)]\n"
+        f"for block in blocks: block.buf[:] = bytes({size})\n"
+        f"held = bytearray({size} + (4 << 20))\n"
+        "print(*(block.name for block in blocks), file=__import__('sys').stderr, flush=True)\n"
+        "for block in blocks[:2]: block.close()\n"
+        "os.read(0, 1)"
+    )
+    with running([interpreter_of_release("3.11").executable, "-c", script], tmp_path) as target:
+        names = target.stderr.split()
+        try:
+            first, *others = ask("", str(target.pid))["findings"]
+        finally:
+            for name in names:
+                Path("/dev/shm", name).unlink(missing_ok=True)
+    assert first["id"] == "shared-memory" and size <= first["bytes"] < size + (1 << 20)
+    assert "more outside its RSS, in" in first["text"] and all(name in first["text"] for name in names[:2])
+    assert all("SharedMemory" not in row["text"] for row in others)
+
+
 def test_shared_memory_of_multiprocessing(rng: random.Random, tmp_path: Path) -> None:
     """Check that shared memory of multiprocessing belongs to the variable, and is marked as shared."""
     size = rng.randrange(8 << 20, 16 << 20)

@@ -68,6 +68,11 @@ class Figures:
         return False
 
     @property
+    def beyond(self) -> int:
+        """The bytes outside RSS that following the advice would free, too."""
+        return 0
+
+    @property
     def listed(self) -> dict[str, int]:
         """The values of ``figures`` in JSON: the integer fields that are known."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
@@ -112,11 +117,12 @@ class Finding:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """A sort key: largest first; of findings with equal sizes, certain ones before doubtful ones; conditional
-        findings come last of all.
+        """A sort key: largest first, with the bytes outside RSS; of findings with equal sizes, certain ones before
+        doubtful ones; conditional findings come last of all.
         """
-        conditional = isinstance(self.figures, Figures) and self.figures.conditional
-        return conditional, -self.bytes, self.doubtful
+        if not isinstance(self.figures, Figures):
+            return False, -self.bytes, self.doubtful
+        return self.figures.conditional, -self.bytes - self.figures.beyond, self.doubtful
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,8 @@ def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
     """
     if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
         return True
-    size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
+    kind = SHARED if any(trait.kind == SHARED_MEMORY for trait in row.traits) else row.kind
+    size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(kind, ())))
     if size and 2 * size >= (row.resident or 0):
         return True
     return row.address is not None and any(getattr(one.figures, "address", None) == row.address for one in others)

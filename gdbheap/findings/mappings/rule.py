@@ -51,6 +51,10 @@ class Mapped(Figures):
     alike: int = field(default=0, metadata=UNLISTED)
     each: int = field(default=0, metadata=UNLISTED)
 
+    @property
+    def beyond(self) -> int:
+        return sum(file.bytes for file in self.left)
+
 
 def find(evidence: Evidence) -> list[Claim]:
     """Return a finding for each kind of mapped memory with at least a quarter of RSS."""

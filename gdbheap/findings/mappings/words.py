@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 TEXTS = {
     MAPPED_MEMORY: "private memory that the program or a library mapped itself, without malloc",
-    SHARED_MEMORY: "shared memory, which counts in the RSS of every process that maps it",
+    SHARED_MEMORY: "shared memory{}, which counts in the RSS of every process that maps it",
     MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
@@ -30,9 +30,9 @@ TRACED = ". The command shows, while the program runs, which code maps more memo
 
 def _text(figures: Mapped) -> str:
     most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
-    text = TEXTS[figures.kind] + WRITTEN * figures.written + _pattern(figures)
+    text = TEXTS[figures.kind].format(_left(figures)) + WRITTEN * figures.written + _pattern(figures)
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
-    return f"{text}; {most}{repeated}{_left(figures)}"
+    return f"{text}; {most}{repeated}"
 
 
 def _pattern(figures: Mapped) -> str:
@@ -54,9 +54,11 @@ def _left(figures: Mapped) -> str:
         return ""
     shown = [f"{file.file} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
     more = [f"{len(figures.left) - SHOWN_FILES:,} more"] * (len(figures.left) > SHOWN_FILES)
-    size = size_text(sum(file.bytes for file in figures.left))
     files = counted(len(figures.left), "file")
-    return f"; {files} next to it, which this process does not map, hold {size} more: {', '.join(shown + more)}"
+    return (
+        f", and {size_text(figures.beyond)} more outside its RSS, in {files} that this process does not map: "
+        f"{', '.join(shown + more)}. This process maps shared memory"
+    )
 
 
 def _advice(figures: Mapped) -> str:
