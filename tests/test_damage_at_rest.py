@@ -50,7 +50,7 @@ def test_damaged(name: str, how: str, form: str, rng: random.Random, tmp_path: P
     with started(name, how, rng, tmp_path) as (target, block):
         answer = ask("check", target.as_form(form), status=1)
         assert not answer["ok"] and answer[WALKED[name]] > 0
-        assert not [warning for warning in answer["warnings"] if "caught inside" in warning]
+        assert not [warning for warning in answer["warnings"] if "stopped inside" in warning]
         assert answer["damage"] and not any("caught inside" in row["what"] for row in answer["damage"])
         if name in OF_BLOCKS:
             assert block in [row["address"] for row in answer["damage"]], (hex(block), answer["damage"])

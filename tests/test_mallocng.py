@@ -121,7 +121,7 @@ def test_moved(release: str, flags: tuple[str, ...], rng: random.Random, tmp_pat
                 found.check()
                 assert [row for row in found.damage if not row.transient] == []
                 assert bool(found.damage or found.store.moving) == any(
-                    "caught inside mallocng" in warning for warning in warnings_of(heap)
+                    "stopped inside mallocng" in warning for warning in warnings_of(heap)
                 )
                 # 32 blocks are held, of which each thread may be moving one.
                 assert 28 <= sum(count for size, count in found.used_sizes() if size > 131052)
@@ -324,5 +324,5 @@ def test_place_of_another(rng: random.Random, tmp_path: Path) -> None:
             os.pwrite(memory.fileno(), struct.pack("<Q", 0x1234), first)
             damaged = ask("check", str(target.pid), status=1)
     assert [row["what"] for row in moved["damage"]] == ["caught inside malloc: memory of a group"]
-    assert any("caught inside mallocng" in warning for warning in moved["warnings"])
+    assert any("stopped inside mallocng" in warning for warning in moved["warnings"])
     assert [(row["address"], row["what"]) for row in damaged["damage"]] == [(first, "meta of a group")]

@@ -75,3 +75,32 @@ def test_calls_that_are_left_out(calls: int, order: str, expected: str) -> None:
         "calls.log", 1234, "/bin/true", ["true"], 1, 10, 1, 5, 4096, 0, 0, calls, 0, 0, 0, order, False, True, True
     )
     assert expected in " ".join(render(answer, Style()).split())
+
+
+@pytest.mark.parametrize(
+    ("remark", "expected"),
+    [
+        (
+            Remark("mimalloc-pages-moving", {"threads": [12], "unsure": False, "pages": 2}),
+            "thread 12 was stopped inside mimalloc, maybe while changing a page: 2 pages have a wrong count or wrong "
+            "lists, so some blocks may be counted wrongly",
+        ),
+        (
+            Remark(
+                "jemalloc-extents-moving",
+                {"threads": [12, 13], "unsure": False, "extents": 1, "both": 0, "astray": 2, "slabs": 0},
+            ),
+            "threads 12, 13 were stopped inside jemalloc, maybe while changing extents, a slab or a cache: 1 extent "
+            "has no class or a temporary state and 2 cache entries point to no block, so some blocks may be counted "
+            "wrongly",
+        ),
+        (
+            Remark("malloc-moving", {"threads": []}),
+            "a thread (id unknown) that holds an arena's lock was stopped inside malloc: malloc may have changed only "
+            "half of a list or size",
+        ),
+    ],
+)
+def test_threads_inside_an_allocator(remark: Remark, expected: str) -> None:
+    """Check the words about threads inside an allocator: parts with the count 0 are left out."""
+    assert sentence_of(remark) == expected

@@ -55,9 +55,7 @@ def needed_by(sentence: str | Callable[..., Any]) -> dict[str, Any]:
         fields = {name: spec for _, name, spec, _ in Formatter().parse(sentence) if name}
         return {name: 3 if spec else "what" for name, spec in fields.items()}
     own = inspect.signature(sentence).parameters.values()
-    found = {one.name: SAMPLES[str(one.annotation)] for one in own if one.kind is one.POSITIONAL_OR_KEYWORD}
-    inner = inspect.getclosurevars(sentence).nonlocals.get("what", "")
-    return {**found, **{name: 3 for _, name, _, _ in Formatter().parse(inner) if name}}
+    return {one.name: SAMPLES[str(one.annotation)] for one in own}
 
 
 def names_consequence(text: str) -> bool:

@@ -22,7 +22,7 @@ __all__ = ["INSTANTS", "Instant", "Seen", "Subject", "seen"]
 INSTANTS = int(os.environ.get("GDBHEAP_INSTANTS") or 5)
 # The number of instants in one program. Then its core is read, and another program is started.
 OF_A_PROGRAM = 20
-CAUGHT = "caught inside "
+STOPPED = " stopped inside "
 # A row of the table: pointer, usable, requested.
 Held = tuple[int, int, int]
 
@@ -78,7 +78,7 @@ def look(subject: Subject, target: str, folder: Path) -> Instant:
         known = {block.address for _row, block in blocks if block is not None}
         used = {address for address, _size in found.first_used(0, 1 << 62, 1 << 62)}
         found.check()
-        noted = any(warning.startswith(CAUGHT) for warning in warnings_of(heap))
+        noted = any(STOPPED in warning for warning in warnings_of(heap))
         lasting = [row for row in (*heap.damage, *found.damage) if not row.transient]
         assert not lasting, (lasting[:5], warnings_of(heap))
         assert noted or not heap.damage, heap.damage

@@ -38,31 +38,62 @@ def _threads(threads: list[int], unsure: bool) -> str:
     return f"{'threads' if len(threads) > 1 else 'thread'} {named}{more}{told}"
 
 
-def _moving(allocator: str, what: str) -> Callable[..., str]:
-    """Return a function that makes the sentence about threads inside an allocator.
+def _moving(allocator: str, what: str, effect: str) -> Callable[..., str]:
+    """Return a function that makes the sentence about threads that were stopped inside an allocator.
 
-    ``what``: the data that these threads may be changing.
+    ``what``: the data that these threads may have been changing. ``effect``: what this means for the answer.
     """
 
-    def sentence(threads: list[int], unsure: bool, **counts: int) -> str:
-        return f"caught inside {allocator}: {_threads(threads, unsure)} may just now be {what.format(**counts)}"
+    def sentence(threads: list[int], unsure: bool) -> str:
+        stopped = "were stopped" if len(threads) > 1 else "was stopped"
+        return f"{_threads(threads, unsure)} {stopped} inside {allocator}, maybe while changing {what}: {effect}"
 
     return sentence
 
 
+def _present(*parts: tuple[int, str, str]) -> str:
+    """Return the parts whose count is not 0 in one text, and what they mean for the answer.
+
+    Each part is a count with its words in the singular and in the plural.
+    """
+    found = [counted(count, one, many) for count, one, many in parts if count] or ["a list or count is wrong"]
+    return f"{listed(found)}, so some blocks may be counted wrongly"
+
+
 def _pages(threads: list[int], unsure: bool, pages: int) -> str:
-    changing = f"changing a page ({counted(pages, 'page')} with a wrong count or wrong lists)"
-    return _moving("mimalloc", changing)(threads, unsure)
+    effect = _present((pages, "page has a wrong count or wrong lists", "pages have a wrong count or wrong lists"))
+    return _moving("mimalloc", "a page", effect)(threads, unsure)
+
+
+def _extents(threads: list[int], unsure: bool, extents: int, both: int, astray: int, slabs: int) -> str:
+    effect = _present(
+        (extents, "extent has no class or a temporary state", "extents have no class or a temporary state"),
+        (both, "block is both cached and free", "blocks are both cached and free"),
+        (astray, "cache entry points to no block", "cache entries point to no block"),
+        (slabs, "slab has an inconsistent header", "slabs have an inconsistent header"),
+    )
+    return _moving("jemalloc", "extents, a slab or a cache", effect)(threads, unsure)
+
+
+def _spans(threads: list[int], unsure: bool, locked: int, chains: int, astray: int, spans: int) -> str:
+    effect = _present(
+        (locked, "central list is locked", "central lists are locked"),
+        (chains, "list of free blocks has a wrong length or end", "lists of free blocks have a wrong length or end"),
+        (astray, "list entry points to no matching block", "list entries point to no matching block"),
+        (spans, "span has a wrong count", "spans have a wrong count"),
+    )
+    return _moving("tcmalloc", "a span or a cache", effect)(threads, unsure)
 
 
 def _in_malloc(threads: list[int]) -> str:
-    names = ", ".join(map(str, threads[:MOST])) or "(id unknown) that holds an arena's lock"
-    return f"stopped inside malloc: thread {names}; malloc may have changed only half of a list or size"
+    named = _threads(threads, False) if threads else "a thread (id unknown) that holds an arena's lock"
+    stopped = "were stopped" if len(threads) > 1 else "was stopped"
+    return f"{named} {stopped} inside malloc: malloc may have changed only half of a list or size"
 
 
 def _in_mallocng(slots: int) -> str:
-    moving = f" ({counted(slots, 'slot')} being allocated or freed)" if slots else ""
-    return f"caught inside mallocng: a thread was just changing a group{moving}"
+    moving = f"; it was allocating or freeing {counted(slots, 'slot')}" if slots else ""
+    return f"a thread was stopped inside mallocng: it may have changed only half of a group{moving}"
 
 
 def _others(malloc: str, titles: list[str]) -> str:
@@ -115,15 +146,9 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "first-paths": ("paths are shown for the first {most:,} of {blocks:,} blocks: no path is shown for the others"),
     "holders-not-known": "holders are not known: {error}",
     "jemalloc-blocks-moving": _moving(
-        "jemalloc",
-        "moving free blocks between slabs and a cache: the moved blocks may count as used, or still as cached",
+        "jemalloc", "a slab or a cache", "a few free blocks may count as used, or still as cached"
     ),
-    "jemalloc-extents-moving": _moving(
-        "jemalloc",
-        "changing extents, a slab or a cache ({extents} extents without a class or in a temporary state, {both} blocks "
-        "both cached and free, {astray} cache entries that point to no block, {slabs} slabs with an inconsistent "
-        "header)",
-    ),
+    "jemalloc-extents-moving": _extents,
     "jemalloc-no-cache": (
         "no thread cache of the jemalloc in {module} was found: cached blocks count as used "
         "(MALLOC_CONF=tcache:false turns these caches off)"
@@ -142,7 +167,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "malloc-moving": _in_malloc,
     "mallocng-moving": _in_mallocng,
     "mappings-alone": "{error}: memory is classified only by its mappings, so memory in use is unknown",
-    "mimalloc-lists-moving": _moving("mimalloc", "moving a list of free blocks: these blocks count as used"),
+    "mimalloc-lists-moving": _moving("mimalloc", "a list of free blocks", "the blocks of this list count as used"),
     "mimalloc-not-known": (
         "{module} contains a mimalloc with the layout of no known release ({nearest}): gdbheap cannot list its blocks, "
         "and its memory counts as other memory"
@@ -153,22 +178,16 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
         "gdbheap does not recognise the interpreter's loop on the stack of a thread: the thread's C frames are left out"
     ),
     "no-types-drawn": "the picture has no types: {error}",
-    "oldmalloc-moving": "caught inside oldmalloc: some free chunks are in no bin",
+    "oldmalloc-moving": "a thread was stopped inside oldmalloc: some free chunks are in no bin yet",
     "other-malloc": _other_malloc,
     "others-hold-not-known": "other holders of the listed memory are unknown: {error}",
     "served-by-others": _others,
     "since-another": "{file} is a snapshot of another process: 'heap diff' compares the two",
-    "tcmalloc-blocks-moving": _moving(
-        "tcmalloc", "moving free blocks between spans and a cache: the moved blocks count as used"
-    ),
+    "tcmalloc-blocks-moving": _moving("tcmalloc", "a span or a cache", "a few free blocks may count as used"),
     "tcmalloc-no-lists": (
         "no central lists of tcmalloc were found in {module}: blocks in transfer caches count as used"
     ),
-    "tcmalloc-spans-moving": _moving(
-        "tcmalloc",
-        "changing a span or a cache ({locked} locked central lists, {chains} lists of free blocks with a wrong length "
-        "or end, {astray} list entries that point to no matching block, {spans} spans with a wrong count)",
-    ),
+    "tcmalloc-spans-moving": _spans,
     "tls-cut-off": (
         "too many blocks look like contexts or connections of OpenSSL: gdbheap left some out, so these have no name"
     ),
