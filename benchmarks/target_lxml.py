@@ -1,4 +1,4 @@
-"""A Python process to measure on, whose memory is mostly structures of C: documents of lxml.
+"""A Python process to measure on, whose memory is mostly C structures: documents of lxml.
 
 Prints one line of JSON when it is ready: {"pid"}; ends when its standard input does.
 

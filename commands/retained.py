@@ -70,8 +70,8 @@ COMMAND = Command(
 
     `--by=type` shows what would be freed with all objects of a type, including what several of them hold together.
     `--by=module` shows what would be freed with a module and its dict. A possibly stale word counts as a reference to a
-    Python object only if the object has no certain reference. Every word in used memory that points to a block of C
-    code counts as a reference to it; words on stacks do not count.
+    Python object only if the object has no certain reference. For a block of C code, every word in used memory that
+    points to the block counts as a reference. Words on stacks do not count.
 
     In a program without Python, each block counts as an object. `--by=global` shows what would be freed if a global
     held nothing. `--by=thread` shows what would be freed if a thread's stack and data held nothing. If ADDRESS is

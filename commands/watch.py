@@ -553,7 +553,7 @@ COMMAND = Command(
     while watch acts, and Python's other threads wait for it.
 
     Files in `--output` are named after the program, the process id and the time. If root gives no folder, watch prints
-    which folder it uses. `--heap` saves the answer of `heap --json` about the same moment as the snapshot. `--core`
+    which folder it uses. `--heap` saves the answer of `heap --json` for the moment of the snapshot. `--core`
     needs room on the disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is
     too short, no core is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh
     -c …'` starts a shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`

@@ -256,12 +256,12 @@ def test_remedy_of_another() -> None:
         (Cycles(2, None, "T", MIB, False, None, None),
             "2 objects form uncollected cycles, most of type T (1.0 MiB). The garbage collector has not run since"),
         (Cycles(92_000, None, "T", MIB, False, None, None, "a.T.up → a.T.down → the same a.T", 46),
-            "a.T.up → a.T.down → the same a.T, in 46 groups of objects"),
+            ". In 46 groups of objects, the cycle is a.T.up → a.T.down → the same a.T"),
         (Cycles(2, None, "T", MIB, False, None, None, "a.T.own → the same a.T", 1),
-            "a.T.own → the same a.T, in 1 group of objects"),
+            ". In 1 group of objects, the cycle is a.T.own → the same a.T"),
         (UncollectableCycles(9, "T", MIB, "hidden", "", "a.T.up → the same a.T", 3),
-            "9 objects are kept alive by a cycle, most of type T (1.0 MiB): a.T.up → the same a.T, in 3 groups of "
-            "objects"),
+            "cycles keep 9 objects alive, most of type T (1.0 MiB). In 3 groups of objects, the cycle is a.T.up → "
+            "the same a.T"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
             "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to "
             "2.0 KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers "

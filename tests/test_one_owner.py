@@ -17,7 +17,7 @@ COMPARED = 40
 
 
 def with_structures(rng: random.Random, _folder: Path) -> list[str]:
-    """Return a program whose objects hold structures of C: parsers, regular expressions, databases."""
+    """Return a program whose objects hold C structures: parsers, regular expressions, databases."""
     return python_program(KINDS[0], "extensions", rng.getrandbits(32), 2)
 
 

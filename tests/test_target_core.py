@@ -309,6 +309,7 @@ def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
     [
         (b"", NoTarget, "empty"),
         (b"hello", NoTarget, "not a core"),
+        (b"gdbheap calls 1\n", NoTarget, "is a trace, not a core: 'gdbheap calls .*' summarizes it"),
         (b"\x1f\x8b\x08" + bytes(70), NoTarget, "the gzip file is cut off or damaged"),
         (b"\x28\xb5\x2f\xfd" + bytes(70), NoTarget, "the zstd file is cut off or damaged"),
         (gzip.compress(b"hello", mtime=0), NoTarget, "not a core"),

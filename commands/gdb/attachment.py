@@ -45,7 +45,7 @@ def attach(pid: int) -> None:
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
     """Return whether a process sees the same files as gdb.
 
-    For a process in a container, the same path may name other files than for gdb. This matters because gdb runs the
+    For a process in a container, the same path may name different files than for gdb. This matters because gdb runs the
     scripts next to a file if it trusts the file's path.
     """
     with contextlib.suppress(OSError):

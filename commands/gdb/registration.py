@@ -246,10 +246,12 @@ def _calls(where: TargetIdentity, heap: Heap, purpose: Purpose) -> Iterator[Call
 
 @contextlib.contextmanager
 def _registers_reread(purpose: Purpose) -> Iterator[None]:
-    """Let gdbheap make calls itself, on gdb's thread, inside the block.
+    """Allow gdbheap to call functions of the process itself inside the ``with`` block, and then let gdb reread the
+    registers.
 
-    The calls restore all registers, and gdb rereads the registers afterwards. Raises GdbheapError if gdb keeps
-    breakpoints inserted."""
+    Each call restores all registers. The calls are made on gdb's own thread. Raises GdbheapError if gdb keeps
+    breakpoints inserted.
+    """
     if gdb.parameter("breakpoint always-inserted") is True:
         raise purpose.error("gdb keeps breakpoints inserted, and the call might reach one")
     try:

@@ -245,7 +245,7 @@ class MaybeAddressed(Common):
 
 @dataclass
 class Called(Common):
-    """The options of a command about a function, whose name follows the noun."""
+    """The options of a command about one function. The function's name follows the command's name."""
 
     function: str = ""
 

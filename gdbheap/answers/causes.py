@@ -23,7 +23,7 @@ MAX_LIBRARIES = 3
 # tp_del lies this many bytes after tp_flags in every release.
 DEL_AFTER_FLAGS = 208
 OBSTACLES = {
-    "likely": "words in structures of C close the cycle, and gc.collect() may not see them",
+    "likely": "pointers in C structures close the cycle, and gc.collect() may not see them",
     "hidden": "gc.collect() does not free it: memory of C code has a reference that the collector does not see",
     "frozen": "gc.collect() does not free it: gc.freeze() hides {} from the collector",
     "untracked": "gc.collect() does not free it: the collector does not see what {} refers to",

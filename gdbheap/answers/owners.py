@@ -86,9 +86,10 @@ class HeldTogether:
 class Owners:
     """The answer of ``heap owners``, largest first. Only one of ``owners``, ``groups`` and ``arrays`` can have rows.
 
-    ``count`` and ``bytes`` count all blocks that are large enough; with ``groups`` of a program without Python, only
-    blocks that a root reaches. If ``arrays`` has rows, the bytes are those of the arrays' values, in the heap or
-    outside it; no byte counts twice. ``outside`` is 0 if it is below a tenth of RSS.
+    ``count`` and ``bytes`` count all blocks in use of at least ``--min`` bytes; with ``groups`` of a program without
+    Python, only blocks that a root reaches. If ``arrays`` has rows, the bytes are those of the arrays' values, in the
+    heap or outside it; no byte counts twice. ``outside``: the resident bytes that belong to no allocator; 0 if they
+    are less than a tenth of RSS. ``outside_most``: the holder with most of these bytes.
     """
 
     owners: list[Held]

@@ -230,7 +230,7 @@ class _Walk:
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, may point to another place than their text says, in
+            # The kernel's own links, such as /proc/PID/root, may not point to the place that their text names, in
             # another tree of folders.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))

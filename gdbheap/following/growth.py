@@ -267,7 +267,7 @@ def size_of(ranges: Ranges) -> int:
 class Expected:
     """The mappings that should exist after the calls seen so far. The calls themselves are not stored.
 
-    Calls of several threads may arrive in another order than the kernel executed them. If a call maps memory that still
+    The calls of several threads may arrive in an order that is not the kernel's. If a call maps memory that still
     counts as mapped, the call that unmapped it must arrive later: the unmapping is then expected.
     """
 

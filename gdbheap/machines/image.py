@@ -157,7 +157,7 @@ def has_code(sections: bytes) -> bool:
 def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
     """Yield the notes in ``data``, up to the first one that does not fit into it.
 
-    ``align``: the segment's alignment; any other number than 8 means 4.
+    ``align``: the segment's alignment; any number except 8 means 4.
     """
     step = 8 if align == 8 else 4
     position = 0

@@ -158,7 +158,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts that certainly the kernel itself or root serves."""
+    """Return the ids of the mounts that the kernel or root serves, and certainly no other user."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:

@@ -421,7 +421,8 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
         )
     header = image.parse_header(start)
     if header is None:
-        raise NoTarget(f"{name} is not a core: {_instead(start, name)}")
+        what = "a trace, not a core" if start.startswith(LOG) else "not a core"
+        raise NoTarget(f"{name} is {what}: {_instead(start, name)}")
     if header.type != image.TYPE_CORE:
         kind = ELF_TYPES.get(header.type, f"an ELF file of type {header.type}")
         raise NoTarget(f"{name} is {kind}, not a core: give the id of a process or a core")
@@ -434,7 +435,7 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
 
 def _instead(start: bytes, name: str) -> str:
     if start.startswith(LOG):
-        return f"'gdbheap calls {name}' adds up the recorded calls"
+        return f"'gdbheap calls {name}' summarizes it"
     if start.startswith(image.MAGIC):
         return "its ELF header is truncated"
     return "give the id of a process or an ELF core"

@@ -47,7 +47,7 @@ class RunningMemory:
     """
 
     def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
-        """Create the object without reading mappings. ``end``: the end of the addresses that are read."""
+        """Create the object; it reads no mappings yet. ``end``: gdbheap reads only addresses below this one."""
         self._folder, self._machine, self._end = folder, machine, end
         self._of_files: list[bytes] = []
         self.unanswered: Ranges = []

@@ -453,7 +453,7 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
 
 
 def _is_told_to_stop(folder: ProcessFolder) -> bool:
-    """Return whether a stop signal from another program than gdb is pending.
+    """Return whether a stop signal is pending that gdb did not send.
 
     gdb sends its stop signals to single threads, so only signals for the whole process count. Raises OSError.
     """

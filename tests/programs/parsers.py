@@ -1,4 +1,4 @@
-"""Holds linked structures of C: parsers of expat, each with the names and attributes of its input.
+"""Holds linked C structures: parsers of expat, each with the names and attributes of its input.
 
 It also has a class with many instances, and numbers that do not look like addresses. Prints its process id.
 

@@ -235,7 +235,10 @@ def _joined(roots: list[Root]) -> list[Root]:
 
 
 def _with_maps(target: Target) -> Iterator[Root | UnknownMap]:
-    """Yield the mimallocs whose map of pages static data points to, and the maps that fit no known layout."""
+    """Yield each mimalloc that is found by its map of pages, and each map that fits no known layout.
+
+    A word in the static data of a loaded object points to such a map.
+    """
     forms = [form for form in _native.mimalloc_forms() if form.has_map]
     seen: set[int] = set()
     for loaded in target.objects:

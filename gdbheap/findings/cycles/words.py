@@ -16,7 +16,7 @@ def _text(figures: Cycles) -> str:
 
 def _closing(figures: Cycles) -> str:
     groups = counted(figures.times, "group of objects", "groups of objects")
-    return f"; {figures.closing}, in {groups}" if figures.closing else ""
+    return f". In {groups}, the cycle is {figures.closing}" if figures.closing else ""
 
 
 def _state(figures: Cycles) -> str:

@@ -12,17 +12,17 @@ ADVICE = {
     "hidden": f"{CLOSE}: gc.collect() cannot free these objects, because C code that the collector does not see "
     "refers to them",
     "likely": f"call gc.collect(); if that frees nothing, C code hides a reference from the collector: then {CLOSE}",
-    "untracked": f"{CLEAR}: gc.collect() cannot free these objects, because C code hides to what {{0}} refers",
+    "untracked": f"{CLEAR}: gc.collect() cannot free these objects, because the collector does not see what {{0}} refers to",
     "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have "
     "__del__",
 }
 
 
 def _text(figures: UncollectableCycles) -> str:
-    held = counted(figures.objects, "object is", "objects are")
+    groups = counted(figures.times, "group of objects", "groups of objects")
     return (
-        f"{held} kept alive by a cycle, most of type {figures.type} ({size_text(figures.largest)}): {figures.closing}, "
-        f"in {counted(figures.times, 'group of objects', 'groups of objects')}"
+        f"cycles keep {counted(figures.objects, 'object')} alive, most of type {figures.type} "
+        f"({size_text(figures.largest)}). In {groups}, the cycle is {figures.closing}"
     )
 
 

@@ -203,7 +203,10 @@ def terminal_text(text: str, encoding: str | None) -> str:
 
 
 def _styled(text: str) -> str:
-    """Return an escape character and the text after it. The escape character is only kept before a style of gdbheap."""
+    """Return an escape character and ``text``, which follows the character, as printable text.
+
+    The escape character itself stays only if it begins one of gdbheap's own styles.
+    """
     style = next(filter(text.startswith, STYLES), "")
     return ESCAPE + style + printable_lines(text[len(style) :]) if style else printable_lines(ESCAPE + text)
 

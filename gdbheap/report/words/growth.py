@@ -35,8 +35,8 @@ NAMES = {
 # RSS counts as unchanged if it changed by less than the larger of these two: bytes, and a share of RSS.
 FLAT_BYTES, FLAT_SHARE = 64 << 10, 0.01
 CUT = (
-    "gdbheap lost track of the mappings, because calls that it did not see unmapped too many ranges. It is unknown "
-    "how much memory grew through unseen calls, and what mprotect did after that."
+    "gdbheap lost track of the mappings, because unobserved calls unmapped too many ranges. It is unknown how much "
+    "memory these calls mapped, and what mprotect did after that."
 )
 ENDS = {
     "gone": "gdbheap stopped following when the process ended.",

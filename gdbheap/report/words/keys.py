@@ -332,7 +332,7 @@ KEYS: dict[str, Key] = {
     ),
     "glibc": Key("", "the release of glibc", "unknown, or the program does not use glibc"),
     "gone": Key("number", "the number of blocks that only the first snapshot has"),
-    "group": Key("", "the reason why the row's objects are leaked: cycles, lost_references, lost_blocks or doubtful"),
+    "group": Key("", "the kind of leak: cycles, lost_references, lost_blocks or doubtful (maybe no leak)"),
     "groups": Key("number", "the number of groups of blocks (slabs, pages or mappings)", "unknown"),
     "grown": Key("bytes", "the bytes that malloc got from the kernel", "--grows was not given"),
     "grows_by": Key("bytes", "the bytes by which the heap would grow", "the heap would not grow"),
@@ -390,7 +390,7 @@ KEYS: dict[str, Key] = {
     "is_certain": Key("", "whether it is certain that the memory belongs to the allocator or the runtime"),
     "is_collectable": Key("", "whether gc.collect() frees these cycles"),
     "is_cut": Key(
-        "", "whether gdbheap lost track of the mappings, because calls that it did not observe unmapped too many ranges"
+        "", "whether gdbheap lost track of the mappings, because unobserved calls unmapped too many ranges"
     ),
     "is_doubtful": Key("", "whether the program may need this memory, so that the finding may be a false alarm"),
     "is_most": Key("", "whether the holder retains most of the memory that it reaches, or whether this is unknown"),
@@ -777,7 +777,7 @@ KEYS: dict[str, Key] = {
     "shrunk": Key("number", "the number of blocks that realloc made smaller"),
     "since": Key("", "the changes since an earlier snapshot", "--since was not given"),
     "since_call": Key("number", "the number of the call whose figures were subtracted", "--diff was not given"),
-    "sites": Key("", "the calls, summed up by place; for a recorded program, summed up by one frame of each stack"),
+    "sites": Key("", "one row for each calling stack (growth) or each innermost frame (a recording), with the sums of its calls"),
     "size": Key("bytes", "the size in bytes of a block (with its header), a hole, an object or a file"),
     "sizes": Key("", "a row for each size"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),

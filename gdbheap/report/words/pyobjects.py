@@ -73,7 +73,7 @@ def _sentence(answer: PyObjects, style: Style) -> str:
         f"in buffers (a dict's keys, a list's items, a set's table): {together}."
     )
     if total.reached:
-        start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
+        start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in C structures."
     return start
 
 

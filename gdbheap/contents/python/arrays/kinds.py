@@ -38,10 +38,9 @@ class Frames:
         self._kinds: dict[int, str | None] = {}
 
     def what(self, kind: int) -> str | None:
-        """Return the name for the kind of array or table (``ArrayOrTable.what``) of a type's instances; None for other
-        types.
+        """Return which kind of array or table the instances of a type are (a value of ``ArrayOrTable.what``).
 
-        ``kind``: the address of the type.
+        Return None if they are neither. ``kind``: the address of the type.
         """
         if kind not in self._kinds:
             kinds = self.fields.kinds(kind)

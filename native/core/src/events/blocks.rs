@@ -8,8 +8,8 @@ const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
-/// Return the index of the table for an address. The index depends on other bits of the address than the position of
-/// the entry in its table.
+/// Return the index of the table for an address. The bits that give the index are not those that give the entry's position
+/// in its table.
 #[inline(always)]
 fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES

@@ -69,7 +69,8 @@ struct Worker<'a> {
     settling: Duration,
 }
 
-/// The blocks of one store: the used blocks, those that look like objects, and those that are claimed.
+/// The counts of one store: its used blocks, and two parts of them, the blocks that look like objects and the claimed
+/// blocks.
 #[derive(Clone, Copy, Default)]
 struct Sorted {
     used: Tally,
