@@ -56,8 +56,9 @@ def attach_help(prefix: str) -> str:
 
 
 def help_file() -> str:
-    """Return the text of help.txt: the noun and the help of each command, beginning with the command without a noun;
-    then the name and the help of each function.
+    """Return the text of help.txt: the name and the help of each command and of each function.
+
+    The command without a name comes first, and the functions come last.
 
     gdbheap/loader/start.py inserts the prefix of the commands."""
     return "".join(f"\f{name}\n{text}\n" for name, text in _parts())

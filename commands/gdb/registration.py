@@ -305,7 +305,8 @@ class _Words:
     def invoke(self, prefix: str, line: str) -> None:
         """Run the command.
 
-        ``line``: the text that was typed after ``prefix`` and the noun. Raises gdb.GdbError with a message of one line.
+        ``line``: the text that was typed after ``prefix`` and the command's name. Raises gdb.GdbError with a message
+        of one line.
         """
         self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
@@ -527,7 +528,7 @@ def _watch() -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """The commands and functions that start.py defines, by noun and by name, and the function that makes the window."""
+    """The commands and functions that start.py defines, by name, and the function that makes the window."""
 
     commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]

@@ -28,7 +28,7 @@ HELP = "help"
 def run(words: Sequence[str]) -> tuple[str, int]:
     """Run a command line. Return the text for standard output and the exit status. Raises GdbheapError."""
     if not words:
-        raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
+        raise UsageError("which process or core? gdbheap [COMMAND] PID|CORE ('gdbheap --help' tells more)")
     if words == [HELP, OPTIONS]:
         # Imported here, because no other command needs it.
         from gdbheap.commands.shell.help import help_of_options
@@ -56,7 +56,7 @@ def called(words: Sequence[str]) -> str:
 
 
 def _known(noun: str) -> str:
-    """Return the key of a command in COMMANDS. "heap", which is the noun in gdb, means the command without a noun."""
+    """Return the key of a command in COMMANDS. "heap" means the command without a name, which gdb calls "heap"."""
     return HEAP_NOUN if noun == GDB else noun
 
 
@@ -72,9 +72,9 @@ def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
 
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the noun and the other words; "" as the noun if there is none.
+    """Return the command's name and the other words; "" as the name if there is none.
 
-    The noun is the first word that is neither an option nor an option's value. It may also follow the target.
+    The name is the first word that is neither an option nor an option's value. The name may also follow the target.
     """
     skip = False
     for place, word in enumerate(words):
@@ -83,10 +83,10 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
             continue
         if word in COMMANDS or word == GDB or word in VERBS:
             rest = [*words[:place], *words[place + 1 :]]
-            # As in gdb, "heap" may come before the noun: "heap holes".
+            # As in gdb, "heap" may come before the command's name: "heap holes".
             after = _noun(rest) if word == GDB else ("", rest)
             return after if after[0] in COMMANDS and after[0] else (word, rest)
-        # The noun may follow the target, unless a file has the noun's name.
+        # The command's name may follow the target, unless a file has this name.
         later = words[place + 1 : place + 2]
         if later and later[0] in COMMANDS and find_file(later[0]) is None:
             return later[0], [*words[: place + 1], *words[place + 2 :]]

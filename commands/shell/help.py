@@ -24,7 +24,7 @@ OWN = {
 
 
 def help_of(noun: str) -> str:
-    """Return the help of the command with that noun."""
+    """Return the help of the command with that name."""
     command = COMMANDS[noun]
     return help_text(command, command.shell_name, command.needs, extra_options(command))
 

@@ -77,8 +77,8 @@ START = "--"
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
-    """Return the command with this noun. If there is no noun, and the words name several processes, return the command
-    for several processes.
+    """Return the command with the name ``noun``. If there is no name, and the words name several processes, return the
+    command for several processes.
     """
     if noun == HEAP_NOUN and _means_several(words):
         return COMMANDS[ABOUT_SEVERAL]
@@ -496,7 +496,7 @@ def _may_be_target(word: str) -> bool:
 
 
 def _check_noun(target: str) -> None:
-    """Raise UsageError if the word for the target looks like a noun and is not the name of a file."""
+    """Raise UsageError if the word for the target looks like a command's name and is not the name of a file."""
     if target.isidentifier() and find_file(target) is None:
         meant = did_you_mean(target, COMMANDS)
         what = f"{target!r} is no command, no process and no file{meant}"

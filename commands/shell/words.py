@@ -20,7 +20,7 @@ __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_com
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
 # The words that a session itself understands, with their texts for help.
 OWN = {
-    HELP: "show this list; 'help NOUN' explains a command, 'help options' explains options",
+    HELP: "show this list; 'help COMMAND' explains a command, 'help options' explains options",
     REFRESH: "read the target as it is now",
     **dict.fromkeys(QUIT, "end the session, like Ctrl-D"),
 }
@@ -42,7 +42,7 @@ def split(line: str) -> list[str]:
 
 
 def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
-    """Return the command on a line, and the words after its noun. Raises UsageError."""
+    """Return the command on a line, and the words after its name. Raises UsageError."""
     noun, rest = _noun(words)
     if noun in OFFERED:
         return COMMANDS[noun], rest
@@ -52,9 +52,9 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:
-    """Return the noun and the words after it.
+    """Return the command's name on a line, and the words after it.
 
-    "heap" or "gdbheap" may come before the noun. Without a noun, it is ``heap``.
+    "heap" or "gdbheap" may come before the name. A line without a name means the command ``heap``.
     """
     left = words[1:] if words[:1] in ([GDB], [SHELL]) else words
     if not left or left[0].startswith("-"):

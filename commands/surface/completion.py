@@ -1,4 +1,4 @@
-"""Complete a word after a noun, in gdb and in a session of the shell."""
+"""Complete a word after a command's name, in gdb and in a session of the shell."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def help_text(
 ) -> str:
     """Return the help of a command: a sentence, the usage, a line for each option, an example.
 
-    ``subject``: the words after the noun (a shell's TARGET), None for none; a command that exists only in a shell
-    always has it. ``groups``: the nouns that may follow, by the titles of their groups.
+    ``subject``: the words after the command's name (a shell's TARGET), None for none; a command that exists only in a
+    shell always has these words. ``groups``: the names of the commands that may follow, by the titles of their groups.
     """
     subject = subject or _own_subject(command)
     called = prog or command.name
@@ -112,8 +112,10 @@ def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
 
 
 def _line(called: str, words: str, rest: Sequence[str]) -> str:
-    """Return the usage as one line. The target follows the noun, but comes last if it may be another program's command
-    line."""
+    """Return the usage as one line.
+
+    The target follows the command's name, but comes last if it may be another program's command line.
+    """
     ordered = [called, *rest, words] if START in words else [called, words, *rest]
     return " ".join(word for word in ordered if word)
 

@@ -200,7 +200,7 @@ class Common:
         """Check the options before a process is stopped or a file is read. Raises UsageError if options exclude each
         other, or if a file cannot be written.
 
-        The argument after the noun may not be set yet. If it is a file, this is called again once it is set."""
+        The command's argument may not be set yet. If the argument is a file, this is called again once it is set."""
 
 
 def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
@@ -223,7 +223,7 @@ def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
 
 @dataclass
 class Addressed(Common):
-    """The options of a command about one address, which follows the noun.
+    """The options of a command about one address. The address follows the command's name.
 
     gdb and the shell each parse the address, and refuse a line without one. ``name``: the name of a holder that was
     typed instead of an address, else None."""
@@ -234,7 +234,7 @@ class Addressed(Common):
 
 @dataclass
 class MaybeAddressed(Common):
-    """The options of a command that may be about one address, which then follows the noun.
+    """The options of a command that may be about one address. The address then follows the command's name.
 
     ``address``: None if none was typed; ``name``: the name of a holder that was typed instead of an address, else None.
     """
@@ -274,7 +274,7 @@ class Writing(Common):
 
 @dataclass
 class Filed(Writing):
-    """The options of a command that writes a file. The file's path follows the noun; "-" means standard output."""
+    """The options of a command that writes a file. The path follows the command's name; "-" means standard output."""
 
     file: str = ""
 
@@ -339,7 +339,7 @@ class Pictured(Writing):
 
 @dataclass
 class Queried(Common):
-    """The options of a command that runs a query, which follows the noun."""
+    """The options of a command that runs a query. The query follows the command's name."""
 
     query: str = ""
 

@@ -1,4 +1,4 @@
-"""Parse the words of a command line after its noun, for gdb and for the shell."""
+"""Parse the words of a command line after the command's name, for gdb and for the shell."""
 
 from __future__ import annotations
 

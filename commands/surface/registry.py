@@ -1,4 +1,4 @@
-"""All commands by their nouns, in the order of the help. A new command must be added here.
+"""All commands by their names, in the order of the help. A new command must be added here.
 
 A command is imported on first use, because imports take most of a command's start-up time.
 """
@@ -14,7 +14,7 @@ from gdbheap.commands.surface.declaration import AnyCommand
 __all__ = ["ABOUT_SEVERAL", "COMMANDS", "GROUPS", "HEAP_NOUN", "SHELL_ONLY", "grouped", "groups_of_gdb"]
 
 HEAP_NOUN = ""
-"""The key of the command that is called without a noun."""
+"""The key of the command that is called without a name."""
 
 _GROUPS = {
     "Start here": {
@@ -82,20 +82,20 @@ _GROUPS = {
 _MODULES = {noun: module for group in _GROUPS.values() for noun, module in group.items()}
 
 GROUPS = {title: [*nouns] for title, nouns in _GROUPS.items()}
-"""The nouns by topic, in the order in which help lists them."""
+"""The names of the commands by topic, in the order in which help lists them."""
 
 SHELL_ONLY = frozenset({
     "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "calls",
     "shell", "export", "sql",
 })  # fmt: skip
-"""The nouns of commands for a shell only: gdb starts without importing them."""
+"""The names of the commands that only a shell has: gdb starts without importing them."""
 
 ABOUT_SEVERAL = "processes"
 """The default command if a line names several processes and no command."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):
-    """The commands by their nouns. Checking whether a noun exists imports no command."""
+    """The commands by their names. Checking whether a name exists imports no command."""
 
     def __init__(self) -> None:
         self._found: dict[str, AnyCommand | None] = dict.fromkeys(_MODULES)
@@ -127,15 +127,16 @@ COMMANDS: MutableMapping[str, AnyCommand] = _Commands()
 
 
 def groups_of_gdb() -> dict[str, list[str]]:
-    """Return the nouns of gdb's commands by the titles of their groups. gdb itself lists their summaries."""
+    """Return the names of gdb's commands by the titles of their groups. gdb itself lists their summaries."""
     found = {title: [noun for noun in nouns if noun and noun not in SHELL_ONLY] for title, nouns in GROUPS.items()}
     return {title: nouns for title, nouns in found.items() if nouns}
 
 
 def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
-    """Yield the lines of an overview: each group with its nouns among ``offered``, and their summaries.
+    """Yield the lines of an overview: each group with those of its commands that are in ``offered``, and their
+    summaries.
 
-    ``others``: further entries of each group; ``called``: the word before each noun."""
+    ``others``: further entries of each group; ``called``: the word before each name."""
     for title, nouns in GROUPS.items():
         found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
         rows = {**found, **others.get(title, {})}

@@ -78,7 +78,7 @@ class _Place:
 
 
 def outside_holders(evidence: Evidence) -> list[MainHolder]:
-    """Return the holders that are large enough for a row, the largest first.
+    """Return the holders of memory outside the heap that have enough bytes for a row of their own, the largest first.
 
     If residency is unknown, these are only holders of static data, with all of its bytes.
     """

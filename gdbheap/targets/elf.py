@@ -106,7 +106,7 @@ class SymbolRoom:
 
     def __init__(self) -> None:
         self._left: int | None = None
-        # The bytes that are known to fit. To measure free memory again takes longer than to read a library's symbols.
+        # The bytes that are known to fit. Measuring free memory again takes longer than reading a library's symbols.
         self._sure = 0
         self._tables = self._bytes = 0
         # The budget for decoding debug information, and the texts found in it. All files of the target share both.

@@ -28,7 +28,7 @@ from gdbheap.text import named
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
-# Reading a reserved mapping of at most this size costs one page of page tables. To list each such mapping separately
+# Reading a reserved mapping of at most this size costs one page of page tables. Listing each such mapping separately
 # would slow gdb down.
 SMALL = 1 << 20
 # The number of pages that one page of page tables describes.

@@ -17,7 +17,7 @@ __all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "ONCE", "Value", "command_nam
 
 Value = Union[str, int, float, bool, None]
 HEAP = "heap"
-"""The name that clients use for the command without a noun."""
+"""The name that clients use for the command whose own name is empty."""
 COMPARED = "diff"
 # Values of a command's ``needs`` for which a session answers the command.
 KEPT = (TARGET, PROCESS)
@@ -62,7 +62,7 @@ def command_named(name: str) -> AnyCommand:
 
 
 def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Value], allows_calls: bool) -> list[str]:
-    """Return the words of a command line that follow the noun.
+    """Return the words of a command line that follow the command's name.
 
     Raises UsageError for a wrong option or argument, for an option that would write a file, and for a call into the
     process if ``allows_calls`` is False."""

@@ -29,8 +29,8 @@ Tool = Callable[..., Awaitable[str]]
 # A client shows this text to its model before the first question.
 INSTRUCTIONS = (
     "gdbheap finds where the memory of a process or of a core went. Call first_page with a pid first: it names the "
-    "cause, the fix and the next commands. To run the shell command 'gdbheap NOUN PID --key=value', call "
-    "ask(target=PID, command=NOUN, options={key: value}). help() explains how to find the cause of a symptom."
+    "cause, the fix and the next commands. To run the shell command 'gdbheap COMMAND PID --key=value', call "
+    "ask(target=PID, command=COMMAND, options={key: value}). help() explains how to find the cause of a symptom."
 )
 
 

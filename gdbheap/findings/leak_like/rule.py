@@ -96,8 +96,9 @@ class Container:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the container that would free the most memory, if it is large enough and has not stopped
-    growing.
+    """Return a finding about the container that would free the most memory.
+
+    Return no finding if the container has too few objects or bytes, or has stopped growing.
     """
     if evidence.objects is None:
         return []

@@ -86,8 +86,8 @@ class _Cell:
 
 
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
-    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or the plural noun for the things that the
-    weights count.
+    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or what the weights count, in the
+    plural.
     """
     root, stacks = _root(stacks)
     drawn = _drawn_cells(root, stacks, LARGEST, subject.cell, lambda cell: _drawn(cell, root.weight, unit, subject))

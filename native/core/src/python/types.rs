@@ -2,7 +2,7 @@
 //!
 //! A type is recognized by its shape: its `ob_type` is a type whose `tp_flags` say that it is a subclass of `type`, and
 //! so on up to the type that is its own type. Only addresses where a type can lie are read: in the writable data of
-//! loaded objects, and in used chunks that are large enough.
+//! loaded objects, and in used chunks that are not smaller than a type object.
 
 use crate::allocators::heaps::Heaps;
 use crate::by_address::ByAddress;
