@@ -198,9 +198,9 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """Return the innermost allocator's block at ``address``; None if there is none.
+    """Return the block that contains ``address``, as the innermost allocator has it; None if there is none.
 
-    If the allocator is not walked, return the block that Python objects claim there.
+    In memory of an allocator that is not walked, return the block that Python objects claim there.
     """
     return heap.block_at(address) or _claimed_block(heap, address)
 

@@ -33,7 +33,7 @@ class Share(Protocol):
 class Credit:
     """All blocks that objects of one type alone keep alive, counted under one label.
 
-    The record also serves as its own ``group``.
+    A ``Credit`` is a ``Share``: it has the fields of a ``Group`` itself, so its ``group`` is the record itself.
     """
 
     label: int
@@ -45,7 +45,7 @@ class Credit:
 
     @property
     def group(self) -> Group:
-        """The record itself, which serves as its own group of blocks."""
+        """The record itself, because it has the fields of a ``Group``."""
         return self
 
 

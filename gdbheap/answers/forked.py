@@ -15,9 +15,9 @@ __all__ = ["forked_from"]
 def forked_from(target: Target) -> int | None:
     """Return the process id of the target's parent if the target was forked from it and has called no exec since.
 
-    Return None otherwise, if the kernel does not say, or if gdb controls the target. Each exec writes random bytes of
-    the kernel to a random place of the new stack (AT_RANDOM). A fork has the same bytes at the same address as its
-    parent.
+    Return None if the target was not forked in this way, if this is unknown, or if gdb controls the target. Each exec
+    writes random bytes of the kernel to a random place of the new stack (AT_RANDOM). So a target with its parent's
+    bytes at its parent's address was forked.
     """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None
     found = running(target.pid) if is_here and target.pid else None

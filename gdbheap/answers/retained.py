@@ -67,16 +67,16 @@ class Kept:
     """A row: one or several objects, and how many bytes their removal would free (``retained``).
 
     A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
-    In a program without Python, blocks stand for objects. ``path``: how Python reaches the object, or None. ``chain``:
-    the same path in words. ``path`` and ``chain`` exist only for the first MAX_PATHS objects. Among objects, a row
-    without an address stands for objects of one type that several other objects hold; none of these holders retains
-    them. Some objects of such a row are examined, as examples. ``other_holders``: the paths of the holders that hold
-    several of the examples. ``path``: a path that leads to one example and that at least half of the examples share.
-    ``chain``: the path to that one example. Other rows without an address are a library's static variable (GLOBAL), a
-    library's data (MEMORY), or the modules of one file. The ``chain`` of such a row is its name.
+    In a program without Python, blocks stand for objects. ``path``: the path to the object as a Python expression, or
+    None. ``chain``: the same path in words. Only the first MAX_PATHS objects have ``path`` and ``chain``. ``same``: the
+    objects below this object in a chain of objects that all retain the same bytes. Source code cannot name the objects
+    above this object in the chain.
 
-    ``same``: the objects below this object in a chain of objects that all retain the same bytes. Source code cannot
-    name the objects above this object in the chain.
+    Some rows have no address. One kind stands for objects of one type, each held by several other objects, none of
+    which retains it. gdbheap examines some of these objects, the examples. ``other_holders`` then has the paths of the
+    holders that hold several examples, ``chain`` is the path to one example, and ``path`` is the same path as a Python
+    expression, if at least half of the examples share it. The other rows without an address are a library's static
+    variable (GLOBAL), a library's data (MEMORY), and the modules of one file. Their ``chain`` is their name.
     """
 
     address: int | None

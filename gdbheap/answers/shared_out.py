@@ -334,9 +334,9 @@ def _variables(
     """Yield (node, path in words, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
 
     All blocks below the node belong to the variable. ``end``: the node to which the paths lead; None for a static
-    variable of a library, to which only blocks of C code belong. Parts of a variable with at least ``part`` bytes
-    follow, and their parts in turn. Tables, arrays, trees whose nodes are of one class, and nodes in ``whole`` are not
-    divided.
+    variable of a library, to which only blocks of C code belong. After a variable come those of its parts that have at
+    least ``part`` bytes, and then the parts of these parts. Some nodes are not divided into parts: tables, arrays,
+    trees whose nodes are of one class, and the nodes in ``whole``.
     """
     graph = paths.references.graph
     above = set(homes.seeds)

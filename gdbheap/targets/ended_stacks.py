@@ -175,8 +175,9 @@ class _Rings:
         return self._known[own]
 
     def _names_itself(self, stack: EndedStack) -> bool:
-        """Return whether a word of a ``struct pthread``, after its first words, has the struct's address, as
-        ``joinid`` of a detached thread has.
+        """Return whether a word behind the first words of a ``struct pthread`` is the struct's own address.
+
+        In a detached thread, the word ``joinid`` has this value.
         """
         own = stack.descriptor or 0
         size = min(DESCRIPTOR_BYTES, stack.end - own)

@@ -54,10 +54,9 @@ class RunningMemory:
         self.space = self._all_but([])
 
     def renew(self, maps: bytes) -> bool:
-        """Find again which mappings must not be read. Return whether ``self.space`` was replaced, because they
-        changed.
+        """Find again which mappings must not be read. If these mappings have changed, replace ``self.space``.
 
-        ``maps``: the text of ``/proc/PID/maps``.
+        Return whether ``self.space`` was replaced. ``maps``: the text of ``/proc/PID/maps``.
         """
         of_files = _OF_FILES.findall(maps)
         if of_files == self._of_files:

@@ -123,7 +123,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the whole pages that huge pages map, for the owners whose ids lie below ``parts``."""
+    """Return the whole pages that belong to the lines ``parts`` or to lines below them, and that huge pages map."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -156,7 +156,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The whole pages that huge pages map, for the owners whose ids lie below ``parts``."""
+        """The whole pages that belong to the lines ``parts`` or to lines below them, and that huge pages map."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
@@ -189,10 +189,7 @@ def _sum_of(row: _native.OwnerSum) -> Sum:
 
 
 def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
-    """Return the ledger lines of the allocators that own bytes themselves.
-
-    A line that is split has no bytes of its own.
-    """
+    """Return those ledger lines of the allocators that have bytes of their own: the lines without child lines."""
     return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
 
 

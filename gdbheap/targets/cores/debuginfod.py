@@ -44,7 +44,7 @@ def _is_filled(path: str) -> bool:
 
 
 def fetcher(tell: Callable[[str], object] = lambda name: None) -> Fetch | None:
-    """Return a function from a build-id to the path of its fetched file; None if the user has named no server.
+    """Return a function that fetches the file with a build-id and returns its path; None if no server is named.
 
     ``tell`` is called with the build-id before each request.
     """

@@ -1,5 +1,7 @@
-"""HTTP requests with one time limit for the whole answer: the time limits of ``urllib`` are for each receive, so that a
-server that sends a byte now and then would hold the client as long as it likes.
+"""HTTP requests with one time limit for the whole answer.
+
+The time limits of ``urllib`` are for each receive. A server that sends a byte now and then could therefore hold the
+client for ever.
 """
 
 from __future__ import annotations
