@@ -777,7 +777,7 @@ KEYS: dict[str, Key] = {
     "shrunk": Key("number", "the number of blocks that realloc made smaller"),
     "since": Key("", "the changes since an earlier snapshot", "--since was not given"),
     "since_call": Key("number", "the number of the call whose figures were subtracted", "--diff was not given"),
-    "sites": Key("", "one row for each stack (growth) or each innermost frame (a recording), with the sums of its calls"),
+    "sites": Key("", "one row for each stack (growth) or innermost frame (a recording), with the sums of its calls"),
     "size": Key("bytes", "the size in bytes of a block (with its header), a hole, an object or a file"),
     "sizes": Key("", "a row for each size"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),
