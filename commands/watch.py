@@ -410,7 +410,7 @@ class _Lines:
 
 
 def _named(stack: Callable[[], list[StackFrame]]) -> list[StackFrame]:
-    """Return the frames of a stack. If they cannot be read, return [], so that the event is still told."""
+    """Return the frames of a stack. If they cannot be read, return [], so that the event is still reported."""
     with contextlib.suppress(Exception):
         return stack()
     return []

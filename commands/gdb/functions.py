@@ -27,8 +27,8 @@ Ask = Callable[[Callable[[Heap], "int | str"]], "int | str"]
 def address_of(value: gdb.Value, name: str) -> int:
     """Return the address that a value of gdb represents.
 
-    For a function, an array or a struct it is its own address, for any other value the value as a number. Raises
-    UsageError. ``name``: what the message calls the value.
+    A function, an array or a struct represents its own address. Any other value is itself the address, as a number.
+    Raises UsageError. ``name``: what the message calls the value.
     """
     try:
         if value.type.strip_typedefs().code in PLACES:

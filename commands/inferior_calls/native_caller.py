@@ -98,10 +98,10 @@ class Debugger:
 
 @dataclass(frozen=True)
 class _Keeper:
-    """Code in the process that stores a function's result.
+    """Code in the process that stores a function's result in memory and returns.
 
-    ``register``: the register with the address at which it stores; ``skips``: how many bytes it takes off the stack
-    before it returns."""
+    ``register``: the register that has the address of this memory. ``skips``: how many bytes the code takes off the
+    stack before it returns."""
 
     address: int
     register: int

@@ -32,7 +32,7 @@ def help_call(prog: str) -> str:
 
 
 def _typed(option: Option) -> Callable[[str], Any]:
-    """Return the option's parser, changed so that argparse's error contains its message."""
+    """Return a parser of the option's value. If it fails, argparse's error contains the parser's own message."""
 
     def convert(text: str) -> Any:
         try:

@@ -95,8 +95,10 @@ def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
 
 @dataclass(frozen=True)
 class Result:
-    """An answer with everything that is needed to print it. So the process can run on before the answer is printed.
-    ``whole``: the answer before --sort and --top."""
+    """An answer with everything that is needed to print it, so that the process can run on before that.
+
+    ``whole``: the answer before --sort and --top.
+    """
 
     command: AnyCommand
     options: Common

@@ -12,7 +12,8 @@ ADVICE = {
     "hidden": f"{CLOSE}: gc.collect() cannot free these objects, because C code that the collector does not see "
     "refers to them",
     "likely": f"call gc.collect(); if that frees nothing, C code hides a reference from the collector: then {CLOSE}",
-    "untracked": f"{CLEAR}: gc.collect() cannot free these objects, because the collector does not see what {{0}} refers to",
+    "untracked": f"{CLEAR}: gc.collect() cannot free these objects, because the collector does not see what {{0}} "
+    "refers to",
     "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have "
     "__del__",
 }
