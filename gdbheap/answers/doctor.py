@@ -1,6 +1,6 @@
 """Check what gdbheap can read, of one process or in general. Name each obstacle, and the command that removes it.
 
-No check stops a process. The kernel lets gdbheap open ``/proc/PID/mem`` if, and only if, gdbheap may attach to the process
+No check stops a process. The kernel lets gdbheap open ``/proc/PID/mem`` only if gdbheap may also attach to the process
 (PTRACE_MODE_ATTACH, ptrace(2)). But a seccomp filter may allow opening the file and forbid attaching. gdbheap therefore
 also attaches to the process for a moment, which does not stop the process.
 """

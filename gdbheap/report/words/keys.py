@@ -389,9 +389,7 @@ KEYS: dict[str, Key] = {
     "is_blind": Key("", "whether there is no finding and the largest part of memory could not be analysed"),
     "is_certain": Key("", "whether it is certain that the memory belongs to the allocator or the runtime"),
     "is_collectable": Key("", "whether gc.collect() frees these cycles"),
-    "is_cut": Key(
-        "", "whether gdbheap lost track of the mappings, because unobserved calls unmapped too many ranges"
-    ),
+    "is_cut": Key("", "whether gdbheap lost track of the mappings, because unobserved calls unmapped too many ranges"),
     "is_doubtful": Key("", "whether the program may need this memory, so that the finding may be a false alarm"),
     "is_most": Key("", "whether the holder retains most of the memory that it reaches, or whether this is unknown"),
     "is_new": Key("", "whether this call created the arena"),
