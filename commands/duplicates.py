@@ -37,8 +37,8 @@ COMMAND = Command(
     example="heap duplicates --top=20 --holders",
     details="""The saving is the number of bytes of all copies except the largest copy. Objects of subclasses are left
     out, and so are values in the interpreter's static data. Equal values in two interpreters with separate arenas do
-    not count as copies, because interpreters cannot share a value. gdbheap compares hashes of 128 bits of the contents,
-    not the values themselves.
+    not count as copies, because interpreters cannot share a value. gdbheap compares 128-bit hashes of the contents, not
+    the values themselves.
 
     `--holders` names, for each listed value, the types that refer to most of its copies. A container is named by its
     holder, such as "dict of app.Session".""",

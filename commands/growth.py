@@ -87,10 +87,9 @@ COMMAND = Command(
     example="heap growth --duration=10",
     details="""gdbheap follows the system calls brk, mmap, mprotect, munmap, mremap and madvise. The answer shows the
     sizes of the calls that made memory grow. Calls for malloc's heap (brk) and all other calls (mmap) are listed
-    separately. A table then shows how many calls of each kind mapped, unmapped or returned memory, and how
-    many bytes. The stacks of the calls that made memory grow follow;
-    the stacks with the most bytes come first. A stack contains frames of Python and of C, in the order of the calls. No
-    other code of the process slows down.
+    separately. A table then shows how many calls of each kind mapped, unmapped or returned memory, and how many bytes.
+    The stacks of the calls that made memory grow follow; the stacks with the most bytes come first. A stack contains
+    frames of Python and of C, in the order of the calls. No other code of the process slows down.
 
     gdbheap puts a jump after each of these calls in libc, the dynamic linker and other code. Some calls may bypass
     the jumps. A separate line shows the bytes of these calls. gdbheap computes them from the mappings before and after.

@@ -72,9 +72,8 @@ COMMAND = Command(
     and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order. malloc first
     tries the thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin comes next,
     and then the top chunk. malloc last enlarges the heap or, from mmap_threshold on, creates a separate mapping. malloc
-    merges the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose another chunk of the
-    same size than the chunk that gdbheap names. malloc may also choose another chunk after a request that left a
-    remainder.
+    merges the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose a different chunk of
+    the same size. malloc may also choose a different chunk after a request that left a remainder.
 
     `--path` reads all references. `--path` shows the path to each block next to a hole, as a Python expression or in
     words. `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. `--calls` then shows the stack

@@ -77,8 +77,8 @@ COMMAND = Command(
     held nothing. `--by=thread` shows what would be freed if a thread's stack and data held nothing. If ADDRESS is
     given, the answer lists the memory that would be freed with that block, by type or size.
 
-    `--format` and the options for its formats draw the tree of dominators. The tree has the 500
-    objects that retain the most, each above its dominator.""",
+    `--format` and the options for its formats draw the tree of dominators. The tree has the 500 objects that retain
+    the most, each above its dominator.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

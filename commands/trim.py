@@ -87,8 +87,7 @@ COMMAND = Command(
     free chunks of each arena. The top of the main arena is released, too, except for the last `--pad` bytes. Tops of
     threads' arenas, thread caches and locked memory (mlock) are not released. malloc_trim() keeps the page with the
     first 48 bytes of each chunk. A released page that is shared after fork() no longer counts in this process's RSS.
-    The machine gets
-    the page back only when the other process returns it, too.
+    The machine gets the page back only when the other process returns it, too.
 
     `--yes` calls malloc_trim() after a proof that the call cannot hang, as for `heap stats`. The answer shows the
     decrease of RssAnon next to the prediction, in total and for each arena. If the proof fails, one line says why; then

@@ -140,7 +140,7 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """Count the time since the last hit as time for which the process was stopped. Gdb stops all threads at each
+        """Add the time since the last hit to the time for which the process was stopped. Gdb stops all threads at each
         hit.
         """
         if self._met is not None:

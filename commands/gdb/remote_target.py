@@ -105,7 +105,7 @@ class RemoteProcess(Target):
     def _read_pages(self) -> None:
         """Read pagemap for the mappings that have resident or swapped pages. All other mappings have none."""
         if not isinstance(self._files, RemoteFiles):
-            unknown = "which pages are resident or reclaimable is unknown"
+            unknown = "it is unknown which pages are resident or reclaimable"
             self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
             return
         page = self.machine.page
@@ -117,7 +117,7 @@ class RemoteProcess(Target):
                 self.pages = Pages.from_pagemap(self.machine, path, ranges)
                 return
             if sum(size for _offset, size in parts) > TABLE_LIMIT:
-                unknown = "which pages are resident is unknown"
+                unknown = "it is unknown which pages are resident"
                 self.warnings.append(f"the process reserved so much memory that its pagemap is not read: {unknown}")
                 return
             # A server that cannot read the end of the file need not read its beginning.
@@ -128,7 +128,7 @@ class RemoteProcess(Target):
         except OSError as error:
             self.warnings.append(
                 f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver cannot read a "
-                "file beyond 2 GiB): which pages are resident is unknown"
+                "file beyond 2 GiB): it is unknown which pages are resident"
             )
 
     def _read_rest(self, threads: Iterable[Registers]) -> None:

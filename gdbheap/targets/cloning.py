@@ -91,7 +91,7 @@ def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
         name = _served_mapping(folder, systems)
     if name is None:
         return None
-    return f"another user's program may serve {one_line(name)} (FUSE), and the copy never ends if it does not answer"
+    return f"another user's program may serve {one_line(name)} (FUSE): if it does not answer, the copy never ends"
 
 
 def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:

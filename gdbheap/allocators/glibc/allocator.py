@@ -96,8 +96,8 @@ class GlibcAllocator(Allocator):
         LedgerLine(OVERHEAD, NAME, "arena metadata", None),
     )
     why_holes_stay = (
-        "free() returns memory only from top chunks; malloc_trim(0) returns the whole pages of holes, also of smaller "
-        "ones, which the first page counts, too."
+        "free() returns memory only from top chunks. malloc_trim(0) returns the whole pages of all holes, even of "
+        "small ones; the first page counts them all."
     )
     groups = ("group of pages is", "groups of pages are")
 

@@ -21,7 +21,7 @@ class Mimalloc:
     def __init__(self, target: Target, facts: Facts, root: Root | None = None) -> None:
         found = root or next((root for root in find_roots(target).roots if not root.form.has_map), None)
         if found is None:
-            raise Unsupported("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
+            raise Unsupported("no segments of mimalloc: no table of slices covers the memory at a multiple of 32 MiB")
         self.target, self.root = target, found
         self._read(found, facts)
 

@@ -111,7 +111,7 @@ def _other_malloc(malloc: str, name: str, path: str, evidence: str, idle: bool) 
 
 def _unread(counts: dict[str, int]) -> str:
     told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
-    return f"values of these types are not read: {told} have no row"
+    return f"gdbheap cannot read the values of some types: {told} have no row"
 
 
 def _arrays_not_there(count: int) -> str:

@@ -127,7 +127,7 @@ def _serving(event: Event, style: Style) -> str:
 
 
 def _acted(event: Event, style: Style) -> str:
-    held = "" if event.held is None else f", for which the process was stopped for {duration_text(event.held)}"
+    held = "" if event.held is None else f" (the process was stopped for {duration_text(event.held)})"
     missing = ", which is incomplete" if event.partial else ""
     parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
     parts += [f"it was running {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
