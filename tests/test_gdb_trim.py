@@ -99,7 +99,9 @@ def test_without_yes_nothing_is_called(environment: dict[str, str], rng: random.
     """Check that without --yes, gdb's command also only predicts."""
     with running(commands(rng)["main arena"], tmp_path) as target:
         before = kernel.anonymous(target.pid)
-        done = batch(["-p", str(target.pid)], ["heap trim --json", "heap trim --dry-run --json"], environment)
+        done = batch(
+            ["-p", str(target.pid)], ["heap trim --json", "heap trim --dry-run --json  # as pasted"], environment
+        )
         first, second = documents(done)
         assert first == second and first["actual"] is None and first["predicted"] > 1 << 20
         assert kernel.anonymous(target.pid) == before

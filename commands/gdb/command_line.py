@@ -19,9 +19,15 @@ VALUED = frozenset(
     "x".split()
 )
 
+# Begins the comment of a line that the first page prints. gdb passes a comment on to the command.
+COMMENT = "  # "
+
 
 def split(line: str) -> list[str]:
-    """Split a line into words. Quotes stay in the words, because they are a part of gdb's expressions."""
+    """Split a line into words, without the comment of a pasted line. Quotes stay in the words, because they are a part
+    of gdb's expressions.
+    """
+    line = line.partition(COMMENT)[0]
     try:
         return shlex.split(line, posix=False)
     except ValueError:
