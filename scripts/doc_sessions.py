@@ -1,7 +1,7 @@
 """The sessions shown in README.md and docs/: run them, and with --write put their real output into the pages.
 
 A session is a block that starts with ```console; its lines that begin with "$ " are commands, each followed by its
-output. They are about programs in examples/ that are started here, with other process ids than on the pages: bloated.py
+output. The programs are in examples/ and are started here. Their process ids differ from those on the pages: bloated.py
 is 1234, or the pages define it in lines such as
 
     <!-- service 1234: previews.py --load=5000 -->

@@ -34,7 +34,7 @@ SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, ow
         (replace(SAME, own_uid=1), "belongs to uid 1000 and gdbheap runs as uid 1: run gdbheap as that user, or run"),
         (replace(SAME, own_uid=1, container="container"), "run gdbheap as root (sudo)"),
         (replace(SAME, own_uid=1, container="container", bounding=0), "docker run --cap-add=SYS_PTRACE"),
-        (replace(SAME, gids=frozenset({5})), "other group ids"),
+        (replace(SAME, gids=frozenset({5})), "with group ids that differ from gdbheap's"),
         (replace(SAME, own_uid=0), "runs as root without CAP_SYS_PTRACE"),
         (replace(SAME, own_uid=0, container="container"), "docker run --cap-add=SYS_PTRACE"),
         (replace(SAME, own_uid=0, container="kubernetes"), "kubectl debug"),

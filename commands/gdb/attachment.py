@@ -45,8 +45,8 @@ def attach(pid: int) -> None:
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
     """Return whether a process sees the same files as gdb.
 
-    For a process in a container, the same path may name different files than for gdb. This matters because gdb runs the
-    scripts next to a file if it trusts the file's path.
+    In a container, a path may name a different file than it does for gdb. This matters because gdb runs the scripts
+    next to a file if it trusts the file's path.
     """
     with contextlib.suppress(OSError):
         root = FileSystems(folder).find(folder.path("root") + "/")

@@ -289,8 +289,8 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
 def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
     """Raise UsageError if no export can have written one of these files.
 
-    A forged file has too many rows for its size, or other columns or compression than an export. A few bytes can encode
-    billions of rows or list items.
+    A forged file may have too many rows for its size, or columns or a compression that no export writes. A few bytes
+    can encode billions of rows or list items.
     """
 
     def asked(query: str) -> Any:

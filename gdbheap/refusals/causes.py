@@ -92,7 +92,7 @@ def other_user(facts: Facts) -> str | None:
     if facts.own_uid == 0:
         return f"{facts.process} belongs to uid {ids} and gdbheap runs as root without CAP_SYS_PTRACE: {grant(facts)}"
     if facts.uids == {facts.own_uid}:
-        return f"{facts.process} runs with other group ids than gdbheap: {grant(facts)}"
+        return f"{facts.process} runs with group ids that differ from gdbheap's: {grant(facts)}"
     users = f"belongs to uid {ids} and gdbheap runs as uid {facts.own_uid}"
     return f"{facts.process} {users}: run gdbheap as that user, or {grant(facts)}"
 

@@ -35,7 +35,7 @@ answers! {
     /// `size`: the size of all chunks together.
     struct FreePiece { address: u64, size: u64 }
 
-    /// The free memory of one arena for a request. `best`: the smallest free piece that is large enough. `short`: the
+    /// The free memory of one arena for a request. `best`: the smallest piece that fits. `short`: the
     /// largest pieces that are too small. `top`: the size of the top chunk in bytes.
     struct ArenaFit { arena: u32, best: Option<FreePiece>, short: Vec<FreePiece>, top: u64 }
 

@@ -559,7 +559,7 @@ impl Graph {
         self.0.objects_of(type_address)
     }
 
-    /// Return the addresses of all types of which there are objects.
+    /// Return the addresses of all types that have objects in the graph.
     fn type_addresses(&self) -> Vec<u64> {
         self.0.type_addresses().to_vec()
     }

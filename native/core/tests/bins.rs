@@ -112,7 +112,7 @@ fn a_damaged_link_is_found() {
     }
 }
 
-/// Check two arenas of which each has a chunk of the other in a bin: every link leads to a free chunk that links back.
+/// Check two arenas, each with a chunk of the other in a bin: every link leads to a free chunk that links back.
 #[test]
 fn a_bin_with_chunks_of_another_arena_is_found() {
     let mut chance = Chance::new("a_bin_with_chunks_of_another_arena_is_found");

@@ -137,10 +137,10 @@ struct Grouping<'a> {
     /// The pages that the next block may touch too, ascending. There are at most two of them.
     pages: Vec<Touched>,
     group: Option<Group>,
-    /// A page of which more than half is in use, and which the last block of the group shares with blocks after it: the
-    /// number of the last of these blocks, and the bytes that would be freed.
+    /// The page that the last block of the group shares with blocks after it, if more than half of the page is in use.
+    /// The values are the number of the last of these blocks, and the bytes that would be freed.
     shared: Option<(u64, u64)>,
-    /// Pages of which more than half is in use, and which only one block touches. This block is in no group yet. The
+    /// Pages that only one block touches, if more than half of each page is in use. This block is in no group yet. The
     /// values are the number of the block, and the bytes that would be freed.
     alone: Option<(u64, u64)>,
 }

@@ -62,7 +62,7 @@ struct Worker<'a> {
     found: Vec<Option<Block>>,
     /// Links to further blocks of an object: fields of the object, and words of its buffers.
     links: Vec<Link>,
-    /// The addresses of blocks that contain syntax trees, and the blocks for many numbers of which none is alive
+    /// The addresses of blocks that contain syntax trees, and the slabs of numbers in which no number is alive
     /// (`idle_slabs`).
     syntax: Vec<u64>,
     idle_slabs: Tally,
@@ -337,7 +337,7 @@ pub struct Census {
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
-    /// Blocks for many objects, none of which is alive.
+    /// Blocks that were made for many objects, and in which no object is alive.
     pub idle_slabs: Tally,
     /// The time that it took to find the owners of buffers during the walk (`settling`, the mean of all workers), and
     /// the time that it took to follow the pointers to the other buffers (`following`).

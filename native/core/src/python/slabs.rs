@@ -1,4 +1,4 @@
-//! Objects of which many share one of malloc's blocks, a slab: `int` and `float` of Python 2 (`PyIntBlock`,
+//! Objects that share a block of malloc, a slab, with many others: `int` and `float` of Python 2 (`PyIntBlock`,
 //! `PyFloatBlock`).
 //!
 //! A slab begins with a pointer to the next slab; then the objects follow without gaps. A free object has a pointer to

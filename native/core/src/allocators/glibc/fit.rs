@@ -9,7 +9,7 @@ pub type Piece = (u64, u64);
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,
-    /// The smallest piece that is large enough.
+    /// The smallest piece that is large enough for the request.
     pub best: Option<Piece>,
     /// The largest pieces that are too small.
     pub short: Vec<Piece>,

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// The size in bytes of the counts of an Arc or Rc, which precede the value.
 const COUNTS: u64 = 16;
 const LARGEST_ALIGN: u64 = 16;
-/// The number of methods, at the start of a vtable without a drop function, one of which must lie in code.
+/// In a vtable without a drop function, at least one of the first METHODS methods must lie in code.
 const METHODS: u64 = 3;
 
 #[derive(Clone, Copy)]

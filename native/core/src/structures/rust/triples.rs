@@ -14,9 +14,8 @@ pub(crate) enum Order {
 
 /// The amount of evidence, in bits, above which a coincidence is ruled out.
 pub(crate) const SURE: f32 = 14.0;
-/// The amount of evidence, in bits, for a text in a buffer that may as well contain items of several bytes. The bits
-/// for the number of such buffers are added: among a million buffers with random bytes, a thousand look like a text
-/// that only one in a thousand looks like by chance.
+/// The evidence that is needed for a text, in bits, if the buffer may instead contain items of several bytes. More such
+/// buffers need more bits: if one random buffer in a thousand looks like a text, a thousand of a million do.
 const SURE_AMONG_VECS: f32 = 12.0;
 /// The evidence of one character for a text, in bits. First number: letters, digits and other characters of names,
 /// which are a quarter of all bytes. Second: other ASCII characters; a third of all bytes can be printed. Third: all
