@@ -37,7 +37,7 @@ else:
         return object.__new__(kind)
 
     def _values(self, use):
-        """Return the values of the fields of which ``use(field)`` is true."""
+        """Return the values of the fields for which ``use(field)`` is true."""
         return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if use(field))
 
     def _equals(self, other):

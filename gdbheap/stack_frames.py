@@ -41,11 +41,11 @@ class StackFrame:
 
 
 def frames_at(functions: Functions, address: int, name: str, path: str) -> Sequence[StackFrame]:
-    """Return the frames of the code at a linked address, innermost first: those of inlined functions, then the one of
-    the function that owns the code.
+    """Return the frames of the code at a linked address, innermost first.
 
-    ``name``: that function; ``path``: the object's path. Without debug information, and in the C library, this is one
-    frame without a line.
+    The frames of inlined functions come first. The last frame is of the function that owns the code (``name``).
+    ``path``: the path of the object with the code. Without debug information, and in the C library, the only frame is
+    of this function, and has no line.
     """
     lines = () if C_LIBRARY.match(path.rsplit("/", 1)[-1]) else functions.lines(address)
     return _frames(lines, name, path) if lines else [StackFrame(name, path, None, NATIVE)]

@@ -253,9 +253,10 @@ def _choice(row: ExtentArena, is_alone: bool, is_twice: bool) -> str:
 
 @dataclass(frozen=True)
 class ArenaChoice:
-    """An arena as a user names it: its number ``index``, and in ``of`` the name of its allocator or of a module.
+    """An arena as a user names it.
 
-    The module is the one that contains the allocator. ``of`` is None for the allocator that serves malloc.
+    ``index``: the arena's number. ``of``: the name of the arena's allocator, or of the module that contains the
+    allocator; None for the allocator that serves malloc.
     """
 
     index: int

@@ -167,7 +167,7 @@ class _Group:
 
     @property
     def is_kept_for_little(self) -> bool:
-        """Whether the views retain a large buffer of which they show only a small part."""
+        """Whether the views retain a large buffer and show only a small part of it."""
         return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
 
     @property

@@ -99,10 +99,10 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost for a process of being followed.
+    """What following costs the process.
 
-    It consists of the number of times that threads were stopped, their total duration in seconds (``stood``), and the
-    seconds for which the whole process was stopped at the beginning and the end (``held``).
+    ``stops``: how often a thread was stopped. ``stood``: the total of these stops in seconds. ``held``: the seconds for
+    which the whole process was stopped, at the beginning and at the end.
     """
 
     stops: int
@@ -292,7 +292,7 @@ class Expected:
                 self._doubtful.change(*found, True)
 
     def doubtful(self) -> Ranges:
-        """Return the ranges of which it is unknown whether they are mapped, ascending."""
+        """Return the ranges that may be mapped or not, ascending: gdbheap does not know."""
         return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:

@@ -276,7 +276,7 @@ def group_name(paths: Paths, group: Group) -> str:
 
 
 def block_name(size: int) -> str:
-    """Return the name of a block of which only the size is known. ``size``: bytes, header included."""
+    """Return a name for a block if only its size is known. ``size``: bytes, header included."""
     return f"{BLOCK} of {size:,} bytes"
 
 

@@ -391,5 +391,5 @@ def thread_data(target: Target, size: int) -> Ranges:
 
 
 def aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the ranges, each of which now starts with a whole word."""
+    """Return the ranges with their starts moved up to the next whole word."""
     return [(target.machine.word_up(start), end) for start, end in ranges]

@@ -18,7 +18,7 @@ class Fact:
 
 
 class Facts:
-    """The facts about one target, at most one of each name."""
+    """The facts about one target. No two of them have the same name."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Fact] = {}

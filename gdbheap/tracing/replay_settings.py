@@ -111,9 +111,9 @@ def recorded_setting(who: RecordedProcess, allocator: str | None = None) -> Sett
 
 
 def _recorded_library(path: str) -> str | None:
-    """Return the one of LIBRARIES to which a log's path belongs.
+    """Return which of LIBRARIES a path in a log names.
 
-    None for glibc, or if the file does not exist. Raises UsageError for any other library.
+    Return None for glibc, or if the file does not exist. Raises UsageError for any other library.
     """
     held = FileSystems().find(path) if path and not LIBC.match(os.path.basename(path)) else None
     if held is None:

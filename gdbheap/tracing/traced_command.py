@@ -443,7 +443,7 @@ class _Collecting:
 
 
 def _check_largest_file() -> None:
-    """Raise UsageError if this session allows no file that is large enough for the recorder."""
+    """Raise UsageError if this session limits files to fewer bytes than the recorder needs."""
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if largest != resource.RLIM_INFINITY and largest < NEEDED_BYTES:
         raise UsageError(

@@ -35,7 +35,8 @@ class Root:
 def find_roots(target: Target) -> Iterator[Root]:
     """Yield every tcmalloc of the target, at most one for each module.
 
-    If several page sizes are possible, the one that the most sampled spans fit is chosen."""
+    If several page sizes are possible, the page size that fits the most sampled spans is chosen.
+    """
     anonymous = own_ranges(target)
     for loaded in target.objects:
         data = loaded.writable_ranges()

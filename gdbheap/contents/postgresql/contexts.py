@@ -1,8 +1,8 @@
 """Read the memory contexts of a PostgreSQL backend, with the figures of the view ``pg_backend_memory_contexts``.
 
-Contexts form a tree with links in both directions. Each context has its own blocks from malloc. The layout of a context
-is the one of ``layout/tables/postgresql.json`` with which its blocks add up to the number that the context itself
-states (``mem_allocated``, PostgreSQL 13 and later).
+Contexts form a tree with links in both directions. Each context has its own blocks from malloc. A context states how
+many bytes its blocks have (``mem_allocated``, PostgreSQL 13 and later). Of the layouts in
+``layout/tables/postgresql.json``, gdbheap takes the layout with which the blocks add up to this number.
 """
 
 from __future__ import annotations

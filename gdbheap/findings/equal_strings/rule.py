@@ -68,9 +68,10 @@ def _of_type(evidence: Evidence, name: str) -> list[Finding]:
 
 
 def _is_likely(evidence: Evidence, objects: Objects, name: str) -> bool:
-    """Return whether objects of a type are large enough for a finding, and most of a sample have the value of another.
+    """Return whether equal objects of a type may be a finding.
 
-    Estimates count only objects of up to 512 bytes. Larger ones are counted if the graph of references costs little.
+    The objects must have enough bytes for a finding, and most objects of a sample must equal another object. Estimates
+    count only objects of up to 512 bytes. Larger objects are counted if the graph of references costs little.
     """
     small = [row for row in evidence.estimates if row.type == name]
     is_much = evidence.worth(sum(row.bytes for row in small))

@@ -12,10 +12,10 @@ from gdbheap.targets.ranges import joined
 
 @dataclass(frozen=True)
 class TcmallocUnused(Figures):
-    """The number of ``stretches`` of free pages of which some are resident, and their address space (``virtual``).
+    """Runs of free pages, with at least one resident page in each run.
 
-    ``owners``: the modules whose tcmalloc has these pages, the module with the most first; empty if there is only one
-    tcmalloc.
+    ``stretches``: the number of runs. ``virtual``: their address space. ``owners``: the modules whose tcmalloc has
+    these pages, the module with the most first; empty if there is only one tcmalloc.
     """
 
     ids = ("tcmalloc-unused",)

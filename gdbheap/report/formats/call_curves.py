@@ -187,8 +187,8 @@ def _steps(panel: _Panel, top: int, column: int) -> str:
 def _lines(highest: int, steps: Sequence[int]) -> Iterator[int]:
     """Yield the values of a few grid lines, from 0 on.
 
-    The distance between lines is 1, multiplied and divided in turn by the factors in ``steps`` until it is large
-    enough.
+    The distance between lines begins with 1. It is multiplied and divided by the factors in ``steps`` in turn, until
+    there are only a few lines.
     """
     distance, factors = 1, cycle(steps)
     while highest > distance * ONLY:

@@ -81,7 +81,7 @@ def _dominators(answer: Why, style: Style) -> str:
 
 
 def _gap(shown: int, count: int) -> Gap:
-    """Return the gap in a chain of ``count`` steps of which only the two ends are shown."""
+    """Return the gap in the middle of a chain of ``count`` steps, if only ``shown`` steps at its ends are shown."""
     return Gap(shown // 2, count - shown) if count > shown else NO_GAP
 
 

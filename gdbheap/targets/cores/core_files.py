@@ -1,9 +1,9 @@
 """Find the files on this machine that a core's process had mapped.
 
-They are searched in these folders: the one that the process saw, also below a copy of the process's root folder; those
-of the core and of the program; and those where distributions and debuginfod's client keep files by build-id. A file is
-accepted if it has the build-id that is in memory. If a core lacks the pages of ELF headers, a file is accepted if its
-data equals the data in memory (``agreement``).
+gdbheap searches for a file at the path that the process saw, and at this path below a copy of the process's root
+folder. It also searches the folders of the core and of the program, and the folders in which distributions and
+debuginfod's client keep files by build-id. A file is accepted if it has the build-id that is in memory. If a core lacks
+the pages of ELF headers, a file is accepted if its data equals the data in memory (``agreement``).
 """
 
 from __future__ import annotations

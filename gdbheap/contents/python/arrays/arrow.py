@@ -226,9 +226,10 @@ class Arrow:
         return self._fields.repr.disclosure.text(name)
 
     def _string(self, address: int, is_long: bool) -> str:
-        """Return the std::string at ``address``. ``is_long``: it consists of a pointer and a length.
+        """Return the text of the std::string at ``address``.
 
-        Otherwise it is only a pointer to the text; three words lie before the text, the first of which is the length.
+        ``is_long``: the string consists of a pointer to the text and a length. Otherwise it is only the pointer, and
+        the length is the first of three words right before the text.
         """
         start = self._memory.word(address)
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)

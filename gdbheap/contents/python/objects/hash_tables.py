@@ -87,8 +87,8 @@ def tables_of(release: Release) -> list[Table]:
 
 
 def looks_sparse(space: ReadableMemory, table: Table, address: int, size: int) -> bool:
-    """Return whether a block may be a table with the layout ``table`` of which less than a quarter of the slots are in
-    use.
+    """Return whether a block may be a table with few items: it has the layout ``table``, and less than a quarter of its
+    slots are in use.
     """
     try:
         if table.head is None:

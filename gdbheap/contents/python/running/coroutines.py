@@ -148,7 +148,7 @@ class Coroutines:
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
         """Return {address of the type: (kind, name of a base)} for types of coroutines and similar objects.
 
-        The base is the one that decides the kind.
+        A type's kind follows from this base.
         """
         found = {}
         for address in types:
