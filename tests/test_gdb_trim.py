@@ -16,6 +16,8 @@ from support.gdb_side import Done, batch, compiled, documents, home, needs_gdb, 
 from support.programs import Running, ask, c_program, gdbheap, python_program, running
 from test_gdb_stats import ALLOCATES, FILTERED, refused, state
 
+from gdbheap.commands.gdb.command_line import split
+
 pytestmark = needs_gdb
 FORKED, AGAIN, FAST = 8, 16, 32
 
@@ -93,6 +95,12 @@ def test_stopped_by_a_signal(environment: dict[str, str], rng: random.Random, tm
         os.kill(target.pid, signal.SIGCONT)
         target.rest()
         target.go_on("0")
+
+
+def test_comments_of_pasted_lines() -> None:
+    """Check that gdb's commands ignore a comment, also one without words before it."""
+    assert split("--yes --pad=1M  # without --yes: shows") == ["--yes", "--pad=1M"]
+    assert split("# without --yes: shows") == [] and split("--type=a#b '# c'") == ["--type=a#b", "'# c'"]
 
 
 def test_without_yes_nothing_is_called(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def split(line: str) -> list[str]:
     """Split a line into words, without the comment of a pasted line. Quotes stay in the words, because they are a part
     of gdb's expressions.
     """
-    line = line.partition(COMMENT)[0]
+    # gdb removes the blanks before the first word.
+    line = f"  {line}".partition(COMMENT)[0]
     try:
         return shlex.split(line, posix=False)
     except ValueError:
