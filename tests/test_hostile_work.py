@@ -1338,7 +1338,12 @@ def test_causes_are_read_once(rule: Any, rng: random.Random) -> None:
 
     heap = SimpleNamespace(target=SimpleNamespace(lacking=0))
     evidence = SimpleNamespace(
-        unreachable=Unreachable(), references=1, heap=heap, absent_unreached=0, worth=lambda size: False
+        unreachable=Unreachable(),
+        references=1,
+        heap=heap,
+        absent_unreached=0,
+        worth=lambda size: False,
+        resident_of_lost=lambda row: row.bytes,
     )
     assert rule.find(evidence) == [] and len(looks) == 1
 
