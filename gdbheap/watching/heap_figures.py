@@ -265,9 +265,9 @@ def figures_of(heap: Heap) -> Figures:
 
 
 def _said(folder: ProcessFolder, limit: float | None, leaving: Sequence[int]) -> dict[str, Any]:
-    """Read a heap after the processes in ``leaving``, which may hold its process, have ended.
+    """Wait until the processes in ``leaving`` have ended, because they may hold the process. Then read its heap.
 
-    Return its figures as a dict or, if they cannot be read, the reason under the key "reason".
+    Return the heap's figures as a dict or, if they cannot be read, the reason under the key "reason".
     """
     usually()
     wait_for_end(leaving, PARTING_SECONDS)

@@ -51,7 +51,7 @@ class TypeNames:
     def _name_now(self, address: int) -> str | None:
         """Return the type's name from the memory of the running process.
 
-        Return None if the process does not run again yet, or if all memory was copied. Names of types do not change, so
+        Return None if the process is still stopped, or if all memory was copied. Names of types do not change, so
         the name is still the same.
         """
         space = self._space.as_it_runs()
