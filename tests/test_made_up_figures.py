@@ -42,7 +42,7 @@ def evidence(rows: list[ArenaTrim], threshold: int = 128 << 10) -> Any:
     glibc = SimpleNamespace(malloc=malloc, holes=lambda _least: [])
     return SimpleNamespace(
         trim=Trim(sum(row.predicted or 0 for row in rows), None, rows, 0, 0, 0), glibc=glibc, unused_arenas=set(),
-        worth=lambda size: size >= 4 * MIB, line=lambda *_words, **_more: [], measuring=list, tops=None,
+        worth=lambda size: size >= 4 * MIB, line=lambda *_words, **_more: [], measuring=list, trimming=list, tops=None,
         between_tops=None, heap=SimpleNamespace(target=SimpleNamespace(threads=[])),
     )  # fmt: skip
 
@@ -81,9 +81,10 @@ def test_tops_of_threads(rng: random.Random, monkeypatch: pytest.MonkeyPatch) ->
         for claim in found:
             figures: Any = claim.finding.figures
             assert claim.finding.bytes == (beyond if is_reason else sum(kept))
-            assert (figures.kept, figures.by_threshold, figures.arenas) == (sum(kept), is_reason, len(kept))
-            assert figures.keeping == sum(size > 0 for size in kept)
-            assert (figures.largest.bytes, rows[figures.largest.arena].top_kept) == (max(kept), max(kept))
+            assert (figures.kept, figures.by_threshold, figures.arenas) == (claim.finding.bytes, is_reason, len(kept))
+            allowed = DEFAULT_THRESHOLD if is_reason else 0
+            assert figures.keeping == sum(size > allowed for size in kept)
+            assert (figures.largest.bytes + allowed, rows[figures.largest.arena].top_kept) == (max(kept), max(kept))
 
 
 def test_caches_of_tcmalloc(rng: random.Random) -> None:

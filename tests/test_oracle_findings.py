@@ -152,7 +152,8 @@ def test_lines_to_paste(fault: str, name: str, rng: random.Random, tmp_path: Pat
     """Check that the printed commands do what is advised, unchanged; a core has none that needs a process."""
     with running(program(rng, tmp_path, fault), tmp_path) as target:
         found, before = finding(ask("", str(target.pid)), name), rss(target)
-        done = [gdbheap(*shlex.split(line)[1:]) for line in found["commands"] if line.startswith("gdbheap ")]
+        lines = [line for line in found["commands"] if line.startswith("gdbheap ")]
+        done = [gdbheap(*shlex.split(line, comments=True)[1:]) for line in lines]
         check_gone(before - rss(target), found, ask("", str(target.pid))["findings"])
         assert done and all(each.returncode == 0 for each in done), [each.stderr for each in done]
     with running(program(rng, tmp_path, fault), tmp_path) as target:

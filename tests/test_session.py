@@ -207,7 +207,7 @@ def test_options_of_the_session(core: Path) -> None:
     """Check that a session's options apply to each command, and that an option of the command itself overrides them."""
     done = piped(core, "heap\nsizes\n", "--json", "--no-text")
     assert [json.loads(line)["answer"]["command"] for line in done.stdout.splitlines()] == ["heap", "heap sizes"]
-    exact = piped(core, "arenas\n", "--bytes").stdout.replace("'heap ", "'gdbheap ")
+    exact = piped(core, "arenas\n", "--bytes").stdout.replace("'heap", "'gdbheap")
     assert exact == gdbheap("arenas", str(core), "--bytes").stdout and "MiB" not in exact.splitlines()[2]
 
 

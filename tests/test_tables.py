@@ -249,6 +249,6 @@ def test_a_name_that_no_release_has() -> None:
     for ask in (release.__getitem__, release.get, release.offsets):
         with pytest.raises(KeyError, match="no_such_field"):
             ask("no_such_field")
-    with pytest.raises(Unsupported, match=r"Python 3\.13\.0 has no ma_table"):
+    with pytest.raises(Unsupported, match=r"no ma_table for Python 3\.13\.0"):
         release["ma_table"]
     assert release.get("ma_table") is None and release.offsets("f_fields") == [0, 16, 40, 48]

@@ -47,8 +47,9 @@ LOOKED_AT, MIN_STEPS = 200, 2
 # The most blocks of a variable whose paths are compared with the path to its largest block, and the longest chain to
 # such a block.
 EXAMINED, MAX_CHAIN = 8, 200
-# A block with at least 1/PART_OF_ROW of a row's bytes is worth its path; so is a typical path with one of these edges.
-PART_OF_ROW, TELLING = 4, (".__traceback__", "has it as key ", ".__self__")
+# A block with at least 1/PART_OF_ROW of a row's bytes is worth its path; so is a path through a frame, whose variables
+# hardly anybody expects in memory, and a typical path with one of the TELLING edges.
+PART_OF_ROW, OF_FRAMES, TELLING = 4, ("_frame", "local variable "), (".__traceback__", "has it as key ", ".__self__")
 # Kinds with many possible holders. The small holders of a kind are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
@@ -265,10 +266,10 @@ class _Below:
     def explains(self, row: SharedOut) -> bool:
         """Return whether the path explains most of a row's bytes, so that it does not mislead.
 
-        The block is a large part of the row, or its path is typical. A typical path must name what keeps the memory, or
-        lead to the kind of object that has the most bytes.
+        The block is a large part of the row, or its path leads through a frame or is typical. A typical path must name
+        what keeps the memory, or lead to the kind of object that has the most bytes.
         """
-        if PART_OF_ROW * self.size >= row.bytes:
+        if PART_OF_ROW * self.size >= row.bytes or any(edge in self.way for edge in OF_FRAMES):
             return True
         is_most = bool(row.parts) and row.parts[0].what == self.type
         return self.is_typical and (is_most or any(edge in self.way for edge in TELLING))
@@ -305,10 +306,9 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
             kind = paths.type_name(owner) if owner is not None and owner.type else paths.type_name(node)
             first[home] = _Below(way, node.address, row.bytes, kind, True) if len(edges) > MIN_STEPS else None
     found = {home: below for home, below in first.items() if below is not None}
-    return {
-        home: replace(below, is_typical=2 * ways[home].count(alike(below.way)) >= len(ways[home]))
-        for home, below in found.items()
-    }
+    # The largest block may be the table of a container, through which the paths to other blocks lead.
+    typical = {home: sum(way.startswith(alike(below.way)) for way in ways[home]) for home, below in found.items()}
+    return {home: replace(below, is_typical=2 * typical[home] >= len(ways[home])) for home, below in found.items()}
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
