@@ -65,8 +65,8 @@ answers! {
     /// `pss`: the proportional share of `rss`. `proportional`: the number of lines that `pss` is the sum of; the kernel
     /// rounds each line down to whole KiB. `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`.
     /// `private_huge`, `shared_huge`: hugetlbfs pages, which are in none of the other figures. `swap_share`: the
-    /// proportional share of `swap`; None if the kernel does not report it. `fingerprint`: a hash of the text; equal
-    /// for equal texts.
+    /// proportional share of `swap`; None if the kernel does not report it. `fingerprint`: a hash of the
+    /// sums, equal for processes that share one address space.
     struct ProcessMemory of process::Memory {
         rss: u64,
         pss: u64,

@@ -52,7 +52,8 @@ pub struct Memory {
     pub lazy: u64,
     pub swap: u64,
     pub swap_share: Option<u64>,
-    /// A hash of the text. Equal texts, such as those of processes that share one address space, have equal hashes.
+    /// A hash of the sums, which are equal for processes that share one address space. Other lines of the text may change
+    /// between two readings: the kernel clears `Referenced` at any moment.
     pub fingerprint: u64,
 }
 
@@ -61,7 +62,7 @@ impl Memory {
         let mut found = Memory::default();
         text.split(|byte| *byte == b'\n').for_each(|line| found.add(line));
         let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
+        (found.rss, found.pss, found.private, found.shared, found.anonymous, found.swap).hash(&mut hasher);
         found.fingerprint = hasher.finish();
         found
     }
@@ -175,6 +176,18 @@ mod tests {
         assert_eq!((found.rss, found.pss, found.proportional), (12 << 10, 5 << 10, 2));
         assert_eq!((found.private, found.shared, found.private_huge), (5 << 10, 2 << 10, 2 << 20));
         assert_eq!((found.swap, found.swap_share, found.lazy), (7 << 10, None, 6 << 10));
+    }
+
+    #[test]
+    fn fingerprints_of_sums() {
+        let of = |text: &str| Memory::of(text.as_bytes()).fingerprint;
+        let known = "Rss: 8 kB\nPss: 3 kB\nPrivate_Dirty: 4 kB\n";
+        assert_eq!(of(&format!("{known}Referenced: 8 kB\n")), of(&format!("{known}Referenced: 4 kB\n")));
+        for other in
+            ["Rss: 12 kB", "Pss: 1 kB", "Private_Clean: 4 kB", "Shared_Clean: 4 kB", "Swap: 4 kB", "Anonymous: 4 kB"]
+        {
+            assert_ne!(of(known), of(&format!("{known}{other}\n")), "{other}");
+        }
     }
 
     #[test]
