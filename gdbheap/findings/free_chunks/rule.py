@@ -7,7 +7,7 @@ from heapq import nlargest
 from gdbheap.allocators.allocator import HoleRow
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of
 
 # Minimum sizes in KiB: the default of 'heap holes', then smaller ones.
@@ -46,8 +46,8 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     threads = [size for size in given[1:] if size]
     unused = [given[index] for index in sorted(evidence.unused_arenas) if given[index]]
-    chunks, above = sum(arena.chunks for arena in trim.rows), _above_largest(evidence)
-    smallest, holes = _largest_holes(evidence)
+    chunks, (smallest, holes) = sum(arena.chunks for arena in trim.rows), _largest_holes(evidence)
+    above = _above_largest(evidence, holes)
     after = [row.after.address for row in holes if row.after is not None and row.after.state == "used"]
     pinner = pinner_of(evidence, after) if len(after) > 1 and not above else NO_PINNER
     figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above, pinner)
@@ -75,14 +75,13 @@ def _holes(evidence: Evidence, size: int | None) -> list[str]:
     return evidence.line("holes", *([f"--min={size}K"] if size < HOLE_SIZES[0] else []))
 
 
-def _above_largest(evidence: Evidence) -> str:
-    """Return the path to the block in use after the largest free chunk.
+def _above_largest(evidence: Evidence, holes: list[HoleRow]) -> str:
+    """Return the path to the block in use after the largest of ``holes``, which comes first.
 
-    Return "" if the chunk alone is too small for a finding, or if building the graph of references would take longer
+    Return "" if this hole alone is too small for a finding, or if building the graph of references would take longer
     than all other work.
     """
-    rows = [] if evidence.glibc is None else evidence.glibc.holes(MIN_FINDING_BYTES)
-    most = max(rows, key=lambda row: row.end - row.start, default=None)
+    most = holes[0] if holes else None
     if most is None or most.after is None or most.after.state != "used":
         return ""
     if not evidence.worth(most.end - most.start) or not evidence.is_graph_quick:

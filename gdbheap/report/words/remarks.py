@@ -38,6 +38,10 @@ def _threads(threads: list[int], unsure: bool) -> str:
     return f"{'threads' if len(threads) > 1 else 'thread'} {named}{more}{told}"
 
 
+def _stopped(threads: list[int]) -> str:
+    return "were stopped" if len(threads) > 1 else "was stopped"
+
+
 def _moving(allocator: str, what: str, effect: str) -> Callable[..., str]:
     """Return a function that makes the sentence about threads that were stopped inside an allocator.
 
@@ -45,8 +49,8 @@ def _moving(allocator: str, what: str, effect: str) -> Callable[..., str]:
     """
 
     def sentence(threads: list[int], unsure: bool) -> str:
-        stopped = "were stopped" if len(threads) > 1 else "was stopped"
-        return f"{_threads(threads, unsure)} {stopped} inside {allocator}, maybe while changing {what}: {effect}"
+        stopped = f"{_threads(threads, unsure)} {_stopped(threads)}"
+        return f"{stopped} inside {allocator}, maybe while changing {what}: {effect}"
 
     return sentence
 
@@ -87,8 +91,7 @@ def _spans(threads: list[int], unsure: bool, locked: int, chains: int, astray: i
 
 def _in_malloc(threads: list[int]) -> str:
     named = _threads(threads, False) if threads else "a thread (id unknown) that holds an arena's lock"
-    stopped = "were stopped" if len(threads) > 1 else "was stopped"
-    return f"{named} {stopped} inside malloc: malloc may have changed only half of a list or size"
+    return f"{named} {_stopped(threads)} inside malloc: malloc may have changed only half of a list or size"
 
 
 def _in_mallocng(slots: int) -> str:
