@@ -99,7 +99,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """What following costs the process.
+    """The costs of following for the process.
 
     ``stops``: how often a thread was stopped. ``stood``: the total of these stops in seconds. ``held``: the seconds for
     which the whole process was stopped, at the beginning and at the end.

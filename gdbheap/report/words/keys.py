@@ -995,7 +995,7 @@ VALUES: dict[str, str] = {
     "unreachable.Head.count": "the number of blocks that would be freed with this block, itself included",
     "unreachable.Lost.count": "the number of unreachable objects or blocks of the row",
 }
-"""By record and key: the key's values in this record, or what the key counts there."""
+"""Texts by record and key. A text names the values of the key in this record, or the things that the key counts."""
 
 CHANGES = frozenset(
     {
@@ -1049,4 +1049,4 @@ OTHERWISE: dict[str, Key] = {
         "a snapshot has no list of holders",
     ),
 }
-"""By record and key: keys that have another meaning in this record. Each shows a key that should be renamed."""
+"""Texts by record and key, for keys that have another meaning in this record. Each of these keys should be renamed."""

@@ -48,8 +48,8 @@ pub(crate) fn has_folder() -> bool {
 }
 
 /// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. If `flags` has O_EXCL, only a new
-/// file is created. An existing file must be regular, belong to this user, and have one name, because the recording's
-/// folder may have been removed and another user may have put a folder in its place.
+/// file is created. An existing file must be regular, belong to this user, and have one name: another user may have
+/// put a folder in the place of the recording's folder.
 pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     let Some(folder) = open_folder() else { return -1 };
     let name = name_of(owned);

@@ -48,9 +48,9 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
-/// What a structure must have to be found by `find_led_back`. `below`: a structure may not begin there, nor in `apart`.
-/// `first`: the offset of the pointer to a second structure; `back`: that structure's offset of the pointer back.
-/// `place`: if it is given, a structure may also have a null pointer at `first` and an address at `place`.
+/// The properties of the structures that `find_led_back` finds. A structure begins above `below` and outside
+/// `apart`. `first`: the offset of its pointer to a second structure; `back`: the offset of the pointer back there.
+/// With `place`, structures are found too that have a null pointer at `first` and an address at `place`.
 pub struct LedBack {
     pub below: u64,
     pub apart: (u64, u64),
