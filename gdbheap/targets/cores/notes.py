@@ -3,11 +3,13 @@
 Layouts are those of the kernel (include/linux/elfcore.h, fs/binfmt_elf.c) and of gdb, which writes the same; sizes and
 offsets are the machine's::
 
-    CORE   NT_PRSTATUS   of each thread: pr_pid, and the registers as words CORE   NT_PRPSINFO   pr_pid; pr_fname, 16
-    bytes; pr_psargs, 80 bytes CORE   NT_FILE       count, page size; (start, end, offset in pages) each; then the
-    paths, each with a zero byte CORE   NT_SIGINFO    only the kernel writes it: si_code, si_pid; of the first thread
-    CORE   NT_AUXV       pairs of words LINUX  NT_ARM_TLS    after its thread's NT_PRSTATUS, on aarch64: the thread
-    pointer GDB    NT_GDB_TDESC  only a core written by gdb (gcore) has it
+    CORE   NT_PRSTATUS   of each thread: pr_pid, and the registers as words
+    CORE   NT_PRPSINFO   pr_pid; pr_fname, 16 bytes; pr_psargs, 80 bytes
+    CORE   NT_FILE       count, page size; (start, end, offset in pages) each; then the paths, each with a zero byte
+    CORE   NT_SIGINFO    of the first thread, written by the kernel only: si_code, si_pid
+    CORE   NT_AUXV       pairs of words
+    LINUX  NT_ARM_TLS    after its thread's NT_PRSTATUS, on aarch64: the thread pointer
+    GDB    NT_GDB_TDESC  only a core written by gdb (gcore) has it
 """
 
 from __future__ import annotations
