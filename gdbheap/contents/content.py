@@ -31,11 +31,11 @@ N = TypeVar("N", bound=Nodes)
 
 @dataclass(frozen=True)
 class ContentHolder:
-    """A holder of blocks that is known only from a kind of contents, not from a variable.
+    """A holder of blocks. It is known from contents of one kind, not from a variable.
 
-    ``kind``: a word for the kind of holder. ``blocks``: the addresses of the holder's first blocks; every block that
-    these reach belongs to the holder. ``ranges``: the holder's memory outside the allocators that points to other
-    blocks.
+    ``kind``: what the holder is, such as a memory context. ``blocks``: the addresses of the holder's first blocks;
+    every block that these reach belongs to the holder. ``ranges``: the holder's memory outside the allocators that
+    points to other blocks.
     """
 
     name: str
@@ -79,17 +79,16 @@ class Content(Parts, ABC):
         return []
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Return the holders of blocks that are known only from contents of this kind, not from a variable."""
+        """Return the holders that are known from contents of this kind, and not from variables."""
         return []
 
     def roots(self) -> Sequence[ContentHolder]:
-        """Return holders of blocks that the program can reach although their addresses are in no word of its memory."""
+        """Return holders whose blocks the program can reach although its memory has no pointers to the blocks."""
         return []
 
     @property
     def mapped(self) -> Sequence[Mapped]:
-        """The memory outside of allocators that the program mapped and that this kind of contents knows, by ascending
-        address."""
+        """The mapped memory outside of allocators that this kind of contents recognises, by ascending address."""
         return []
 
     def check(self) -> None:
@@ -126,7 +125,7 @@ class KnownContents(AllocatedMemory, ABC):
         yet."""
 
     def content(self, kind: type[C]) -> C:
-        """Return the contents of this kind, even if the target has none."""
+        """Return the object for this kind of contents. It exists even if the target lacks such contents."""
         found = self._contents[kind]
         assert isinstance(found, kind)
         return found
@@ -150,9 +149,7 @@ class KnownContents(AllocatedMemory, ABC):
         return [found for found in self._contents.values() if found.is_known]
 
     def has_beside(self, python: Content) -> bool:
-        """Return whether the target has known contents other than Python's that gdbheap also looks for in Python
-        programs.
-        """
+        """Return whether the target has contents besides Python's that gdbheap also looks for in Python programs."""
         others = (found for found in self._contents.values() if found is not python)
         return any(found.beside_python and found.is_known for found in others)
 

@@ -60,20 +60,20 @@ class Kind:
 
     @property
     def text(self) -> str:
-        """The kind in a few words."""
+        """A short description of the kind, for people."""
         words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
         # For a channel, ``type`` is the number of waiting messages.
         return words.format(f"{int(self.type):,}" if self.type is not None and self.type.isdigit() else self.type)
 
     @property
     def name(self) -> str:
-        """The kind in a few words, or only the class if the block is an object with a vtable."""
+        """The class of an object with a vtable, if the class is known; otherwise ``text``."""
         return self.type if self.family == "object" and self.type is not None else self.text
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """The libraries that are loaded or linked in, whose containers the program may use."""
+    """A flag for each C++ and Rust library: whether it is loaded or linked into the program."""
 
     libstdcxx: bool
     libcxx: bool
@@ -95,8 +95,8 @@ class Room:
     """The capacity of all containers of one kind, in bytes.
 
     ``capacity``: the bytes that items could fill. ``used``: the part that holds items. The unused part consists of
-    ``small`` bytes in pages that also hold items, and of ``pages`` bytes in whole resident pages. ``most``: the unused
-    bytes of the container with the most of them, whose block is at ``address``.
+    ``small`` bytes in pages that also hold items, and of ``pages`` bytes in whole resident pages. ``most``: the most
+    unused bytes in a single container, whose block is at ``address``.
     """
 
     kind: Kind
@@ -110,7 +110,7 @@ class Room:
 
 
 class CxxContent(Content):
-    """The contents of C++ and Rust. ``Structures`` proves which blocks belong to their containers."""
+    """The contents of C++ and Rust programs. ``Structures`` finds the blocks of their objects and containers."""
 
     @property
     def is_here(self) -> bool:
@@ -124,9 +124,7 @@ class CxxContent(Content):
 
 
 class Structures:
-    """The blocks in use of one target, by kind. ``native`` and the graph of references use the same numbers for
-    kinds.
-    """
+    """The blocks in use of one target, by kind. A kind has the same number in ``native`` and in the graph."""
 
     def __init__(
         self,
@@ -246,8 +244,9 @@ def object_ranges(target: Target) -> Ranges:
 
 
 def code_ranges(target: Target) -> Ranges:
-    """Return the executable parts of the loaded objects, ascending. The segments of the objects decide, because the
-    mappings of a core may not say which are executable."""
+    """Return the executable parts of the loaded objects, ascending. They come from the objects' segments, because the
+    mappings of a core may not say which are executable.
+    """
     pairs = [
         (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
         for loaded in target.objects

@@ -1,1 +1,1 @@
-"""The contents of a program with a JVM: only the place of its heap."""
+"""The contents of a program with a JVM: only the address range of the Java heap."""

@@ -1,4 +1,4 @@
-"""Find the Java heap of a HotSpot JVM, by the table that libjvm exports for debuggers."""
+"""Find the Java heap of a HotSpot JVM with the table that libjvm exports for debuggers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def java_heap(target: Target) -> Ranges:
 
 
 def _reserved(target: Target, table: int) -> Ranges:
-    """Return the range that CollectedHeap::_reserved states. Raises Fault."""
+    """Return the range in CollectedHeap::_reserved; empty if it is unknown or not mapped. Raises Fault."""
     wanted, found = {HEAP, RESERVED, START, WORDS}, {}
     for key, offset, address in _rows(target, table):
         if key in wanted:

@@ -27,8 +27,8 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# The most addresses for which gdbheap tests whether a CERT lies there; the most blocks tested, the most words of blocks
-# in which all words are tested.
+# The most addresses that are tested for a CERT, the most blocks that are tested, and the most words of blocks whose
+# words are all tested.
 ASKED, MAX_CANDIDATES, MAX_WORDS = 1 << 19, 1 << 18, 1 << 24
 # The most blocks that blocks_with() finds.
 MAX_MATCHED = 1 << 19
@@ -167,7 +167,8 @@ def _begins_context(target: Target, found: _Found) -> bool:
 class _Certs:
     """Tests whether a CERT lies at an address. The first word of a CERT points into the CERT itself or, since 3.2,
     equals another word of the CERT. Each address is tested once, and at most ASKED addresses in total. ``is_cut``:
-    whether words were left out, because of this limit or MAX_WORDS."""
+    whether words were not tested, because of this limit or MAX_WORDS.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target

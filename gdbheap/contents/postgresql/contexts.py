@@ -102,7 +102,7 @@ class _NoSuch(Exception):
 
 
 class _TooMuch(Exception):
-    """Raised when MAX_STEPS are done."""
+    """Raised if reading the contexts takes more than MAX_STEPS steps."""
 
 
 class _Met:
@@ -232,9 +232,7 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
 
 
 def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
-    """Return in words where a chunk lies if it is outside all ``blocks``, which are sorted; None if it is in a
-    block.
-    """
+    """Return a description of a chunk that is outside all ``blocks``, which are sorted; None if it is in a block."""
     place = bisect(blocks, (chunk, chunk)) - 1
     is_inside = place >= 0 and chunk + size <= blocks[place][1]
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
@@ -404,8 +402,10 @@ class _Reader:
         """Return the bytes of all chunks in free lists, headers included, and the damage that ended a list (or None).
         ``heads``: the first chunk of each list, or 0.
 
-        Up to 15, a chunk's header has its size and a pointer: in a free chunk to the next free chunk, in a chunk in use
-        to its context. Since 16 the header is a word of bits, and the pointer to the next free chunk lies after it."""
+        Up to PostgreSQL 15, a chunk's header is its size and a pointer. A free chunk points to the next free chunk, a
+        chunk in use points to its context. Since 16 the header is one word of bits. In a free chunk, the pointer to the
+        next one follows it.
+        """
         has_size, found = form["chunk"] == "size", 0
         header = 2 * self._word if has_size else self._word
         damage = None
@@ -486,8 +486,9 @@ class _Reader:
         return ContextSums(own + size * len(blocks), free, size * len(blocks), [(context, context + own), *blocks])
 
     def _empty_blocks(self, context: int, form: dict[str, Any]) -> Iterator[int]:
-        """Yield the empty blocks that a slab context keeps (PostgreSQL 16 and later). A dclist, whose last field is the
-        number of blocks, contains them."""
+        """Yield the empty blocks that a slab context keeps (PostgreSQL 16 and later). They are in a dclist, whose last
+        field is their number.
+        """
         if form["empty_count"] is None:
             return
         place = context + form["empty_count"]

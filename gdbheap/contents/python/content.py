@@ -31,7 +31,8 @@ LEAST_SHARE = 0.01
 class PythonContent(Content):
     """The Python of a target.
 
-    Every part but ``is_here`` raises NotAPython if the target has no Python, or Unsupported.
+    Its parts (``interpreter``, ``objects``, …) raise NotAPython if the target has no Python, and Unsupported if gdbheap
+    cannot read it.
     """
 
     @property
@@ -48,7 +49,7 @@ class PythonContent(Content):
         return self.interpreter.warnings if self.has("interpreter") else ()
 
     def require_interpreter(self) -> Interpreter:
-        """Return ``interpreter``. Finding it adds facts to the heap."""
+        """Return the CPython interpreter of the target. Finding it adds facts to the heap."""
         return self.interpreter
 
     @part("interpreter")
@@ -61,7 +62,7 @@ class PythonContent(Content):
 
     @part("objects")
     def objects(self) -> Objects:
-        """The Python objects."""
+        """The Python objects of the target."""
         around = self._around
         other = around.other_allocator
         own = sorted(around.heap_ranges() + around.books())
@@ -131,8 +132,8 @@ class PythonContent(Content):
 
     @part("mappable memory")
     def _mappable(self) -> Ranges:
-        """Mapped files, shared memory, and anonymous memory that belongs to no known allocator: the memory that objects
-        may have mapped.
+        """The memory that objects may have mapped: files, shared memory, and anonymous memory outside of known
+        allocators.
         """
         files, around = mapped_files(self.target), self._around
         if around.other_allocator is not None:

@@ -51,7 +51,8 @@ def is_rust(target: Target) -> bool:
 
 
 def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
-    """Return the type of each vtable, by the keys of ``vtables``. Vtables whose type no symbols show are left out.
+    """Return the type of each vtable, by the keys of ``vtables``. Vtables whose type is not shown by symbols are left
+    out.
 
     An optimising compiler merges functions with the same code under the name of one of them. For example, the function
     that drops a struct is often the same as the function that drops the struct's only field with a destructor.

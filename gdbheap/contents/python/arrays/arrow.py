@@ -1,11 +1,11 @@
 """Read Apache Arrow's tables and arrays from the objects of pyarrow.
 
-The layout of the C++ classes is not published. The class of an object is known by its vtable (also in stripped
-libraries). The class of the object that a ``std::shared_ptr`` owns is known by the name of the class of its reference
-counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``. An object is accepted only if one of these two facts
-shows its class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and
-type.h, which are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of pyarrow have the
-form of GCC 4, with the length before the text.
+The layout of the C++ classes is not published. Two facts show the class of an object: its vtable (also in stripped
+libraries), and the reference counts of a ``std::shared_ptr`` that owns it. The class of these counts, such as
+``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``, names the object's class. An object is accepted only if one of
+these facts shows its class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc,
+buffer.h and type.h, which are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of
+pyarrow have the form of GCC 4, with the length before the text.
 
 Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
 items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
@@ -99,9 +99,7 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects. Raises NotBelieved if it has read more than MAX_PIECES pieces of arrays and fields of
-    types in total.
-    """
+    """Reads Arrow's objects. Raises NotBelieved once it has counted more than MAX_PIECES arrays and fields of types."""
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -152,16 +150,16 @@ class Arrow:
         return self._type_text(self._owned(address)[0])
 
     def _spend(self, pieces: int = 1) -> None:
-        """Count further pieces of arrays or fields of types. Raises NotBelieved if there are too many."""
+        """Count arrays or fields of types. Raises NotBelieved if there are more than MAX_PIECES in total."""
         self._left -= pieces
         if self._left < 0:
             raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
-        """Return the address to which the object's ``shared_ptr`` points, and the name of the class of its reference
-        counts.
+        """Return the address in the object's ``shared_ptr``, and the class name of that pointer's reference counts.
 
-        The ``shared_ptr`` is recognised by the plain pointer with the same value that lies after it."""
+        The ``shared_ptr`` is recognised because a plain pointer with the same value follows it.
+        """
         words = self._fields.raw(address)
         for pointer, counts, again in zip(words, words[1:], words[2:]):
             if pointer and pointer == again and self._classes.name(counts).startswith(COUNTED):
@@ -172,7 +170,11 @@ class Arrow:
         return self._memory.word(address + place * self._word)
 
     def _pointers(self, address: int, place: int, most: int) -> list[int]:
-        """Return the pointers in a std::vector of shared_ptr, without the pointers to the reference counts."""
+        """Return the addresses of the objects in a std::vector of shared_ptr.
+
+        ``place``: the offset of the vector in the object at ``address``, in words. Raises NotBelieved if the vector has
+        more than ``most`` items.
+        """
         first, last = self._at(address, place), self._at(address, place + 1)
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
@@ -208,7 +210,7 @@ class Arrow:
         return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
-        """Return a field's name and type.
+        """Return the name of a field, and the address of its type.
 
         The type follows the name, which is a std::string of four words, or of one word in the older form.
         """
@@ -275,7 +277,7 @@ class Arrow:
     def _data(self, address: int) -> _Data:
         """Return the ArrayData at ``address``.
 
-        Its type must be a DataType, and its buffers must lie where the target can have that many bytes.
+        Raises NotBelieved unless its type is a DataType and the target has memory for its buffers.
         """
         self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
@@ -326,8 +328,8 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (start, bytes) of the offsets of the items, and of the ranges to which the offsets refer: bytes, or
-        items of the child. A start is None if it is unknown.
+        """Yield (start, bytes) of the items' offsets, then of the data to which these offsets refer: bytes, or items of
+        the child. A start is None if it is unknown.
         """
         size = {**BINARY, **LISTS}[data.kind][1]
         yield _part(data, 1, offset * size, length * size)
@@ -363,8 +365,10 @@ class Arrow:
         return self._memory.u32(self._after(kind, PARAMETER))
 
     def _after(self, kind: int, place: int) -> int:
-        """Return the address of a field of a type, which lies ``place`` words after the type's beginning, or two words
-        less in releases whose types have no pointer to themselves (``enable_shared_from_this``).
+        """Return the address of a field of the type at ``kind``.
+
+        ``place``: the offset of the field in words, for types that begin with a pointer to themselves
+        (``enable_shared_from_this``). In releases without this pointer, the field lies two words earlier.
         """
         known = self._at(kind, ITSELF) == kind
         return kind + (place if known else place + BEFORE_ITSELF) * self._word
@@ -457,7 +461,10 @@ class Arrow:
 
 
 def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
-    """Return (address, bytes) of a part of one of the buffers. Raises NotBelieved if the buffer does not contain it."""
+    """Return (address, size) of the ``size`` bytes from ``start`` on in the buffer with the index ``number``.
+
+    Raises NotBelieved if the buffer does not contain them.
+    """
     buffer = data.buffers[number] if number < len(data.buffers) else None
     if buffer is None:
         if size:

@@ -50,8 +50,9 @@ NAMES_SHOWN = 200
 
 
 class DataFrames:
-    """Reads the tables of pandas. Raises NotBelieved if it has read more than MAX_READ columns, labels and pieces in
-    total.
+    """Reads the tables of pandas.
+
+    Raises NotBelieved after more than MAX_READ columns, labels and ``pieces`` of values in total.
     """
 
     def __init__(self, fields: Fields, arrays: Arrays, arrow: Arrow) -> None:
@@ -139,7 +140,7 @@ class DataFrames:
         return found[0]
 
     def _places(self, block: int) -> list[int]:
-        """Return the numbers of the columns that the rows of a block contain."""
+        """Return the column number of each row of a block, in the order of the rows."""
         found = self._fields.held(block, "pandas.BlockPlacement")
         held = self._fields.held(found[0], "slice", NDARRAY_KIND) if found else []
         for one in held:

@@ -1,5 +1,5 @@
-"""Read the parts of objects whose classes are known by name, at any offset, because offsets differ between releases of
-a library.
+"""Read the parts of objects whose classes are known by name. Offsets are searched for, because they differ between
+releases of a library.
 
 A part is an attribute in a dict or a slot, or a field of a Cython class. A field of a Cython class has no name in
 memory; it is recognised by the class of the object to which it refers.
@@ -126,13 +126,13 @@ class Fields:
             raise NotBelieved from error
 
     def raw(self, address: int) -> list[int]:
-        """Return all words after an object's header that every instance of its type has (``tp_basicsize``)."""
+        """Return the words of an object after its header, up to its type's ``tp_basicsize``, at most MAX_FIELDS."""
         head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
         size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """Return the objects of one of these ``kinds`` to which an object refers.
+        """Return the objects of these ``kinds`` to which the object at ``address`` refers.
 
         Objects that fields refer to come before objects that attributes refer to.
         """

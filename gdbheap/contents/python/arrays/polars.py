@@ -1,11 +1,11 @@
 """Read polars' DataFrames and Series from memory, for polars 0.20 to 2.1.
 
-Rust guarantees no layout, so the place of a word alone proves nothing. The type of a ``Series`` is known by the symbols
-of the functions in its vtable, which polars' wheels have; without these symbols no Series is accepted. A vector is
-capacity, pointer and length. The buffer of an array is accepted if the object that keeps it alive (``SharedStorage``)
-states the same bytes. The parts of an array must be as long as the array, all arrays together as long as the column,
-and all columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's
-``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
+Rust guarantees no layout, so the offset of a word alone proves nothing. The symbols of the functions in a vtable show
+the type of a ``Series``. polars' wheels have these symbols; without them no Series is accepted. A vector is capacity,
+pointer and length. The buffer of an array is accepted if the object that keeps it alive (``SharedStorage``) states the
+same bytes. The parts of an array must be as long as the array, all arrays together as long as the column, and all
+columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``,
+``buffer/`` and ``bitmap/immutable.rs``).
 
 Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not the views of 16 bytes each. A
 column that stores one value for all rows has no bytes here; ``estimated_size()`` would first create the rows.
@@ -197,7 +197,7 @@ class Polars:
         """Return (number of words of an element, index of the series' first word in it) for the vector of columns at
         ``start``.
 
-        The combination is chosen for which most of the first elements have a series. None if no element has one.
+        The result is the pair for which the most of the first elements have a series. None if no element has one.
         """
         probed = min(count, PROBED)
         best, form = 0, None
@@ -258,8 +258,10 @@ class Polars:
         return self._series(address, vtable, None).values.length
 
     def _scalar(self, words: list[int], rows: int) -> DataColumn:
-        """Return a column that has one value for all rows. The number of rows, after the column's name among ``words``,
-        shows that it is one.
+        """Return a column that has one value for all rows.
+
+        It is recognised by the number of rows, which follows the column's name in ``words``. Raises NotBelieved if
+        there is none.
         """
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
@@ -482,8 +484,8 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """Return the text at an offset among words, or None. Before 1.0, polars uses the layout SMART, and stores every
-        value of a column.
+        """Return the text in ``words`` at an offset and in a layout (``where``); None if it is not valid. Before 1.0,
+        polars uses the layout SMART, and stores every value of a column.
         """
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])

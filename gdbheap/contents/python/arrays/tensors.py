@@ -5,7 +5,8 @@ several tensors may use (torch/csrc/autograd/python_variable.h, c10/core/TensorI
 differ in the number of fields before the pointer back, and in the size of reference counts (one word or two). Therefore
 both objects are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the
 same: sizes and strides, offset, number of items, dtype, device. A tensor is accepted only if the product of its sizes
-is its number of items, and if its storage is on its device, lies where bytes can lie, and has room for all items.
+is its number of items. Its storage must be on its device and have room for all items, and the target must have memory
+at the storage's address.
 
 The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor uses any
 of them.

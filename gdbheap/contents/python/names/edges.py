@@ -1,4 +1,4 @@
-"""Name a reference by the word that its holder has for it: an attribute, an item, a key or a variable.
+"""Name a reference as its holder does: by an attribute, an index, a key or a variable.
 
 The name is a Python expression if possible.
 """
@@ -87,8 +87,9 @@ class Edge:
     """The name of a reference in its holder.
 
     ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the expression of
-    the holder, or None. ``follow``: a function that returns the same reference of another holder of the type, 0 if it
-    has none."""
+    the holder, or None. ``follow``: a function that takes the address of another holder of the same type, and returns
+    the address to which its reference of this name points; 0 if it has none.
+    """
 
     text: str
     expression: str | None = None

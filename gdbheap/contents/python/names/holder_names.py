@@ -37,7 +37,7 @@ ITEMS_AT_ONCE = 1 << 13
 
 
 class HolderNames:
-    """The names that objects of one target have for their references, as far as names may be shown."""
+    """Names the references that objects of one target hold, as far as the names may be shown."""
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts, self._threads = texts, threads

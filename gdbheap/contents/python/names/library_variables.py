@@ -19,7 +19,7 @@ FIRST = 2
 
 
 class LibraryVariable(NamedTuple):
-    """A static variable of a library: its name together with the library's, its address, and its bytes."""
+    """A static variable of a library: its name with the name of the library, its address, and its size in bytes."""
 
     name: str
     start: int
@@ -27,10 +27,10 @@ class LibraryVariable(NamedTuple):
 
 
 def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVariable | None:
-    """Return the static variable that contains the word that points to the node ``first``. ``root``: the library's
-    data.
+    """Return the static variable in the memory of ``root`` that points to the node ``first``.
 
-    None if ``root`` is not a library's data, or if no symbol covers the word."""
+    None if ``root`` is not a library's data, or if no symbol covers the pointer.
+    """
     if root.root is None or root.root.phase != BY_OTHERS or not root.root.ranges:
         return None
     word = references.word_to(root, first)

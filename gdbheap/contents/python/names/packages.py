@@ -1,7 +1,8 @@
 """Assign objects to their homes, such as packages, before references are followed.
 
-Modules, classes and functions belong to the package in which they were written, static data to its library. Closures
-belong to whoever keeps them. Each running frame is a home itself."""
+Modules, classes and functions belong to the package in which they were written, static data to its library. A closure
+belongs to the home of the object that keeps it. Each running frame is a home itself.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +184,7 @@ def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
 
 
 def loaded_modules(references: PythonNodes) -> Iterator[LoadedModule]:
-    """Yield all modules."""
+    """Yield each module with its dict, its name and its file."""
     objects = references.objects
     space, release = objects.target.space, objects.release
     for module, names in namespaces(references):

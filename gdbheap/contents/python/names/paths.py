@@ -120,7 +120,7 @@ class ObjectPaths:
         )
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the whole chain. The names of all its nodes are needed to distinguish its holder."""
+        """Return all of ``numbers``, because the names of all nodes of a chain are needed to distinguish its holder."""
         return numbers
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:

@@ -37,7 +37,7 @@ def signed_word(memory: ReadableMemory, address: int) -> int:
 
 
 class Pages:
-    """The memory of a stopped target, read in cached pieces of STEP bytes, for reading single words in many places."""
+    """The memory of a stopped target. It is read and cached STEP bytes at a time, for many reads of single words."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

@@ -175,9 +175,10 @@ class Objects:
         return _native.Heaps(self.target.space, stores)
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Return the layout with the bytes that precede an object, determined from the blocks, and add facts about it.
+        """Return the layout with the sizes of the headers before an object, and add facts about them.
 
-        Raises Unsupported if they cannot be determined or contradict the release."""
+        A sample of blocks shows these sizes. Raises Unsupported if no sizes fit, or if they contradict the release.
+        """
         # Other bits mean different things in different releases: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         for where, heaps in self._sampled.items():
@@ -202,10 +203,10 @@ class Objects:
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Return the layout with the right size of PyGC_Head: the size with which the most blocks are found by
-        references.
+        """Determine the size of PyGC_Head by following references, and return the layout with it.
 
-        The search by references is used if no walked block shows the size. Raises Unsupported.
+        The size with which the most blocks are found is chosen. This is done if no walked block shows the size. Raises
+        Unsupported.
         """
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
@@ -254,7 +255,7 @@ class Objects:
         """Return {address of the type: name} for static types whose names are neither in memory nor in an available
         file.
 
-        The names are those under which modules have the types.
+        They are the names that modules use for the types.
         """
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
@@ -454,8 +455,8 @@ def _is_readable(space: _native.Space, release: cpython.Release, address: int) -
 
 
 def _ballots(votes: Sequence[_native.DistanceVotes], flags: int) -> dict[int, int]:
-    """Return {distance: votes} for the types with exactly these flags. A distance is that between the start of a block
-    and its object.
+    """Return {distance: votes} for the types with exactly these flags. A distance is the number of bytes between the
+    start of a block and its object.
     """
     return {vote.distance: vote.blocks for vote in votes if vote.flags == flags}
 

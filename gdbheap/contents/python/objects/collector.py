@@ -131,8 +131,7 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
 
 
 def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
-    """Return the tests that the words at an address must pass if a collector is there: some are pointers, some small
-    thresholds.
+    """Return the tests that the words of a collector pass.
 
     The first generation begins with two pointers; the thresholds of the two older generations are small.
     """

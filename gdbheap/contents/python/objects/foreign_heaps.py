@@ -44,7 +44,7 @@ def measures(release: Release) -> Measures:
 def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
     """Return three lists of ranges: the interpreter's data, other static data, and the threads' stacks.
 
-    If words contradict each other, the word in the earlier list is used.
+    If two pointers contradict each other, the one in the earlier list is used.
     """
 
     def of(numbers: Sequence[int]) -> list[tuple[int, int]]:

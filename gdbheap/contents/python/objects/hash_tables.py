@@ -40,8 +40,8 @@ class TableHead:
 class TableEntries:
     """How a table stores keys that are texts.
 
-    ``first_names``: the names with which the dicts of modules and classes begin; by them such a dict is recognised.
-    ``text_flags``: the flags of the types of texts. ``text_at``: the offset of the characters in a text.
+    ``first_names``: the first keys in the dicts of modules and classes; they identify such a dict. ``text_flags``: the
+    flags of the types of texts. ``text_at``: the offset of the characters in a text.
     """
 
     text_flags: int
@@ -55,8 +55,8 @@ class Table:
 
     Four fields are offsets in the object: ``used_at``, the number of entries; ``table_at``, the pointer to the table;
     ``mask_at``, the number of slots less one; ``shared_at``, a word that is not 0 if the table is shared. The last two
-    may be -1. ``slot``: the most bytes of a slot with its part of the entries. ``key_at``: the offset of the key in a
-    slot, if slots are entries.
+    may be -1. ``slot``: the most bytes that a slot takes, including its share of the entries. ``key_at``: the offset of
+    the key in a slot, if slots are entries.
     """
 
     name: str

@@ -332,9 +332,9 @@ def _type_claims(release: Release) -> list[Claim]:
 
 
 def state_size(release: Release) -> list[int]:
-    """Return the offsets to read at, one after the other, from a module to the size of its state; empty if unknown.
+    """Return the offsets of the fields that lead from a module to the size of its state; empty if unknown.
 
-    Each offset but the last is that of a pointer; the last is that of the size.
+    The last field is the size; each field before it is a pointer to the object with the next field.
 
     The block of the state is larger than the state. Words after the state may be left from earlier uses of the memory
     and point anywhere.

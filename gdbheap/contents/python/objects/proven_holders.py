@@ -1,4 +1,4 @@
-"""Find the objects that reference counts prove to keep memory alive, without building the graph of references."""
+"""Find the objects that keep memory alive according to reference counts, without building the graph of references."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class Growing:
 class Slack:
     """The unused room of all containers of one type, in bytes.
 
-    ``small``: the part in pages that also hold items. ``pages``: the part in whole resident pages. ``most``: the unused
-    room of the container with the most of it, which is at ``address``.
+    ``small``: the part in pages that also hold items. ``pages``: the part in whole resident pages. ``most``: the most
+    unused room in a single container, which is at ``address``.
     """
 
     type: str

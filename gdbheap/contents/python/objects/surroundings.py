@@ -107,8 +107,10 @@ def _items(texts: Repr, address: int) -> Iterator[int]:
 
 
 def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
-    """Return the handler whose attribute is the last object of a chain, with the logger before it; None if there is
-    none."""
+    """Return the handler whose attribute is the last object of a chain, with its logger; None if there is none.
+
+    The logger is the last one that comes before the handler in the chain.
+    """
     above = [place for place, node in enumerate(objects[:-1]) if texts.names.name(node.type) != "dict"]
     if not above or not _is_a(texts, objects[above[-1]].type, HANDLER):
         return None

@@ -255,9 +255,7 @@ class Coroutines:
         return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
-        """Return the object inside a wrapper if the awaited object is a wrapper; otherwise the awaited object
-        itself.
-        """
+        """Return the awaited object without the wrappers around it; the object itself if it is no wrapper."""
         with suppress(Fault):
             for _ in range(MAX_BASES):
                 if not address or self.type_name(address) not in WRAPPERS:

@@ -183,9 +183,10 @@ class CallStacks:
         return first_instruction(self._space, self._release, address, copy)
 
     def _code(self, address: int) -> Code | None:
-        """Return the code object at ``address``, None if there is none, from a cache whose keys include its pointers.
+        """Return the code object at ``address``; None if there is none.
 
-        If it was freed and another code object lies at its address, the pointers are different.
+        Results are cached by the address and the code object's pointers. If the code object was freed and another one
+        lies at its address, the pointers differ.
         """
         raw = self._space.read(address, self._code_size)
         words = {name: int.from_bytes(raw[at : at + WORD], "little") for name, at in self._code_at.items()}
@@ -261,8 +262,9 @@ class _States:
             return False
 
     def _listed(self, pointer: int) -> int | None:
-        """Return the thread's state, or None. If the thread has a state in several interpreters, return the first one
-        that runs.
+        """Return the state of the thread with this thread pointer; None if it has none.
+
+        If several interpreters have a state for the thread, the first one that runs is returned.
         """
         found = []
         for interpreter in self._interpreters:
@@ -293,7 +295,9 @@ class _States:
     def search(self) -> bool:
         """Search for interpreters, and return whether they have changed.
 
-        For a while the search is not repeated, because the thread that caused it may not be a Python thread."""
+        After a search, further calls return False for a while, because the thread that caused the search may not be a
+        Python thread.
+        """
         started = time.monotonic()
         if started < self._next_search:
             return False
@@ -328,5 +332,5 @@ class _States:
 
 
 def _closed(groups: list[list[RawFrame]]) -> tuple[tuple[RawFrame, ...], ...]:
-    """Return the groups. The last group is left out if it is empty."""
+    """Return the groups as tuples, without the last group if it is empty."""
     return tuple(tuple(group) for group in (groups if groups[-1] else groups[:-1]))

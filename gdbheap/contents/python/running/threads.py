@@ -191,10 +191,10 @@ class Threads:
         return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
-        """Return the interpreters: those that have a thread, and those that have none.
+        """Return the interpreters, those without a thread included.
 
-        Interpreters without a thread are recognised by the offset of ``sys.modules``, which is known from the
-        interpreters with a thread. Pointers in the library's data and in interpreters lead to them.
+        The search follows pointers in the library's data and in interpreters. An interpreter without a thread is
+        recognised by its ``sys.modules``, at the offset that it has in interpreters with a thread.
         """
         # Most words of the library's data point to the library's own code and constants, which lie before its data.
         apart = module.base, min((start for start, _end in module.writable_ranges()), default=module.base)
@@ -225,7 +225,8 @@ class Threads:
         return (raw for _address, raw in windows(self._space, module))
 
     def _led_back_to(self, raw: bytes, apart: tuple[int, int], place: int | None = None) -> list[int]:
-        """Return the words of ``raw``, ascending, that may be addresses of interpreters. There are none in ``apart``.
+        """Return the words of ``raw``, ascending, that may be addresses of interpreters. Addresses in ``apart`` are
+        left out.
 
         The first thread state of an interpreter points back to it. If ``place`` is given, also return the words that
         have no thread state but a plausible address at the offset ``place``.
@@ -290,8 +291,9 @@ class Threads:
         return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
-        """Return the offset of ``sys.modules`` in an interpreter; None if it is not found. The offset is known from
-        another interpreter, or is that of the first field with a dict that fits."""
+        """Return the offset of ``sys.modules`` in an interpreter; None if it is not found. The offset in another
+        interpreter is tried first, then all fields in order.
+        """
         if self._modules_at is not None:
             (word,) = words_at(self._space, [interpreter + self._modules_at])
             if word is not None and self._may_be(word) and self._is_modules(word):

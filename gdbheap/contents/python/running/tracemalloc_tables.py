@@ -71,7 +71,9 @@ class Trace:
 
 
 class Traces:
-    """The tables of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of tracebacks."""
+    """The tracemalloc tables of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of
+    tracebacks.
+    """
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
         self._space, self._memory = space, Pages(space)
@@ -183,10 +185,10 @@ class Traces:
             return
 
     def first_blocks(self, table: TraceTable) -> list[int]:
-        """Return the address of a table's first entry, and that of the entry's trace if the trace is a block of its
-        own.
+        """Return the address of a table's first entry and, if its trace is a separate block, the address of the trace.
 
-        Empty if the table has no entries. Raises Fault."""
+        The list is empty if the table has no entries. Raises Fault.
+        """
         _bucket, entry = next(self._entries(table), (0, 0))
         apart = [] if table.key or not entry else [self._memory.word(entry + 24)]
         return [entry, *apart] if entry else []

@@ -1,4 +1,4 @@
-"""Decide which contents of a target texts may show: all, or none of strings, bytes and keys (``--no-text``).
+"""Decide which contents of a target may be shown: all, or no strings, bytes and keys (``--no-text``).
 
 Each target has one Disclosure. All code that turns memory into text uses it: for values (``repr``), for keys in paths
 (``edges``), and for the numbers in damage and errors, which are words of memory. Names belong to the code and are
@@ -85,8 +85,7 @@ def hidden(kind: str, length: int) -> str:
 
 
 def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
-    """Return ``text`` with a length in place of each number that is not an address and whose bytes may be
-    characters."""
+    """Return ``text`` with each number replaced by its length if its bytes may be characters. Addresses are kept."""
 
     def masked(found: re.Match[str]) -> str:
         digits = found[0].replace(",", "")

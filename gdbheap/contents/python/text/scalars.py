@@ -51,7 +51,7 @@ def bytearray_text(memory: ReadableMemory, release: Release, address: int, limit
 
 
 def _bytes(memory: ReadableMemory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
-    """Return the first ``limit`` bytes, and the number of all bytes."""
+    """Return the first ``limit`` of the bytes that begin at ``start``, and the length of the object at ``address``."""
     size = memory.word(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
