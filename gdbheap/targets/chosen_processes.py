@@ -175,8 +175,9 @@ def _start(one: ProcessStat | None) -> int | None:
 
 
 def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
-    """Yield those processes that still run and may be seen, opened. Raises GdbheapError if these are more than can be
-    held open.
+    """Open and yield the processes that still run and may be seen.
+
+    Raises GdbheapError if they are more than can be held open.
     """
     for process in processes:
         with suppress(NoTarget, NotPermitted):
@@ -184,7 +185,9 @@ def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) 
 
 
 def held(process: Named, share: float = 1 / 3) -> ProcessFolder:
-    """Hold a process's folder open. ``share``: the share of the descriptors that all held processes may take.
+    """Open the folder of a process in /proc, and return it.
+
+    ``share``: the share of gdbheap's descriptors that all open folders may take.
 
     Raises NoTarget, NotPermitted, GdbheapError if too many files are open.
     """

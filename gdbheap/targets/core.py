@@ -157,7 +157,9 @@ class Core(Target):
         return notes
 
     def _check_parts(self, segments: list[Segment]) -> list[CoreSegment]:
-        """Return the loaded segments, ascending and disjoint. Contradictory ones are dropped and listed as damage."""
+        """Return the loaded segments, ascending and disjoint. Segments with impossible addresses are dropped and
+        recorded as damage.
+        """
         parts: list[CoreSegment] = []
         loads = (segment for segment in segments if segment.type == image.PT_LOAD and segment.memory_size)
         for segment in sorted(loads, key=lambda segment: segment.address):
@@ -408,7 +410,7 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
 
 
 def judge(path: str) -> Callable[[bytes], object]:
-    """Return a function that raises an error if the first bytes of an unpacked file do not begin a core."""
+    """Return a function that raises an error if the first bytes of an unpacked file are not those of a core."""
     return lambda start: read_core_header(io.BytesIO(start), path)
 
 

@@ -64,7 +64,7 @@ Row = tuple[int, int, str]
 
 
 class SourceTexts:
-    """The names and paths that were found in debug information, each kept once, and how much more may be found."""
+    """The names and paths in debug information, each stored once, and a limit for their bytes and for source lines."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, str] = {}
@@ -76,15 +76,15 @@ class SourceTexts:
         return self._bytes > 0 and self._lines > 0
 
     def count(self, lines: int) -> None:
-        """Count source lines that were found."""
+        """Count source lines towards the limit."""
         self._lines -= lines
 
     def name(self, raw: bytes) -> str:
-        """Return a function's name."""
+        """Return a function's name as text. A new name counts towards the limit."""
         return self._known.get(raw) or self._keep(raw, os.fsdecode(raw))
 
     def path(self, raw: bytes) -> str:
-        """Return a path. Of a path of more than MAX_SOURCE_PATH characters only the end is kept, after "…"."""
+        """Return a path as text. Only the end of a path of more than MAX_SOURCE_PATH characters is kept, after "…"."""
         found = self._known.get(raw)
         if found is not None:
             return found
@@ -264,8 +264,8 @@ class ElfFiles:
     def get(self, path: str) -> ElfFile | None:
         """Return the file at ``path``; None if it cannot be opened or is not an ELF file for this machine.
 
-        A file to which a target gives many names (hard links) is read once. After MAX_PATHS paths, others count as
-        unknown.
+        A file to which a target gives many names (hard links) is read once. After MAX_PATHS paths, the result for
+        further paths is None.
         """
         if path not in self._files and len(self._files) >= MAX_PATHS:
             return None

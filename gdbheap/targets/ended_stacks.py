@@ -135,9 +135,10 @@ class _Alive:
 
 
 def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
-    """Return the range of the word that points to thread-local data; None if the stack's thread still runs.
+    """Return the range of the word in ``struct pthread`` that points to thread-local data.
 
-    If no word shows where the ``struct pthread`` begins, all of the range that was read is returned.
+    None if the stack's thread still runs, or if no ``struct pthread`` is found. On machines where the struct does not
+    contain its own address, all of the range that was read is returned.
     """
     machine = target.machine
     if not machine.storage.has_self_pointer:
@@ -175,9 +176,9 @@ class _Rings:
         return self._known[own]
 
     def _names_itself(self, stack: EndedStack) -> bool:
-        """Return whether a word behind the first words of a ``struct pthread`` is the struct's own address.
+        """Return whether a word after the first words of a ``struct pthread`` is the struct's own address.
 
-        In a detached thread, the word ``joinid`` has this value.
+        In a detached thread, the word ``joinid`` has this value. Return True also if the struct cannot be read.
         """
         own = stack.descriptor or 0
         size = min(DESCRIPTOR_BYTES, stack.end - own)
@@ -185,8 +186,9 @@ class _Rings:
         return len(read) < size or own in self._target.machine.words_of(read)[SELF_WORD + 1 :]
 
     def _ring(self, first: int) -> tuple[set[int], int | None]:
-        """Return the descriptors that the links from a descriptor lead to, and the only other link of the ring, its
-        head; None instead of the head if there is no such ring.
+        """Return the descriptors in the ring of the descriptor ``first``, and the address of the ring's head.
+
+        The head is the only link outside of all descriptors. It is None if the links form no such ring.
         """
         assert self._links_at is not None
         known = self._ended | self._running
@@ -206,7 +208,9 @@ class _Rings:
         return members, None
 
     def _links(self, place: int) -> tuple[int, int] | None:
-        """Return the next and the previous link of a link; None if it cannot be read."""
+        """Return the addresses of the next and the previous link, from the link at ``place``; None if it cannot be
+        read.
+        """
         machine = self._target.machine
         words = machine.words_of(self._target.space.read_available(place, 2 * machine.word))
         return (words[0], words[1]) if len(words) == 2 else None

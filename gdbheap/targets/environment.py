@@ -110,8 +110,8 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
 def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
     """Return the index of the word at which the auxiliary vector begins; None if it is not found.
 
-    The vector is found by AT_RANDOM; the pairs before AT_RANDOM belong to it as long as their keys and values are
-    known.
+    The vector contains AT_RANDOM with the value ``place``. The pairs before AT_RANDOM belong to the vector as long as
+    they equal pairs of the target's auxiliary vector.
     """
     pairs = zip(range(len(words)), words, words[1:])
     at = next((index for index, key, value in pairs if key == AT_RANDOM and value == place), None)

@@ -37,7 +37,7 @@ CATCH_INSTEAD = "in gdb, a breakpoint with a condition stops at such a call"
 
 
 class Live(Protocol):
-    """A process that runs on, or a program that is started, whose calls can be followed.
+    """A running process, or a program to start, whose calls can be followed.
 
     ``warnings``: warnings about the process, complete once it is no longer followed. ``unread``: warnings about files
     that were not read, so that names are missing.
@@ -76,7 +76,7 @@ class LocalProcess:
         self._memory: _native.Descriptor | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return the description for JSON."""
+        """Return the description of the process for JSON."""
         return self.running.describe()
 
     @property
@@ -152,8 +152,9 @@ def refuse_where_unpatched(machine: Machine, instead: str) -> None:
 
 
 def planned_for(running: RunningProcess, places: Sequence[CodePlace], seccomp: bool) -> PatchPlan:
-    """Return the patches for these places of a process. ``seccomp``: also for a process with a seccomp filter. Raises
-    NotPermitted, Unsupported.
+    """Return the patches for these places in the code of a process.
+
+    ``seccomp``: whether the process may have a seccomp filter. Raises NotPermitted, Unsupported.
     """
     pid = running.pid
     try:

@@ -60,7 +60,7 @@ class Follower(Protocol):
 
     @property
     def finish(self) -> str:
-        """Why no more threads will be caught: "gone" (the process ended), "exec" (a new program) or "asked".
+        """The reason why no more threads will be caught: "gone" (the process ended), "exec" (a new program) or "asked".
 
         The value is "" while threads may still be caught.
         """
@@ -79,7 +79,7 @@ class Follower(Protocol):
 
     @property
     def stood(self) -> float:
-        """The total of seconds for which threads were stopped."""
+        """The seconds for which threads were stopped, in total."""
 
     @property
     def held(self) -> float:
@@ -87,7 +87,9 @@ class Follower(Protocol):
 
     @property
     def maps(self) -> tuple[bytes, bytes]:
-        """``/proc/PID/maps`` at the start and, once following has ended, at the end; empty if the process is gone."""
+        """The text of ``/proc/PID/maps`` at the start and, once following has ended, at the end; empty if the process
+        is gone.
+        """
 
     @property
     def status(self) -> int | None:
@@ -129,10 +131,10 @@ class Following(NamedTuple):
                 return
 
     def end(self, is_told: Callable[[], bool]) -> None:
-        """Release the process. A started program is first waited for until it has ended, or until ``is_told`` returns
-        True and then a moment more.
+        """Release the process.
 
-        Raises KeyboardInterrupt.
+        A program that gdbheap started is first waited for: until it has ended or, once ``is_told`` returns True, for
+        PARTING_SECONDS more. Raises KeyboardInterrupt.
         """
         was_told = False
         while self.wait is not None and not was_told:

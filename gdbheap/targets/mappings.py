@@ -120,7 +120,7 @@ class Mapping:
 class Mappings:
     """The mappings of an address space, by address and disjoint, as the kernel keeps them.
 
-    Mappings above the addresses of programs are left out: such as [vsyscall], which belongs to no process.
+    Mappings above the addresses of programs are left out, such as [vsyscall], which belongs to no process.
     """
 
     def __init__(self, mappings: Iterable[Mapping] = ()) -> None:
@@ -150,7 +150,7 @@ class Mappings:
 
     @cached_property
     def writable_anonymous(self) -> Ranges:
-        """(start, end) of writable anonymous memory, with touching neighbours joined."""
+        """The ranges (start, end) of writable anonymous memory, with adjacent ranges joined."""
         return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:

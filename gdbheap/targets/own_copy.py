@@ -83,7 +83,7 @@ class OwnCopy(Process):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _copy_at_once(self) -> None:
-        """Read all memory in one go if there is room for it, because many small reads will follow."""
+        """Copy all private memory into gdbheap if there is room for it, because many small reads will follow."""
         assert self.pages is not None
         ranges, _shared = ranges_to_copy(self._readable)
         counts = [self.pages.count(start, end) for start, end in ranges]

@@ -153,12 +153,12 @@ class Preparation:
 class Process(Target):
     """A live process, as it is now. Its data is consistent only if it is stopped while it is read.
 
-    ``threads``: the threads' registers, from whatever stopped the process. ``memory_refused``: the reason why no memory
-    is read; mappings and residency are read in any case. ``holder``: gdbheap's stop or copy of the process; after a
-    stop has ended, nothing more is read. ``memory_of``: the copy whose memory is read instead; the copy shares all
-    pages, so it is unknown which other processes share them. ``books_read``: called right after ``/proc`` was read; the
-    ranges that it returns count as absent. ``room``: the place for a copy of the private memory, if it fits; the
-    process is then released early. Raises NoTarget, NotPermitted, OSError.
+    ``threads``: the registers of the stopped threads. ``memory_refused``: the reason why no memory is read; mappings
+    and residency are read in any case. ``holder``: gdbheap's stop or copy of the process; after a stop has ended,
+    nothing more is read. ``memory_of``: the copy whose memory is read instead; the copy shares all pages, so it is
+    unknown which other processes share them. ``books_read``: called right after ``/proc`` was read; the ranges that it
+    returns count as absent. ``room``: room in gdbheap for a copy of the private memory; if the copy fits, the process
+    is released early. Raises NoTarget, NotPermitted, OSError.
     """
 
     # A descriptor of the process's memory, if one is open already.
@@ -256,9 +256,7 @@ class Process(Target):
 
     @property
     def finishing(self) -> list[str]:
-        """The options that give a command more time than the current one had; empty for a copy, which has no time
-        limit.
-        """
+        """The options that give a command more time to read; empty unless the stop limit expired."""
         holder = self._holder
         if not isinstance(holder, Stop) or not holder.expired:
             return []
@@ -449,11 +447,10 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of pages that only this process maps, and of pages that others map too, as ``pagemap``
-        tells.
+        """Return the bytes of pages that only this process maps, and of pages that other processes map too.
 
-        Only the first MAX_SHARING bytes of the range are counted. None for a copy, because it shares all its pages, and
-        if ``pagemap`` cannot be read.
+        The source is ``pagemap``. Only the first MAX_SHARING bytes of the range are counted. None for a copy, because
+        it shares all its pages, and if ``pagemap`` cannot be read.
         """
         if self._has_copy:
             return None
@@ -566,7 +563,7 @@ def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
 
 
 def about_unstopped(tids: Sequence[int]) -> str:
-    """Return which threads could not be stopped, and why."""
+    """Return a text about the threads that could not be stopped: their ids, and the reason."""
     names = ", ".join(str(tid) for tid in tids[:5])
     if len(tids) == 1:
         return f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped"
@@ -731,7 +728,10 @@ def room_for(folder: ProcessFolder) -> Room | None:
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
-    """Return why the process could not be stopped. Raise that error if its mappings cannot be read either."""
+    """Return the error for a process that gdbheap may not stop, but whose mappings it can read.
+
+    Raise the error in any other case, for example if another tracer has the process.
+    """
     reason = refusal.explain(preparation.folder, error)
     try:
         if (
@@ -756,7 +756,10 @@ def _read(
 
 
 def _let_go(stop: Stop | None, process: Process | None) -> None:
-    """Release the threads before all other work, because any other work may fail."""
+    """Release the threads, and store in ``process`` how long they were stopped.
+
+    This is done before all other work, because any other work may fail.
+    """
     if stop is None:
         return
     try:

@@ -130,7 +130,7 @@ class RunningProcess(Target):
     def _is_new(self, counter: int) -> bool:
         """Return whether the code at ``counter``, a program counter, may belong to a newly loaded object.
 
-        If the code is in no file, its mapping is remembered, so that the question is answered faster the next time.
+        If the code is in no file, its mapping is remembered, which makes the next call faster.
         """
         if any(counter in mapping for mapping in self._strange):
             return False

@@ -43,7 +43,7 @@ SPREAD = 64
 
 
 class ProcessStat(NamedTuple):
-    """A process as its ``stat`` shows it.
+    """A process, as its file ``stat`` in /proc describes it.
 
     ``start``: when it started, in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: whether it is a
     kernel thread; ``pages``: the resident pages; ``place``: the folder below ``/proc/PID`` that shows its memory:

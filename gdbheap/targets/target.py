@@ -154,7 +154,7 @@ class Target:
 
     @property
     def finishing(self) -> list[str]:
-        """The options with which a command would have the time to read the data that is missing now."""
+        """The options that give a command the time to read the data that is missing now; empty if there are none."""
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
@@ -200,15 +200,17 @@ class Target:
         return None
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of whole resident pages in [start, end): those that only this process maps, and shared ones.
+        """Return (bytes that only this process maps, shared bytes) of the whole resident pages in [start, end).
 
         Pages are shared after fork(), for example. None if unknown.
         """
         return None
 
     def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
-        """Return the data ranges of the ``unseen`` files, as far as their mappings show: the readable mappings without
-        code. The .bss of a file is missing, because it is anonymous memory after the file's last mapping.
+        """Return (file, data ranges) of each of the ``unseen`` files.
+
+        The ranges are the file's readable mappings without code. The .bss of a file is missing, because it is anonymous
+        memory after the file's last mapping.
         """
         paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
         for one in self.mappings:
@@ -218,11 +220,11 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """The number of missing bytes that a truncated core should contain, and that may contain pointers."""
+        """The number of bytes that a truncated core lacks and that may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
     def system_call(self, thread: Thread) -> int | None:
-        """Return the number of the system call that a thread waits in or has just made; None if there is none."""
+        """Return the number of the system call in which a thread waits, or which it has just made; None without one."""
         calls = self.machine.system_calls
         found = calls.number(self.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
         if found is None and calls.set_back:

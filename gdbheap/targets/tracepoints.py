@@ -24,7 +24,7 @@ NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 @contextmanager
 def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
-    """Yield a reader of these system calls of a process, which are reported within the block. Raises GdbheapError."""
+    """Yield a ``Following`` that reports these system calls of a process within the block. Raises GdbheapError."""
     tracepoint = _tracepoint()
     try:
         # A user who has only the right to tracepoints may not be allowed to read this.

@@ -29,7 +29,7 @@ class UnseenFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path, on one line."""
+        """The last component of the file's path, on one line."""
         return named(one_line(os.path.basename(self.path), NAME_LIMIT))
 
 
@@ -44,7 +44,7 @@ def about(unseen: Sequence[UnseenFile]) -> str:
 
 
 def _here(unseen: Sequence[UnseenFile]) -> str:
-    """Return in words the result of the search on this machine."""
+    """Return a text about the search for these files on this machine: other versions, undecided, or not found."""
     refuted = [file.other for file in unseen if file.other is not None and file.refuted]
     doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
     if refuted:

@@ -104,7 +104,7 @@ class CoreFiles:
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:
-        """Return the paths at which the file behind an object's first mapping may be found, by the mapping's path."""
+        """Return the paths where the file of an object may be found. ``first``: the object's first mapping."""
         return self._places.named(first.path)
 
     def identify(self, loaded: LoadedObject) -> None:
@@ -158,9 +158,9 @@ class CoreFiles:
         return None
 
     def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
-        """Return the object if the file fits its mappings and the file's bytes equal its memory; else None.
+        """Return the object that begins at the mapping ``index``, and whether any fact excludes the file ``elf``.
 
-        The second result is whether any fact excludes the file.
+        The object is None unless the file fits the mappings and equals the object's memory.
         """
         found = placed_object(self._machine, self._mappings, index, elf.segments, whole=True)
         if found is None:

@@ -78,7 +78,7 @@ def _folder() -> str:
 
 
 def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
-    """Return the path that the client prints; None if it finds nothing."""
+    """Return the path that debuginfod-find prints for a build-id; None if it finds nothing."""
     limits = {"DEBUGINFOD_MAXTIME": str(max(1, int(seconds))), "DEBUGINFOD_MAXSIZE": str(LARGEST)}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(

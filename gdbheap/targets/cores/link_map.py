@@ -145,7 +145,7 @@ def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple
 
 
 def _name(space: Space, program: _Loaded, address: int) -> bytes:
-    """Return the name at an address of the list.
+    """Return the object name at ``address``, to which an entry of the list points.
 
     The dynamic linker's own name lies in the program; if the core lacks that memory, it is read from the program's
     file.

@@ -1,7 +1,7 @@
 """HTTP requests with one time limit for the whole answer.
 
-The time limits of ``urllib`` are for each receive. A server that sends a byte now and then could therefore hold the
-client for ever.
+A time limit of ``urllib`` counts for each receive, not for the answer. A server that sends a byte now and then could
+therefore hold the client for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ERRORS = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 def get(url: str, end: float) -> http.client.HTTPResponse:
     """Return the answer to a GET request, through the proxy of the environment if there is one.
 
-    ``end``: on the clock ``time.monotonic()``; a later receive raises TimeoutError. Other failures raise one of ERRORS.
+    ``end``: the time limit, as a time of ``time.monotonic()``; a later receive raises TimeoutError. Other failures
+    raise one of ERRORS.
     """
 
     class Answer(http.client.HTTPResponse):
@@ -66,15 +67,15 @@ class _Received(io.RawIOBase):
         self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True: a socket can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Receive bytes into a buffer. Return how many, 0 at the end. Raise TimeoutError after the time ``end``."""
+        """Receive bytes into a buffer, and return their number (0 at the end). Raise TimeoutError after ``end``."""
         self._sock.settimeout(_left(self._end))
         return self._file.readinto(buffer)
 
     def close(self) -> None:
-        """Close this end of the socket."""
+        """Close the file through which the socket is read."""
         self._file.close()
         super().close()

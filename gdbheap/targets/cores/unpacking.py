@@ -112,7 +112,7 @@ def _start(stream: BinaryIO) -> bytes:
 
 
 def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
-    """Write the pieces of a core into a file without a name; ``pieces`` may end with one of DAMAGED.
+    """Write the pieces of a core into a file without a name; ``pieces`` may raise one of DAMAGED.
 
     Raises the errors of ``judge``, NoTarget if there are no pieces, GdbheapError if there is no room.
     """
@@ -191,7 +191,7 @@ class _Portions:
         self._at, self._size = 0, FIRST
 
     def take(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+        """Return the next portion of the packed file; empty at its end."""
         self._fill()
         portion = self._bytes[self._at : self._at + self._size]
         self._at += len(portion)
@@ -220,7 +220,7 @@ def _has_more(decoder: Any) -> bool:
 
 
 def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
-    """Return (decoded bytes, input that has to be decoded again)."""
+    """Return (decoded bytes, input that is not decoded yet)."""
     piece = decoder.decompress(packed, PIECE)
     return piece, getattr(decoder, "unconsumed_tail", b"")
 
@@ -235,7 +235,7 @@ class _Kept:
         self._checked = -CHECKED_EVERY
 
     def write(self, piece: bytes) -> None:
-        """Write at the end, with blocks of zeros as holes. Raises GdbheapError if there is no room."""
+        """Append bytes, with blocks of zeros as holes. Raises GdbheapError if there is no room."""
         try:
             if self.size - self._checked >= CHECKED_EVERY:
                 self._check_room()
