@@ -32,8 +32,8 @@ class Programs:
     started. ``children`` adds all descendants of the selected processes, which stay selected after their parents end.
     ``command``: the command that ``start`` runs; its process is then selected too. ``owner`` (a uid) adds the largest
     MAX_OWNED processes of that user. The folder in /proc of a named process is held open from the beginning, and a
-    found process is identified by its start time. So a later process with the same id is not mistaken for a selected
-    process.
+    found process is identified by its start time. A later process with the same id is therefore not mistaken for a
+    selected process.
     """
 
     def __init__(
@@ -242,8 +242,9 @@ def folders(cgroup: str) -> list[Path]:
 
 
 def _hierarchies() -> list[str]:
-    """Return the folders where hierarchies of control groups may be mounted: CGROUPS for version 2, and a folder below
-    CGROUPS for each controller of version 1.
+    """Return the folders where hierarchies of control groups may be mounted.
+
+    These are CGROUPS for version 2, and a folder below CGROUPS for each controller of version 1.
     """
     with suppress(OSError):
         return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]

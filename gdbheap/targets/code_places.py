@@ -80,8 +80,8 @@ class _Cave(NamedTuple):
 class PatchPlan:
     """Patches for ``places``, in the same order.
 
-    ``signal``: the number of the signal by which caught threads report; ``refused``: the places that cannot be patched,
-    each with the reason.
+    ``signal``: the number of the signal with which caught threads report; ``refused``: the places that cannot be
+    patched, each with the reason.
     """
 
     places: list[CodePlace]
@@ -110,7 +110,7 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
     """Return the beginnings of all exported functions with this name.
 
     The dynamic linker's own function is left out, because no other code calls it. If a function begins with a landing
-    pad for indirect calls (endbr64), the place is after it, so that the landing pad stays the first instruction.
+    pad for indirect calls (endbr64), the place is after this instruction, which must stay the first one.
     """
     found = []
     for loaded in target.objects:

@@ -4,9 +4,9 @@ The program headers say which memory is present. The part of a segment beyond it
 ``p_memsz``) was not dumped. It is absent, not zero. Code and read-only data that the core leaves out are read from
 identical files on this machine (``core_files``). NT_FILE says which file was mapped where; without it, the dynamic
 linker's own list does (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves holes in the
-file for private pages that were not resident, so as long as the file is sparse, its holes show residency. Holes that
-gdb or a copying program made do not show it. No core says which pages of files and of shared memory were resident. No
-fact about the process is read from ``/proc``, because its id may belong to another process by now.
+file for private pages that were not resident. As long as the file is sparse, its holes show residency. Holes that gdb
+or a copying program made do not show it. No core says which pages of files and of shared memory were resident. No fact
+about the process is read from ``/proc``, because its id may belong to another process by now.
 """
 
 from __future__ import annotations

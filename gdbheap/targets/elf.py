@@ -627,8 +627,8 @@ def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, in
 class Names:
     """The names in a string table, each decoded once.
 
-    Linkers let a name share the end of another name, so the names may have more bytes than the table. But if they have
-    more than NAMES_RATIO times its bytes, no linker can have written the table, and ``at`` raises ValueError.
+    Linkers let a name share the end of another name, so the names may have more bytes than the table. If the names have
+    more than NAMES_RATIO times the bytes of the table, no linker can have written it, and ``at`` raises ValueError.
     """
 
     def __init__(self, table: bytes) -> None:

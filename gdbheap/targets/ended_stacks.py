@@ -1,12 +1,12 @@
 """Stacks of ended threads, which glibc keeps for new threads (nptl/allocatestack.c, ``_dl_stack_cache``).
 
-No thread runs on such a stack, so its contents are not references. Near its end it has the ended thread's ``struct
-pthread``, with three consecutive words: the address of the stack, its size and the size of its guard (``stackblock``,
-``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into the stack. The thread
-number in the struct is invalid: the kernel clears it, and pthread_join writes -1.
+No thread runs on such a stack, so its contents are not references. Near its end lies the ended thread's ``struct
+pthread``. Three consecutive words of the struct are the address of the stack, its size and the size of its guard
+(``stackblock``, ``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer points into the stack.
+The thread number in the struct is invalid: the kernel clears it, and pthread_join writes -1.
 
 If a thread ended, and it was neither joined nor detached, glibc keeps its stack for pthread_join. Such a stack is in
-the same ring as the stacks of running threads (``_dl_stack_used``): each ``struct pthread`` has its links in the two
+the same ring as the stacks of running threads (``_dl_stack_used``). Each ``struct pthread`` has its links in the two
 words before the thread number. In the child of a fork, the stacks of the parent's threads are in the ring of stacks for
 new threads.
 """
@@ -40,8 +40,8 @@ class EndedStack:
     """A stack whose thread has ended: [start, end), its guard included.
 
     ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, which is a
-    block in use. ``descriptor``: the address of the ``struct pthread``; None if unknown. ``is_joinable``: whether it is
-    proven that pthread_join or pthread_detach would still release the stack.
+    block in use. ``descriptor``: the address of the ``struct pthread``; None if unknown. ``is_joinable``: whether the
+    stack is proven to wait for pthread_join or pthread_detach, which releases it.
     """
 
     start: int

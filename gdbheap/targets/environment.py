@@ -44,7 +44,7 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 
 
 def started_as(target: Target) -> str:
-    """Return the file name by which the program was started, which may be the name of a link; "" if unknown.
+    """Return the file name with which the program was started, perhaps the name of a link; "" if unknown.
 
     AT_EXECFN has the file name, which counts only if the first argument begins with the same name. For a script,
     AT_EXECFN is not the interpreter, and a shell may pass any first argument.
@@ -58,7 +58,7 @@ def started_as(target: Target) -> str:
 
 
 def executed_file(target: Target) -> str:
-    """Return the path by which the program was executed (AT_EXECFN); for a script, the script's own path; "" if
+    """Return the path with which the program was executed (AT_EXECFN); for a script, the script's own path; "" if
     unknown.
     """
     with suppress(Fault):

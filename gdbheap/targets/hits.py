@@ -102,8 +102,8 @@ class Following(NamedTuple):
     ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be
     watched, each with the reason. ``stay``: a function that leaves the process stopped afterwards, with the last caught
     thread at its place, or None. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
-    events are noticed. ``wait``: None unless gdbheap started the program. It is a function that waits, for at most the
-    given seconds, until the program and all processes that it started have ended, and returns whether they have.
+    events are noticed. ``wait``: a function, or None unless gdbheap started the program. It waits until the program and
+    all its descendants have ended, at most for the given seconds, and returns whether they have ended.
     """
 
     follower: Follower

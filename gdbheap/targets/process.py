@@ -78,7 +78,7 @@ class Registers(NamedTuple):
 
 
 class MappingRow(NamedTuple):
-    """The rule by which ``Space.for_process`` reads the bytes [start, end).
+    """A rule for reading the bytes [start, end) with ``Space.for_process``.
 
     ``kind``: one of the constants PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from
     ``offset`` on (-1: no file).
@@ -588,7 +588,7 @@ def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
 def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
     """Open exactly the file behind a mapping.
 
-    None if it is not a regular file, cannot be opened, or if another user's program serves it (FUSE), so that
+    None if it is not a regular file or cannot be opened. None also if another user's program serves it (FUSE), because
     reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
@@ -636,9 +636,10 @@ def stopped(
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when the process is released. Ctrl-Z waits
     until then, because a suspended gdbheap would keep the process stopped.
 
-    If another tracer has the process, gdbheap first waits a few seconds for that tracer to detach. If the kernel lets
-    gdbheap read the mappings of the process, but neither stop the process nor read its memory, the process is yielded
-    without memory and runs on. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
+    If another tracer has the process, gdbheap first waits a few seconds for that tracer to detach. The kernel may let
+    gdbheap read the mappings of the process, but neither stop it nor read its memory. The process is then yielded
+    without memory, and runs on. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too
+    short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     is_prepared = preparation is not None

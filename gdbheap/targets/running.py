@@ -33,7 +33,7 @@ _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
 class RunningProcess(Target):
-    """A process that runs on, as it is at each moment.
+    """A process that is read while it runs.
 
     ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
     changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed

@@ -1,8 +1,8 @@
 """The processes that run now, and the list of them that a watch renews every second.
 
-Reading the ``stat`` and the command line of each process takes sixty times as long as listing /proc. So
-``RunningProcesses`` reads a process when it appears, and again each time its age has doubled. In this way it soon
-notices that a new process runs another program.
+Reading the ``stat`` and the command line of each process takes sixty times as long as listing /proc.
+``RunningProcesses`` therefore reads a process when it appears, and again each time its age has doubled. In this way it
+soon notices that a new process runs another program.
 """
 
 from __future__ import annotations

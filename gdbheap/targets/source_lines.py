@@ -26,7 +26,7 @@ class SourceLine(NamedTuple):
     """A line of source code.
 
     ``function``: the symbol or name of an inlined function; None for the function that owns the machine code. ``file``:
-    the path of the source where it was compiled; of a path of more than 300 characters only the end is kept.
+    the path of the source where it was compiled; only the end of a path of more than 300 characters is kept.
     """
 
     function: str | None

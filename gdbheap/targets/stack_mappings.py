@@ -1,12 +1,12 @@
 """Find the memory of each thread's stack.
 
 The bounds of a stack must be known. The first thread's stack is the kernel's ``[stack]``. For other threads the C
-library keeps a record: a thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size
-and guard size in three consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's
-pthread_impl.h: ``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by its
-guard page: a small mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have
+library keeps a record in the ``struct pthread``, to which the thread pointer points. Three consecutive words of the
+struct are the stack's address, size and guard size (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``;
+musl's pthread_impl.h: ``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by
+its guard page: a small mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have
 merged a stack's mapping with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its
-own memory. So a stack pointer into a mapping says nothing about the rest of this mapping.
+own memory. A stack pointer into a mapping therefore says nothing about the rest of this mapping.
 """
 
 from __future__ import annotations

@@ -97,13 +97,12 @@ class Target:
     memory at all can be read, or None; mappings and residency are valid in any case. ``locked``: the ranges locked into
     memory (mlock), as far as known. ``partial``: whether an answer may lack data that was cut off (a truncated core,
     refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries whose
-    ELF headers were found neither in memory nor on this machine, so that nothing in their data can be found.
-    ``modified``: when a core's file was last written, in seconds since 1970; None if unknown. ``words``: the target's
-    name on a shell's command line, if it is neither the process id nor the core's path. ``proc``: for a process on this
-    machine, its folder below /proc, as a path that never names another process. ``arguments``: the beginning of the
-    command line, as the program left it. ``remote``: whether memory comes through gdb from another machine, slowly.
-    ``offered_in_gdb``: for a target that gdb holds, the commands that can be typed in gdb; None if the target was named
-    in a shell.
+    ELF headers are neither in memory nor on this machine; their data cannot be interpreted. ``modified``: when a core's
+    file was last written, in seconds since 1970; None if unknown. ``words``: the target's name on a shell's command
+    line, if it is neither the process id nor the core's path. ``proc``: for a process on this machine, its folder below
+    /proc, as a path that never names another process. ``arguments``: the beginning of the command line, as the program
+    left it. ``remote``: whether memory comes through gdb from another machine, slowly. ``offered_in_gdb``: for a target
+    that gdb holds, the commands that can be typed in gdb; None if the target was named in a shell.
     """
 
     kind: str

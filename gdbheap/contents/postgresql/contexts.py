@@ -1,8 +1,8 @@
 """Read the memory contexts of a PostgreSQL backend, with the figures of the view ``pg_backend_memory_contexts``.
 
 Contexts form a tree with links in both directions. Each context has its own blocks from malloc. A context states how
-many bytes its blocks have (``mem_allocated``, PostgreSQL 13 and later). Of the layouts in
-``layout/tables/postgresql.json``, gdbheap takes the layout with which the blocks add up to this number.
+many bytes its blocks have (``mem_allocated``, PostgreSQL 13 and later). gdbheap uses the layout in
+``layout/tables/postgresql.json`` with which the blocks add up to this number.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class _TooMuch(Exception):
 class _Met:
     """The addresses that were found so far, as a bit for each address where a chunk can begin.
 
-    A block, a chunk or a list head belongs to only one context. So following all lists ends after at most as many steps
-    as there are such addresses.
+    A block, a chunk or a list head belongs to only one context. Following all lists therefore ends after at most as
+    many steps as there are such addresses.
     """
 
     def __init__(self) -> None:

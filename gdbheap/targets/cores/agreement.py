@@ -1,10 +1,10 @@
 """Decide whether a file is the one that was mapped, if its build-id is not in memory.
 
-A core without the pages of ELF headers has no build-ids either. But it has the data of each object: the table of its
-dynamic section, and words that the dynamic linker relocated and then made read-only (PT_GNU_RELRO). The file and its
-load address determine each of these words. In another version of the file nearly all of them differ, because the places
-to which they point have moved. Present pages of code and read-only data must equal the file's, byte for byte. Source:
-the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
+A core without the pages of ELF headers has no build-ids either, but it has the data of each object. The data includes
+the table of the dynamic section, and words that the dynamic linker relocated and then made read-only (PT_GNU_RELRO).
+The file and its load address determine each of these words. In another version of the file nearly all of them differ,
+because the places to which they point have moved. Present pages of code and read-only data must equal the file's, byte
+for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _locked_words(
 ) -> Iterator[tuple[int, int]]:
     """Yield (expected word, word in memory) for data that the dynamic linker relocated and then made read-only.
 
-    The expected word is the one that this file produces when it is loaded at the object's address. Words that are zero
-    in the file, which a library may set, and words that depend on other objects are left out.
+    The expected word is the one that this file produces when it is loaded at the object's address. Words that depend on
+    other objects are left out. Words that are zero in the file are left out too, because a library may set them.
     """
     locked = next((segment for segment in elf.segments if segment.type == image.PT_GNU_RELRO), None)
     if locked is None or locked.address % machine.word or not locked.file_size:

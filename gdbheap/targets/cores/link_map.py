@@ -71,7 +71,7 @@ def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: Fi
 
 
 def program_path(space: Space, auxv: dict[int, int]) -> str:
-    """Return the path by which the program was started; empty if unknown."""
+    """Return the path with which the program was started; empty if unknown."""
     try:
         return _absolute(space.cstring(auxv[AT_EXECFN], PATH_LIMIT)) if AT_EXECFN in auxv else ""
     except Fault:

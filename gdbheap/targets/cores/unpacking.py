@@ -2,8 +2,9 @@
 
 They are unpacked as a stream into a file without a name, which disappears when gdbheap ends in any way. Blocks of zeros
 become holes of this file, so the file takes no more disk space than the core did. These holes are not the kernel's, and
-do not show residency. Memory is bounded, whatever sizes a packed file states. The core is checked while it is unpacked:
-its header as soon as that is complete, and nothing is written after the end that its program headers give.
+do not show residency. Memory is bounded, even if a packed file states huge sizes. The core is checked while it is
+unpacked. The header is checked as soon as it is complete, and nothing is written after the end that the program headers
+state.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Read the DataFrames, Series and indexes of pandas 1.2 to 3 from memory.
 
-Fields are found by the class of the object to which they refer (``fields.py``): up to 1.2, blocks and their placements
-were Python classes with slots; since then they are Cython classes. A DataFrame is accepted only if the placements of
-its blocks name each of its columns once, and all columns are as long as its index. Bytes are counted as
-``memory_usage(index=True, deep=False)`` counts them, but without the hash table that an index makes at its first
-look-up, because it has no values.
+Fields are found by the class of the object to which they refer (``fields.py``). Blocks and their placements are Cython
+classes; up to 1.2 they were Python classes with slots. A DataFrame is accepted only if each column is in the placement
+of one block and is as long as the index. Bytes are counted as ``memory_usage(index=True, deep=False)`` counts them. The
+hash table that an index makes at its first look-up does not count, because it has no values.
 """
 
 from __future__ import annotations

@@ -77,8 +77,7 @@ class Fields:
     def _read_kinds(self, kind: int) -> Iterator[str]:
         """Yield the names of the type at ``kind`` and of its bases; none if there is no type.
 
-        An object is a type if its own type has the flag of a type, and if the first entry of its ``tp_mro`` is the
-        object itself.
+        An object is a type if its own type has the flag of a type, and if its ``tp_mro`` begins with the object itself.
         """
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:

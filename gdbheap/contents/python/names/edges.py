@@ -87,8 +87,8 @@ class Edge:
     """The name of a reference in its holder.
 
     ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the expression of
-    the holder, or None. ``follow``: a function that takes the address of another holder of the same type, and returns
-    the address to which its reference of this name points; 0 if it has none.
+    the holder, or None. ``follow``: a function for other holders of the type, or None. It takes the address of a
+    holder, and returns the address to which the reference of the same name points there, 0 if there is none.
     """
 
     text: str

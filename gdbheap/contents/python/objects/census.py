@@ -117,7 +117,7 @@ class CensusRequest:
 class Owner:
     """The owner of a block: the object's address, its type's name, and the role of the block (``items``, ``keys``).
 
-    If no object owns the block, but a root reaches it (see ``Roots``), then ``type`` is None, ``address`` is the
+    If no object owns the block, but a root reaches it (see ``Roots``), ``type`` is None. Then ``address`` is the
     address of the word that points to the block, and ``role`` names the root.
     """
 

@@ -87,8 +87,9 @@ def tables_of(release: Release) -> list[Table]:
 
 
 def looks_sparse(space: ReadableMemory, table: Table, address: int, size: int) -> bool:
-    """Return whether a block may be a table with few items: it has the layout ``table``, and less than a quarter of its
-    slots are in use.
+    """Return whether a block may be a table with few items.
+
+    Such a block has the layout ``table``, and less than a quarter of its slots are in use.
     """
     try:
         if table.head is None:

@@ -183,8 +183,7 @@ def families(release: Release) -> list[Family]:
 
 
 def _list_claims(release: Release) -> list[Claim]:
-    """Return the rule by which a list owns its array of items. In free-threaded builds the array begins with its
-    capacity."""
+    """Return the claim of a list on its array of items. In free-threaded builds the array begins with its capacity."""
     contents = COUNTED if release.is_free_threaded else ITEMS
     return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
                    extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip

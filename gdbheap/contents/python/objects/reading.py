@@ -221,8 +221,9 @@ def _entries(
 
 
 def _entries_start(space: ReadableMemory, release: Release, keys: int) -> tuple[int, bool]:
-    """Return the address of a keys object's entries, and whether the entries contain the hash, as in tables of kind 0,
-    and in all tables up to 3.10.
+    """Return the address of a keys object's entries, and whether the entries contain the hash.
+
+    They contain it in tables of kind 0, and in all tables up to 3.10.
     """
     indices = keys + release["dk_indices"]
     if release.get("dk_kind") is not None:

@@ -27,8 +27,9 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 @dataclass(frozen=True)
 class PythonRoot(Root):
     """A root of Python objects: a named root such as ``sys.modules``, a running frame, an exception that is being
-    handled, functions registered with an interpreter, or memory. ``interpreter``: for ``sys.modules`` the number of its
-    interpreter, 0 for the main one."""
+    handled, registered functions, or memory. ``interpreter``: for ``sys.modules`` the number of its interpreter, 0 for
+    the main one.
+    """
 
     frame: PythonFrame | None = None
     interpreter: int = 0

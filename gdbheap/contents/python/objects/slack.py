@@ -59,7 +59,8 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     """Return the unused room of all containers of the types in ``names`` (list, bytearray, dict, set).
 
     Without ``most`` the result is exact; with ``most`` it is an estimate from at most ``most`` pools of each size. The
-    table of a dict or set counts only if it has at least four times the slots that the table of a copy would have."""
+    table of a dict or set counts only if it has at least four times the slots that a copy needs.
+    """
     release = objects.release
     growing = [one for one in growing_of(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]

@@ -14,7 +14,7 @@ COUNTED = ("object", "buffer")
 
 
 def counted_others(references: PythonNodes, found: AlsoHeld) -> tuple[int, list[Other]]:
-    """Return the bytes that would be freed if some nodes were removed, and the other holders of the nodes' objects.
+    """Return the bytes that are freed if some nodes are removed, and the other holders of the nodes' objects.
 
     A stale word in C memory does not count as a holder. A word is stale if its object has a reference count of one and
     another object holds that one reference.

@@ -315,8 +315,9 @@ class Coroutines:
     def greenlet(self, address: int) -> Position | None:
         """Return the position at which the greenlet at ``address`` was suspended.
 
-        None if it runs, has not begun or has ended. Its C++ half has a pointer to one frame object, in which it was
-        suspended. The offset of the pointer differs between releases; the offset in another greenlet is tried first.
+        None if it runs, has not begun or has ended. The greenlet's C++ half points to one frame object, in which the
+        greenlet was suspended. The offset of the pointer differs between releases; the offset in another greenlet is
+        tried first.
         """
         word = self._space.machine.word
         if self._half is not None:

@@ -112,9 +112,10 @@ def _publishes(version: int | None) -> bool:
 
 
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
-    """Return the loaded object that contains CPython, and how it was found. These are tried in turn: the object in
-    whose data pymalloc was found, the object with the most of CPython's exports, an object whose data contains the type
-    ``type``, and an object that is named like Python.
+    """Return the loaded object that contains CPython, and how it was found.
+
+    The object in whose data pymalloc was found comes first, then the object with the most of CPython's exports. Without
+    exports, an object is chosen whose data contains the type ``type``, else an object that is named like Python.
     """
     if named is not None:
         return named, "its data contains pymalloc's usedpools"

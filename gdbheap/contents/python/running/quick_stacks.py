@@ -245,8 +245,10 @@ class _States:
         return state
 
     def _is_listed(self, state: int, pointer: int) -> bool:
-        """Return whether a state still belongs to the thread, and is still in its interpreter's list: its predecessor
-        there, or the head of the list, points to it."""
+        """Return whether a state still belongs to the thread, and is still in the list of its interpreter.
+
+        A state is in the list if its predecessor there, or the head of the list, points to it.
+        """
         release, space = self._release, self.space
         try:
             interpreter = space.word(state + release["ts_interp"])

@@ -3,8 +3,8 @@ allocated a block.
 
 Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data points
 to a table of the traces of all blocks; in 3.8 and later, another one points to a table of further such tables by
-domain. No symbol is needed: a table of traces is proven by its buckets, by the hashes of its keys, and by the
-tracebacks to which its entries point.
+domain. No symbol is needed. The buckets of a table, the hashes of its keys and the tracebacks of its entries prove that
+the table contains traces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decide which contents of a target may be shown: all, or no strings, bytes and keys (``--no-text``).
 
-Each target has one Disclosure. All code that turns memory into text uses it: for values (``repr``), for keys in paths
-(``edges``), and for the numbers in damage and errors, which are words of memory. Names belong to the code and are
-always shown: names of types, modules, files, functions and variables, and names of attributes that are identifiers.
+Each target has one Disclosure. All code that turns memory into text uses it. It covers values (``repr``), keys in paths
+(``edges``), and the numbers in damage and errors, which are words of memory. Names belong to the code and are always
+shown: names of types, modules, files, functions and variables, and names of attributes that are identifiers.
 """
 
 from __future__ import annotations
