@@ -48,8 +48,8 @@ class Content(Parts, ABC):
     """One kind of contents in one target. It must not be used after the target is closed.
 
     A kind that lacks a feature does not override the method for it. Every method raises Unsupported if the target does
-    not have these contents. ``beside_python``: the blocks of this kind are also searched for in a Python program. The
-    search must read all blocks of C code.
+    not have these contents. ``beside_python``: whether blocks of this kind are also searched for in a Python program.
+    That search reads all blocks of C code.
     """
 
     beside_python: ClassVar[bool] = True

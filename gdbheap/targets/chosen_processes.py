@@ -122,7 +122,7 @@ class Programs:
     def meant(self) -> list[Named]:
         """Return the named processes, and the selected processes that run now and may be seen, by ascending id.
 
-        If too many files are open to hold a process open, its id is returned instead.
+        If too many files are open, a process is represented by its id.
         """
         found: dict[int, Named] = {int(str(process)): process for process in self.named()}
         for pid in self.now():

@@ -69,7 +69,7 @@ class CoreSegment(NamedTuple):
     """A PT_LOAD segment whose header was checked: [start, end) in memory.
 
     ``stored``: how many of its bytes are in the file at ``offset`` according to the header; ``available``: how many
-    really are.
+    bytes the file really has.
     """
 
     start: int
@@ -86,7 +86,7 @@ class CoreSegment(NamedTuple):
 
 
 class Core(Target):
-    """A core.
+    """A core file as a target.
 
     ``exe``: the path of the program that wrote the core; another program is not used. If ``exe`` lies in a copy of the
     process's root folder, libraries are searched there too. ``sysroot``: the path of such a copy. ``unpacked``: the

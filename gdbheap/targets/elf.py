@@ -327,7 +327,7 @@ class LoadedObject:
 
     @property
     def is_dynamic_linker(self) -> bool:
-        """Whether the object is glibc's dynamic linker. musl's dynamic linker does not count, because it is also its C
+        """Whether the object is glibc's dynamic linker. musl's dynamic linker does not count, because it is also the C
         library.
         """
         return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
@@ -370,7 +370,7 @@ class LoadedObject:
         return [(address, data) for address, data in placed if self.contains(address)]
 
     def symbol(self, name: str) -> int | None:
-        """Return a symbol's address in the target; None without a file here, or if the file has no such symbol."""
+        """Return a symbol's address in the target; None if the file was not found or has no such symbol."""
         found = self.extent(name)
         return None if found is None else found[0]
 

@@ -16,7 +16,7 @@ TRUNCATED = "the core is truncated, and the data needed here may be cut off"
 
 
 class Parts:
-    """Parts of one target. A part that cannot be read raises the same error on each use."""
+    """The parts of one target, each read on first use. A part that cannot be read raises the same error on each use."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

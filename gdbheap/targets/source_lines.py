@@ -35,7 +35,7 @@ class SourceLine(NamedTuple):
 
 
 class SourceLines:
-    """The source lines of one file, by linked address. Nothing is read before the first question."""
+    """The source lines of one file, by linked address. Nothing is read before the first search."""
 
     def __init__(self, file: BinaryIO, room: SymbolRoom) -> None:
         self._file, self._room = file, room

@@ -13,9 +13,9 @@ __all__ = ["ThreadIdentities"]
 class ThreadIdentities:
     """The threads of a target by ``pthread_self()``, which programs, such as Python, use as a thread's number.
 
-    On machines where the struct begins at the thread pointer, the number equals the thread pointer. On other machines
-    the struct ends at the thread pointer. Its size depends on the C library, and is determined from the first number
-    that is searched for, because the struct contains the thread's id.
+    On machines where ``struct pthread`` begins at the thread pointer, the number equals the thread pointer. On other
+    machines the struct ends at the thread pointer. Its size depends on the C library, and is determined from the first
+    number that is searched for, because the struct contains the thread's id.
     """
 
     def __init__(self, target: Target) -> None:

@@ -156,7 +156,7 @@ class Structures:
 
     @cached_property
     def sums(self) -> list[KindSum]:
-        """A row for each kind that has any blocks."""
+        """The number and the bytes of the blocks in use of each kind; kinds without blocks are left out."""
         rows = [(number, row) for number, row in enumerate(self.native.rows(), 1) if row.count]
         vtables = {row.class_name for _, row in rows if row.family in rust.WITH_VTABLES and row.class_name}
         types = rust.types_of(self._target, {name: int(name, 16) for name in vtables})

@@ -180,7 +180,8 @@ class _Certs:
     def is_among(self, words: Sequence[int]) -> bool:
         """Return whether any of the words of a block points to a CERT.
 
-        Objects of one kind have the pointer at the same offset, so offsets that were right before come first."""
+        Objects of one kind have the pointer at the same offset, so the offsets of earlier hits are tested first.
+        """
         if any(place < len(words) and self._is_cert(words[place]) for place in self._places):
             return True
         if len(words) > self._words_left:

@@ -36,7 +36,7 @@ TRIED = 16
 
 @dataclass
 class Places:
-    """The places where files are searched.
+    """The paths and folders where the files of a core's process are searched.
 
     ``core``: the core's path, if it has one. ``exe``: the path of the program, if the user named it. ``sysroot``: a
     folder that stands for the process's root folder. ``program``: the program's path as the process saw it. ``fetch``:

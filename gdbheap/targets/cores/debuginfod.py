@@ -30,7 +30,7 @@ Fetch = Callable[[str], "str | None"]
 
 
 def cached(build_id: str) -> list[str]:
-    """Return the paths of the files with a build-id in the client's cache."""
+    """Return the paths of the files with a build-id in the cache of debuginfod's client."""
     if not _is_build_id(build_id):
         return []
     paths = (os.path.join(_folder(), build_id, kind) for kind in KINDS)
@@ -38,7 +38,9 @@ def cached(build_id: str) -> list[str]:
 
 
 def _is_filled(path: str) -> bool:
-    """Return whether a cached file has contents. The client stores an empty file for a build-id that no server has."""
+    """Return whether a cached file has contents. debuginfod's client stores an empty file for a build-id that no server
+    has.
+    """
     found = find_file(path)
     return found is not None and found.size > 0
 
@@ -69,7 +71,7 @@ def _is_build_id(text: str) -> bool:
 
 
 def _folder() -> str:
-    """Return the client's cache folder, by debuginfod-client-config(7)."""
+    """Return the cache folder of debuginfod's client (debuginfod-client-config(7))."""
     given = trusted(CACHE)
     if given:
         return given

@@ -129,7 +129,7 @@ def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
 
 
 def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
-    """Yield (bias, name, address of the dynamic section) of each entry in the list.
+    """Yield (bias, name, address of the dynamic section) of each entry in the dynamic linker's list.
 
     The iteration stops at an unreadable entry, or if the list is a loop.
     """
@@ -145,7 +145,7 @@ def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple
 
 
 def _name(space: Space, program: _Loaded, address: int) -> bytes:
-    """Return the object name at ``address``, to which an entry of the list points.
+    """Return the object name at ``address``, to which an entry of the dynamic linker's list points.
 
     The dynamic linker's own name lies in the program; if the core lacks that memory, it is read from the program's
     file.
@@ -158,7 +158,9 @@ def _name(space: Space, program: _Loaded, address: int) -> bytes:
 
 
 def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
-    """Return the address of the list's first entry; 0 for a program without a dynamic linker. Raises Fault."""
+    """Return the address of the first entry in the dynamic linker's list; 0 for a program without a dynamic linker.
+    Raises Fault.
+    """
     segment = next((segment for segment in program.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
         return 0

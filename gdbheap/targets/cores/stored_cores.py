@@ -20,7 +20,7 @@ SAID = 4 << 10
 
 
 def title(match: str) -> str:
-    """Return the name of a core from systemd in answers: the command that writes this core."""
+    """Return the name that answers use for a core from systemd: the coredumpctl command that writes the core."""
     return f"{TOOL} dump {one_line(match, 200)}"
 
 

@@ -59,8 +59,8 @@ def run(start: int, size: int) -> ItemRun:
 class Values:
     """The values of one column.
 
-    ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: the memory of the values.
-    ``objects``: the pieces whose items are pointers to Python objects.
+    ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: the runs of items in memory.
+    ``objects``: the runs whose items are pointers to Python objects.
     """
 
     dtype: str

@@ -362,7 +362,8 @@ class Polars:
         """Return the number of texts, their bytes (None if unknown) and the address ranges of an array of texts.
 
         The ranges are its views, the buffers of longer texts, and the bitmap of valid items. The buffers are shared and
-        not counted separately. The array has them as two words (an Arc of a slice) or as a buffer of buffers.
+        not counted separately. The array stores these buffers as two words (an Arc of a slice) or as a buffer of
+        buffers.
         """
         end = len(words) - 2 - BITMAP
         for skipped in (2, BUFFER):
@@ -468,7 +469,7 @@ class Polars:
         return {where: text for where, text in texts.items() if text is not None}
 
     def _names(self, series: list[_Series]) -> list[str | None]:
-        """Return the names of a frame's columns; None where unknown.
+        """Return the names of a frame's columns; None for an unknown name.
 
         All names lie at the same offset in their fields, and no two are equal. Remains of earlier data may look like
         names at another offset. Then the offset that was found in other frames is used; if there is none, the names are

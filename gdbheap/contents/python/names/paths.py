@@ -40,7 +40,7 @@ class ObjectPaths:
         self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
-        """Return the name of an object's type; for any other node, a word for its kind."""
+        """Return the name of an object's type; for any other node, the name of its kind."""
         if isinstance(node.root, PythonRoot):
             return FRAME if node.root.is_running else MEMORY
         return self.names.name(node.type) if node.type else self._structure_at(node) or BLOCK

@@ -68,12 +68,12 @@ class Attributes:
     def reader(
         self, memory: ReadableMemory, address: int, kind: int, name: str, allowance: Allowance | None = None
     ) -> Callable[[int], int]:
-        """Return a function that takes the address of another instance of the class, and returns the address of the
-        value of its attribute ``name``; 0 if it has none.
+        """Return a function that reads the attribute ``name`` of other instances of the class.
 
-        The function is made from the instance at ``address``, and is fast for instances that keep the attribute in the
-        same place. The function raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is
-        used up. Without an ``allowance``, each call may read a certain number of entries.
+        The function takes the address of an instance and returns the address of the attribute's value; 0 if there is
+        none. It is made from the instance at ``address``, and is fast for instances that keep the attribute in the same
+        position. It raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is used up.
+        Without an ``allowance``, each call may read a certain number of entries.
         """
         for slot, offset in self._slots_of(kind):
             if slot == name:

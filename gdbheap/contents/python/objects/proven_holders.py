@@ -68,7 +68,7 @@ class KeptObjects(PythonNodes):
         return sorted(found, key=lambda row: (-row.bytes, row.id))
 
     def _named(self, row: _native.KeptNode, passed: frozenset[int] = frozenset()) -> Iterator[_native.KeptNode]:
-        """Yield the object or, instead of it, its parts if they have nearly all of its bytes.
+        """Yield the object, or only its parts if these have nearly all of its bytes.
 
         Objects of one type that hold one another are one holder. ``passed``: the types of the objects above.
         """

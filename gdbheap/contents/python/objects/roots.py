@@ -16,7 +16,7 @@ ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 
 
 class Roots:
-    """The memory of roots.
+    """The memory where references start: static data, and the stacks, registers and data of threads.
 
     ``names``: the owners of roots, the interpreter first. ``ranges``: the memory of each owner, by the index of its
     name. ``last``: the index of the threads, whose stacks have many stale pointers. ``registers``: the words in the

@@ -90,10 +90,9 @@ def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[
 
 
 def _caught_in(space: Space, release: Release, exception: int) -> int:
-    """Return the frame at which the traceback of an exception begins: the last frame that it reached. Return 0 without
-    a traceback.
+    """Return the frame at which an exception's traceback begins; 0 without a traceback. Raises Fault.
 
-    Raises Fault.
+    It is the last frame that the exception reached.
     """
     traceback = space.word(exception + release["exc_traceback"])
     frame = space.word(traceback + release.at(TB_FRAME)) if traceback else 0

@@ -44,7 +44,7 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Code:
-    """A code object, as it was when a frame was first seen with it."""
+    """A code object, as it was when gdbheap first saw a frame that runs it."""
 
     name: str
     file: str
