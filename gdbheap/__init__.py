@@ -1,14 +1,14 @@
 """gdbheap shows where a process's memory went, down to the last page.
 
-A program starts with ``gdbheap.open`` (docs/library.md). Each name of the library is imported when it is first used,
-because the commands and gdb need none of these names. docs/architecture.md lists the packages in order; each package
-imports only packages before it in that list.
+A program that uses the library first calls ``gdbheap.open`` (docs/library.md). Each name of the library is imported
+when it is first used, because the commands and gdb need none of these names. docs/architecture.md lists the packages in
+order; each package imports only packages before it in that list.
 """
 
 from __future__ import annotations
 
 __version__ = "0.2.0"
-# setup.py writes the commit into what is built. It stays empty where git does not say it.
+# setup.py writes the commit into a built package. It stays empty if git does not report a commit.
 __commit__ = ""
 
 # Importing the module typing takes as long as a short command, so it is not imported at run time.

@@ -60,7 +60,7 @@ else:
         return f"{type(self).__qualname__}({values})"
 
     def _make(cls, **options):
-        """Add the methods that ``dataclasses.dataclass`` adds."""
+        """Add to ``cls`` the methods that ``dataclasses.dataclass`` adds."""
         if set(options) - {"frozen"}:
             dataclasses.dataclass(cls, **options)
             return

@@ -39,7 +39,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def whole(text: str) -> int:
-    """Return the number in a text, which fits into 64 bits, signed or unsigned. Raises ValueError for a larger one."""
+    """Return the integer in a text. Raises ValueError if it does not fit into 64 bits, signed or unsigned."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text):,} digits")
     found = int(text)
@@ -71,9 +71,9 @@ def _refuse(text: str) -> NoReturn:
 
 
 def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with its keys renamed. ``names``: the new name of each older name.
+    """Return a record with its keys renamed. ``names`` maps older key names to newer ones.
 
-    If the record also has a key with the new name, that key's value stays.
+    If the record also has a key with the newer name, that key's value stays.
     """
     return {
         **{key: value for key, value in content.items() if key not in names or names[key] in content},

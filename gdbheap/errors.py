@@ -65,7 +65,7 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 
 
 def next_steps(message: str) -> list[str]:
-    """Return what a message says to do next: the commands of gdbheap that it quotes.
+    """Return the next steps that a message names: the commands of gdbheap that it quotes.
 
     If it quotes no command, return the words after its last colon or, if a question follows the colon, after the
     question. A text of the target cannot contain a quoted command (``printable_record``).
@@ -134,7 +134,7 @@ class NotAPython(Unsupported):
 
 
 class NotInUse(Unsupported):
-    """The target could use an allocator, but does not."""
+    """The target does not use an allocator that it could use."""
 
 
 class CallEnded(GdbheapError):

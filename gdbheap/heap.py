@@ -34,7 +34,7 @@ MAX_STRUCTURES = 1_000_000
 class Heap(KnownContents):
     """Everything known about one target at one stop.
 
-    A part that cannot be read raises the same error each time it is used. During long walks ``progress`` is called with
+    If a property cannot be read, each use of it raises the same error. During long walks ``progress`` is called with
     (label, bytes done, bytes in all), on the calling thread. ``disclosure`` decides whether texts show contents of
     strings, bytes and keys; it may change between answers. ``kinds``: the allocators to search for, in this order.
     ``contents``: the kinds of contents to search for.
@@ -48,7 +48,7 @@ class Heap(KnownContents):
         contents: Sequence[type[Content]] = CONTENTS,
     ) -> None:
         super().__init__(target, progress, kinds, contents)
-        # Made also for a target without Python.
+        # A target without Python has this object too.
         self.python = self.content(PythonContent)
 
     @part("structures")
@@ -110,8 +110,8 @@ class Heap(KnownContents):
     def references(self) -> Nodes:
         """The graph of all references.
 
-        A kind of contents that knows the layouts of the blocks builds the graph. Without one, it is built from the
-        words in blocks. Raises Unsupported.
+        If a kind of contents, such as Python's objects, knows the layouts of blocks, the graph follows these layouts.
+        Otherwise each pointer-sized word in a block may be a reference. Raises Unsupported.
         """
         return self.paths.references
 
@@ -131,7 +131,7 @@ class Heap(KnownContents):
 
     @property
     def mapped(self) -> list[Mapped]:
-        """The memory that the program mapped and that a block describes, in address order.
+        """The mapped memory whose address and size a block holds, in address order.
 
         The kinds of contents report this memory.
         """
@@ -188,8 +188,8 @@ class Heap(KnownContents):
 
     @property
     def warnings(self) -> list[str | Remark]:
-        """Warnings about what the answer may lack or where it may be wrong. The target, the allocators, the contents
-        and the answers add warnings.
+        """Warnings about data that the answer may lack and about possible errors in it. The target, the allocators, the
+        contents and the answers add warnings.
         """
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]

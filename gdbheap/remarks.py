@@ -1,4 +1,4 @@
-"""Remarks as records: what an answer lacks, or where it may be wrong.
+"""Remarks as records: each states which data an answer lacks, or why the answer may be wrong.
 
 ``report/words/remarks.py`` has their sentences.
 """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 NATIVE, PYTHON = "native", "python"
 # The most frames of inlined functions in one stack.
 MAX_INLINED = 500
-# In the C library no user looks for a line.
+# Source lines of the C library do not help users.
 C_LIBRARY = re.compile(r"(libc|libpthread|ld-[a-z]+)[.-]")
 
 
@@ -53,15 +53,17 @@ def frames_at(functions: Functions, address: int, name: str, path: str) -> Seque
 
 @lru_cache(maxsize=10_000)
 def _frames(lines: tuple[SourceLine, ...], name: str, path: str) -> tuple[StackFrame, ...]:
-    """Return a frame for each line. The frames of a recursion are the same objects, because they may be many."""
+    """Return a frame for each source line. Repeated calls return the same objects, because a recursion has many equal
+    frames."""
     names = [name if line.function is None else readable(line.function) for line in lines]
     return tuple([StackFrame(name, line.file or path, line.line or None, NATIVE) for name, line in zip(names, lines)])
 
 
 def few_inlined(stack: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
-    """Yield the frames of each place of a stack, innermost first, with at most MAX_INLINED frames of inlined functions.
+    """Yield the frames of each code address of a stack, innermost first, with at most MAX_INLINED frames of inlined
+    functions in total.
 
-    The last frame of a place is that of the function that owns the code. After the limit only this frame is left.
+    The last frame of an address belongs to the function that owns the code. After the limit, only this frame is left.
     """
     left = MAX_INLINED
     for frames in stack:
@@ -70,7 +72,7 @@ def few_inlined(stack: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
 
 
 def frames_of(target: Target, frame: Frame) -> Sequence[StackFrame]:
-    """Return the frames of the code that a frame of C code executes, innermost first, as ``frames_at`` does."""
+    """Return the frames at the program counter of a C frame, innermost first, in the form of ``frames_at``."""
     loaded = target.object_of(frame.counter)
     if loaded is None:
         return [StackFrame(frame.function, "", None, NATIVE)]

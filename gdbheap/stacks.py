@@ -45,7 +45,7 @@ class AllocatingCall:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
+        """Return the record ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"size": "asked"})
 
 
@@ -94,8 +94,8 @@ class Stacks:
 
     def __init__(self, process: Named, machine: Machine) -> None:
         self._running = RunningProcess(process, machine)
-        # The open files, by path and build-id. They are opened when their objects are first met, because a process that
-        # ended has no files.
+        # The open files, by path and build-id. They are opened when their objects are first seen, because an ended
+        # process has no files.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
         self._names: dict[tuple[LoadedObject, int], list[NativeFrame]] = {}
@@ -148,7 +148,7 @@ class Stacks:
         # If a call does not return, its return address may lie after the end of the calling function.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
         pairs = list(zip(exact, starts))
-        # The frames of a recursion share their places, because a stack may have thousands of frames.
+        # Equal frames share one entry, because a recursion may have thousands of them.
         places = {(at, start): (self._met(self._running.code_object(at)), max(at, start), start) for at, start in pairs}
         return tuple([places[pair] for pair in pairs]), cut
 
@@ -278,8 +278,8 @@ def merge(
     Each group has the frames that one call of the interpreter's loop (an evaluator) runs. The evaluators are replaced
     by their Python frames. Frames of the interpreter that are no evaluators are left out, unless they are inside the
     innermost Python frame. ``cut``: whether there may be more native frames further out; ``torn``: whether there may be
-    more Python frames. If the numbers of evaluators and groups do not match, the result is the native frames inside the
-    innermost evaluator, followed by all Python frames.
+    more Python frames. If the numbers of evaluators and groups do not match, the native frames inside the innermost
+    evaluator come first, then all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):
@@ -304,7 +304,8 @@ def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
 
 
 def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
-    """Return the native frames from ``places[0]`` on: the first frame of the interpreter's loop whose Python frames
-    could not be read.
+    """Return the native frames from index ``places[0]`` on; no frames if ``places`` is empty.
+
+    ``places``: the indexes of those frames of the interpreter's loop whose Python frames could not be read.
     """
     return [native.frame for native in natives[places[0] :]] if places else []

@@ -50,10 +50,11 @@ MARKS = ("Mn", "Me")
 # The kinds of characters, and the most characters whose kind is remembered.
 LETTER, PUNCTUATION, MARK, UNSEEN_MARK, NOT_SHOWN = "apmue"
 MOST_KINDS = 1 << 15
-# The parts of a text that need a closer look. In the kinds of their characters: what gets an escape.
+# UNPLAIN matches the parts of a text that may need escapes. ESCAPED matches the characters to escape, in the text of
+# their kinds.
 UNPLAIN = "[^ -~]+(?:[ -~]{1,40}[^ -~]+)*"
 ESCAPED = f"(?:[{UNSEEN_MARK}{NOT_SHOWN}]|(?<=[{MARK}{UNSEEN_MARK}]{{{MOST_MARKS}}}){MARK})+"
-# The characters that are no punctuation outside ASCII.
+# Characters other than punctuation outside ASCII.
 PLAIN = f"[\0-\x7f{CUT}]+"
 # int() accepts at most 4,300 digits, and older releases of Python get slow with many.
 MOST_DIGITS = 400

@@ -35,7 +35,7 @@ MMAPPED = "mmapped"
 
 
 class State(Enum):
-    """The state of the bytes of a ledger line, in words that are the same for every allocator."""
+    """A state that the bytes of a ledger line can have. All allocators use the same states."""
 
     FREE = "free"
     TOP = "top"
@@ -63,9 +63,9 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Piece:
-    """Address space [start, end) that one line of the ledger owns.
+    """A range of addresses [start, end) of an allocator, and the ledger line that counts its bytes.
 
-    ``owner``: the id of the line; None if the blocks inside the piece may belong to different lines."""
+    ``owner``: the id of the line; None if blocks in the range may belong to different lines."""
 
     start: int
     end: int
@@ -76,9 +76,9 @@ class Piece:
 class Block:
     """A block: the program's pointer, its size (including a header), its state, and its free list.
 
-    ``mappings`` is above 1 if the kernel split a mapping inside the block because madvise or mprotect was called for a
-    part of it. ``asked``: the bytes that the program asked for. For an aligned block of mimalloc, ``asked`` includes
-    the bytes before the program's pointer."""
+    ``mappings``: the number of mappings that contain the block; above 1 if madvise or mprotect was called for a part of
+    the block. ``asked``: the bytes that the program asked for. For an aligned block of mimalloc, ``asked`` includes the
+    bytes before the program's pointer."""
 
     address: int
     size: int
@@ -106,7 +106,7 @@ class Drawn:
 class KeepReason:
     """Free resident bytes that cannot be returned now, and the reason.
 
-    ``why``: the reason, which ends a sentence after the word "stays".
+    ``why``: the reason in words, such as "in arenas, which are returned only when empty".
     """
 
     id: str
@@ -115,7 +115,7 @@ class KeepReason:
 
 
 class Asked(NamedTuple):
-    """The request for a list of blocks: which blocks, and in which order.
+    """A request for a list of blocks: the conditions that a block must meet, and the order of the list.
 
     Blocks of ``least`` to ``largest`` bytes are listed (sizes as in ``used_sizes``). ``used``: list blocks in use,
     otherwise free blocks. ``cached``: list only blocks in thread caches, otherwise only blocks outside of them.
@@ -134,7 +134,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeClassUse:
-    """One size of blocks: how many groups and blocks have it, and what packing the blocks would free.
+    """The blocks of one size: their number, the groups that contain them, and the memory that packing would free.
 
     ``size``: bytes of a block. ``groups``: the slabs, spans or pages that hold blocks of this size. ``used_count`` and
     ``free_count``: blocks in use, and free ones. ``asked``: bytes that the program asked for. ``spare``: groups that
@@ -150,7 +150,7 @@ class SizeClassUse:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the row of a snapshot of format 1 with today's keys."""
+        """Return a row from a snapshot of format 1 with today's keys."""
         return renamed_keys(content, {"used": "used_count", "free": "free_count"})
 
 
@@ -184,7 +184,7 @@ class ExtentArena:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the row of a snapshot of format 1 with today's keys."""
+        """Return a row from a snapshot of format 1 with today's keys."""
         return renamed_keys(content, {"retained": "given_back"})
 
 
@@ -206,10 +206,11 @@ class FreeCache:
 class WalkedBlocks:
     """The blocks of all allocators, in the form in which the native code gets them.
 
-    A block store is a native list of an allocator's blocks. If several stores contain an address, the first one counts.
-    ``own``: stores that only an interpreter uses, by the kind of block in which its objects lie. ``replacing``: the
-    interpreter's objects lie only in the stores of ``own``. ``general``: stores of blocks with any content, by the word
-    for such a block. ``single``: stores whose blocks are whole mappings.
+    A block store is a native list of an allocator's blocks. If several stores contain an address, the first store
+    counts. ``own``: the stores that only an interpreter uses, by the name for their memory ("pools", "pages").
+    ``replacing``: all objects of the interpreter lie in the stores of ``own``. ``general``: the stores of all other
+    blocks, by the name for their memory ("chunks", "slots"). ``single``: the stores in which each block is a whole
+    mapping.
     """
 
     own: dict[str, _native.BlockStore] = field(default_factory=dict)
@@ -289,18 +290,19 @@ class Caching:
 
 
 class Allocator(ABC):
-    """One allocator of one target. It must not be used after its surroundings are gone.
+    """One allocator of one target. It is valid only as long as its ``Surroundings`` exist.
 
     The constructor locates the allocator. If the allocator is absent, it raises NotAPython, NotInUse or Unsupported. An
     allocator that lacks a feature does not override the method for it.
 
     ``name``: the allocator's name in JSON, and the first part of the ids of its ledger lines. ``title``: the title of
-    its ledger line. ``replaces``: the other allocator, if any, that a target with this allocator does not use.
-    ``walks``: its name in ``recognised.py`` if its blocks are walked, so that it does not count as an unwalked
-    allocator. ``shown_idle``: its ledger lines are shown with zeros if the target has no memory of it.
-    ``why_holes_stay``: a sentence that says why holes are not returned. ``groups``: the noun for a group of its pins,
-    singular and plural. ``emptied``: what happens to such a group once its blocks are freed. ``returned_lines``: the
-    ids of the ledger lines whose completely free pages a function of the allocator returns to the kernel."""
+    its ledger line. ``replaces``: an allocator that a target does not use if it has this one, or None. ``walks``: this
+    allocator's name in ``recognised.py``, where it then does not count as an unwalked allocator; None if it has no name
+    there. ``shown_idle``: its ledger lines are shown with zeros if the target has no memory of it. ``why_holes_stay``:
+    a sentence that says why holes are not returned. ``groups``: the noun for a group of blocks that pins memory,
+    singular and plural. ``emptied``: a phrase for the fate of such a group once its blocks are freed.
+    ``returned_lines``: the ids of the ledger lines whose completely free pages a function of the allocator returns to
+    the kernel."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -366,8 +368,8 @@ class Allocator(ABC):
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return the parts of ``ranges`` that do not belong to the allocator, as far as this is known before the
-        allocator's blocks are listed."""
+        """Return the parts of ``ranges`` that do not belong to the allocator. Only facts that are known before its
+        blocks are listed count."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod
@@ -379,8 +381,8 @@ class Allocator(ABC):
         """Add the blocks of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
         piece.
 
-        The piece has no owner of its own (``Piece.owner`` is None). ``number``: a function that returns the number in
-        ``sweep`` for the id of a ledger line.
+        The method is called only for a piece without an owner (``Piece.owner`` is None). ``number``: a function that
+        returns the number in ``sweep`` for the id of a ledger line.
         """
 
     def all_lines(self) -> Iterator[LedgerLine]:
@@ -398,7 +400,9 @@ class Allocator(ABC):
         """Return the block, in use or free, that holds ``address``; None if there is none."""
 
     def own_part(self, address: int) -> str | None:
-        """Return what an address outside of blocks is for if it is the allocator's own memory; otherwise None."""
+        """Return the purpose of ``address`` in the allocator's own memory outside of blocks; None for any other
+        address.
+        """
         return None
 
     def structures(self) -> dict[int, str]:
@@ -410,8 +414,8 @@ class Allocator(ABC):
         """Return (size, number of blocks in use) for each size of block."""
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of free blocks) for each size of free block, if free blocks have sizes that blocks in
-        use lack."""
+        """Return (size, number of free blocks) for each size of free block; an empty list if the allocator does not
+        group free blocks by size."""
         return []
 
     def extent_arenas(self) -> list[ExtentArena]:
@@ -427,14 +431,15 @@ class Allocator(ABC):
         return []
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the sizes of blocks, ascending, if the allocator keeps blocks of one size together in groups;
+        """Return a row for each size of block, ascending, if the allocator keeps blocks of one size together in groups;
         otherwise an empty list.
 
         ``root``: the index in ``owners`` of one allocator, or None for all."""
         return []
 
     def packing(self) -> _native.Packing | None:
-        """Return what would be freed if the blocks in use of each size were moved into as few groups as possible.
+        """Return the memory that would be freed if the blocks in use of each size were moved into as few groups as
+        possible.
 
         None if the allocator does not keep blocks of one size together in groups."""
         return None
@@ -442,7 +447,7 @@ class Allocator(ABC):
     # Settings that the program can be started with.
 
     def owner_at(self, address: int) -> str | None:
-        """Return the module whose allocator ``address`` belongs to. None if unknown, or if only one module is
+        """Return the module whose copy of the allocator owns ``address``; None if unknown, or if only one module is
         possible."""
         return None
 
@@ -480,8 +485,8 @@ class Allocator(ABC):
         return []
 
     def list_blocks(self, asked: Asked) -> BlockList | None:
-        """Return the number of the blocks asked for, their bytes, and the first of them; None if the allocator cannot
-        list blocks."""
+        """Return the number and the bytes of the blocks that ``asked`` requests, and the first of these blocks; None if
+        the allocator cannot list blocks."""
         return None
 
     @abstractmethod
@@ -607,7 +612,7 @@ class ListingAllocator(Allocator):
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
     def list_blocks(self, asked: Asked) -> BlockList:
-        """Return the blocks asked for, from all arenas or from one."""
+        """Return the blocks that ``asked`` requests, from all arenas or from one arena."""
         return self.store.list_blocks(asked)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:

@@ -38,9 +38,9 @@ def own_ranges(target: Target) -> Ranges:
 
 
 def are_enough(fit: int, asked: int) -> bool:
-    """Return whether most structures of a sample fit a layout, so that the others must be damaged.
+    """Return whether so many structures of a sample fit a layout that the others must be damaged.
 
-    ``asked``: the number of structures in the sample. ``fit``: how many of them fit the layout.
+    ``asked``: the number of structures in the sample. ``fit``: the number that fits the layout.
     """
     few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
     return bool(fit) and (few or fit * 10 >= asked * ENOUGH)
@@ -79,9 +79,10 @@ class ExtentLibraries(SeveralAllocators):
         return (Piece(area.start, area.end, None) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
-        """Return the block that holds ``address``, or another part of an extent; None if there is none.
+        """Return the block, or the part of an extent outside of blocks, that holds ``address``; None if there is
+        neither.
 
-        The block's ``list`` says where a free block is kept."""
+        ``Block.list`` names the free list or cache that contains a free block."""
         found = self.store.find(address)
         if found is None:
             return None

@@ -3,9 +3,9 @@
 A thread is inside if one of its code addresses lies in the module that contains the allocator: its program counter, or
 a return address of one of its frames. This test needs no symbols. If the allocator is linked into a program, the module
 has the program's own code too. The names of the functions then decide, if they are known. Without names, a thread
-counts as inside if it has an address of the allocator's own data in a register or on top of its stack. A thread that
-waits in a system call that no allocator makes does not count. A thread that changes a structure must have such an
-address, but an earlier call may also have left one behind.
+counts as inside if an address of the allocator's own data is in a register or on top of its stack. A thread that
+changes a structure must have such an address, but an earlier call may also have left one behind. A thread does not
+count if it waits in a system call that no allocator makes.
 
 A thread that was killed by a fault of its own, or that aborts, will not finish its change.
 """

@@ -62,5 +62,5 @@ def _holder(counts: dict[int, int]) -> int | None:
 
 
 def held_at(held: Sequence[LibraryMemory], address: int) -> LibraryMemory | None:
-    """Return the entry whose ranges contain ``address``, or None."""
+    """Return the entry of ``held`` whose ranges contain ``address``, or None."""
     return next((one for one in held if any(start <= address < end for start, end in one.ranges)), None)

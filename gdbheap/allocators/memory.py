@@ -29,7 +29,8 @@ LabelledProgress = Callable[[str, int, int], object]
 class AllocatedMemory(Parts):
     """The allocators of one target, its stacks, and memory without an owner.
 
-    ``progress`` and ``kinds`` have the same meaning as in ``Heap``.
+    ``progress``: called during long walks with (label, bytes done, bytes in all). ``kinds``: the allocators to search
+    for, in this order.
     """
 
     def __init__(self, target: Target, progress: LabelledProgress | None, kinds: Sequence[type[Allocator]]) -> None:
@@ -120,7 +121,7 @@ class AllocatedMemory(Parts):
 
     @part("runtimes")
     def runtimes(self) -> list[Runtime]:
-        """The runtimes and servers that were recognised, with what is known about where their memory lies."""
+        """The runtimes and servers that were recognised, with the known facts about the location of their memory."""
         return find_runtimes(self.target, self.other_allocator is not None)
 
     def note_others(self, idle: bool) -> None:
@@ -266,7 +267,7 @@ class AllocatedMemory(Parts):
         return find_held(self.target, self.unwalked_ranges())
 
     def lacks_memory(self) -> bool:
-        """Return whether memory that may contain references to blocks could not be read."""
+        """Return whether gdbheap could not read some memory that may contain references to blocks."""
         is_absent = any(damage.is_absence and not damage.transient for damage in self.damage)
         return bool(is_absent or self.target.partial or self.target.lacking or self.target.cut_short)
 

@@ -26,7 +26,7 @@ MAX_DATA_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of allocator: its name, its characteristic functions, and a way to get its own statistics.
+    """A kind of allocator: its name, its characteristic functions, and a sentence on how to get its statistics.
 
     One function that no other allocator has is enough to recognise it.
     """
@@ -90,8 +90,8 @@ def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) 
     """Return an allocator that is present next to glibc's, or instead of it if glibc's is ``idle``.
 
     None if there is none. Allocators named in ``walked`` are ignored, because their blocks are walked. If glibc's
-    allocator is idle, the symbols of every loaded object are read, otherwise only the symbols of the program, which are
-    known already.
+    allocator is idle, the symbols of every loaded object are read. Otherwise only the symbols of the program are used,
+    which are known already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []

@@ -106,7 +106,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
                 yield LedgerLine(name, line.id, title, State.USED if line.id == self._used else line.state, detail=True)
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return the sizes of blocks of one copy, or of all if ``root`` is None.
+        """Return a row for each size of block, of one copy, or of all copies if ``root`` is None.
 
         Blocks in caches count as free. Each large block counts as one group.
         """

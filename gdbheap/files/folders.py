@@ -75,7 +75,8 @@ class HeldFolder:
             raise PermissionError(errno.EROFS if is_read_only else errno.EACCES, "it is not writable")
 
     def check(self, path: str) -> None:
-        """Raise UsageError if others may plant names in the folder. ``path``: the file to write, for the message."""
+        """Raise UsageError if untrusted users may put names into the folder. ``path``: the file to write, for the
+        message."""
         if self._kind is None:
             raise refused(path, why_unsafe(os.readlink(f"/proc/self/fd/{self.number}"), os.fstat(self.number)))
 
@@ -150,8 +151,8 @@ def random_name() -> str:
 def hold(path: str, folder: str, make: int | None = None) -> HeldFolder:
     """Open and return the folder into which the file ``path`` will be written.
 
-    ``make``: create missing folders on the way, with the mode that suits files of mode ``make``. Raises UsageError if a
-    link on the way belongs to another user, or if others may plant names in the folder; OSError."""
+    ``make``: create missing folders of the path, with the mode that suits files of mode ``make``. Raises UsageError if
+    a link in the path belongs to another user, or if untrusted users may put names into the folder; OSError."""
     walk = _Walk(path, folder, make)
     try:
         walk.run()
@@ -168,8 +169,7 @@ def _step(number: int, name: str) -> int:
 
 
 class _Walk:
-    """A walk along a path, one component at a time, in which each component is opened relative to the descriptor of the
-    component before.
+    """A walk along a path. Each component is opened relative to the descriptor of the component before it.
 
     ``number``: the descriptor of the folder reached so far."""
 
@@ -216,8 +216,8 @@ class _Walk:
             os.close(link)
 
     def _check_link(self, name: str, status: os.stat_result) -> None:
-        """Raise UsageError for a link that others may have planted, as the kernel's fs.protected_symlinks does in
-        /tmp."""
+        """Raise UsageError for a link that another user may have put there, as the kernel's fs.protected_symlinks does
+        in /tmp."""
         self._links += 1
         if self._links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -230,8 +230,8 @@ class _Walk:
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, may not point to the place that their text names, in
-            # another tree of folders.
+            # The kernel's own links, such as /proc/PID/root, may point into another tree of folders, not to the path in
+            # their text.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))
             return

@@ -190,9 +190,10 @@ def replacing(path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) 
 
 
 def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
-    """Move a file from a folder that only gdbheap writes to, to ``path``, under the rules for a new file.
+    """Move the file ``source`` to ``path`` under the rules for a new file. Only gdbheap writes to the folder of
+    ``source``.
 
-    ``make``: create missing folders on the way. Raises UsageError."""
+    ``make``: create missing folders of the path. Raises UsageError."""
     name = os.path.basename(path)
     try:
         number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

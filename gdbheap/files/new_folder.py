@@ -30,8 +30,8 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
     """Check that a folder can be written at ``path``, before work that takes long.
 
-    Raises UsageError if it cannot, or if ``path`` exists and is not a folder that holds only files for which
-    ``is_ours`` is true; NotPermitted if the folder above is not writable."""
+    An existing ``path`` must be a folder with only those files for which ``is_ours`` is true. Raises UsageError, or
+    NotPermitted if the parent folder is not writable."""
     above, name = os.path.split(_named(path))
     try:
         with hold(path, above or ".") as parent:
@@ -44,7 +44,7 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether others may plant names in a folder; True if that cannot be determined."""
+    """Return whether other users may add names to a folder; True if that cannot be determined."""
     try:
         with hold(folder, folder) as held:
             return held.is_shared
@@ -114,8 +114,8 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
     """Yield the path of the folder to write into.
 
-    Usually it is the new folder. If another user could replace the new folder by his own, it is a temporary folder,
-    because SQLite opens its files by name; the files are then copied into the new folder.
+    Usually this is the new folder ``made``. If another user could replace ``made``, it is a temporary folder, because
+    SQLite opens its files by name. The files are then copied into ``made``.
     """
     if not parent.is_swappable:
         yield f"/proc/self/fd/{made.number}"
@@ -155,7 +155,7 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Put the new folder at the path of an older one, if there is one.
+    """Rename the new folder ``beside`` to ``name``. An older folder named ``name`` makes room.
 
     The older folder then has the name ``beside`` or ``older``, and the caller removes it.
     """
@@ -180,7 +180,7 @@ def check_place(folder: str) -> None:
 
 
 def make_folder(path: str, mode: int = PRIVATE) -> None:
-    """Create a folder and the missing ones above it, for files of this mode. Raises UsageError."""
+    """Create a folder and its missing parent folders, for files of this mode. Raises UsageError."""
     try:
         hold(path, path, mode).close()
     except (OSError, ValueError) as error:
@@ -217,14 +217,15 @@ class PrivateFolder:
         self._parent.close()
 
     def remove(self, kept: Collection[str] = ()) -> None:
-        """Remove the folder and its files, as far as possible. Files in ``kept`` stay, and then the folder too."""
+        """Remove the folder and its files, as far as possible. Files in ``kept`` stay, and so does a folder with such
+        files."""
         self._parent.remove(self._name, kept)
 
 
 @contextmanager
 def working_folder(path: str) -> Iterator[str]:
     """Create a private folder inside ``path`` and yield its path. When the block ends, the folder and the files still
-    in it are removed. Raises UsageError if that is not possible."""
+    in it are removed. Raises UsageError if the folder cannot be created."""
     try:
         folder = PrivateFolder(os.path.join(path, random_name()), True)
     except (OSError, ValueError) as error:

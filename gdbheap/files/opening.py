@@ -94,8 +94,8 @@ def _said(error: OSError, path: str) -> OSError:
 def open_to_append(path: str, make: bool = False) -> int:
     """Open one of gdbheap's own files and return a descriptor that reads and writes, at the file's beginning.
 
-    Without ``make`` the file must exist. Raises UsageError if it is a link, not a regular file, another user's, or has
-    a second hard link; OSError, ValueError."""
+    Without ``make`` the file must exist. Raises UsageError if it is a link or not a regular file, belongs to another
+    user, or has a second hard link; OSError, ValueError."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     folder, name = os.path.split(path)
     with hold(path, folder or ".") as held:

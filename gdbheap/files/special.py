@@ -34,7 +34,8 @@ def own_descriptor(path: str) -> int | None:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path names one of gdbheap's own descriptors, a device or a pipe, so that no file is stored."""
+    """Return whether a path names one of gdbheap's own descriptors, a device or a pipe. Data written there is not
+    stored as a file."""
     try:
         if own_descriptor(path) is not None:
             return True
@@ -65,7 +66,7 @@ def _is_special(mode: int) -> bool:
 
 
 def why_not_special(status: os.stat_result) -> str | None:
-    """Return why a device, pipe or socket must not be written to; None if it may be."""
+    """Return why a device, pipe or socket must not be written to; None if writing is allowed."""
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == NOWHERE:
         return None
     if not stat.S_ISCHR(status.st_mode) and not stat.S_ISFIFO(status.st_mode):

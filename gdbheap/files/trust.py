@@ -1,7 +1,7 @@
-"""Find out who else may put names into a folder, by its owner, its mode and its access list (ACL).
+"""Determine which other users may put names into a folder, from its owner, its mode and its access list (ACL).
 
 Only root and the current user are trusted. When root works for another user through sudo (SUDO_UID), that user's
-folders are accepted, with the same care as a folder such as /tmp.
+folders are accepted. They are handled with the same care as /tmp.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class BlockReferences(Nodes):
         return self.target.space
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain of words, each pointing to the beginning of a block, leads from static data to the
-        node."""
+        """Return whether a chain of pointers, each to the beginning of a block, leads from static data to the node with
+        this number."""
         chain = self.graph.chain(number)
         first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_PADDING, BY_PADDING)
         return first == BY_STATIC and last < BY_PADDING

@@ -69,7 +69,7 @@ def _version_tables(target: Target, words: set[int]) -> set[int]:
         for at in maps:
             for place, table in zip(places, _words(target, at, places)):
                 if table % WORD == 0 and _is_version_table(target, table):
-                    # The same place in the structures of all objects.
+                    # The table has the same offset in the structures of all objects.
                     places = range(place, place + 1)
                     found.add(table)
                     break

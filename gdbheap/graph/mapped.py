@@ -1,7 +1,7 @@
 """Find memory that a program mapped itself, by the block that holds the memory's address and size.
 
-The block is an ``mmap.mmap`` object, a memory-mapped file of Arrow, a mapped storage of torch, or any other block with
-an address next to a size.
+The block may be an ``mmap.mmap`` object, a memory-mapped file of Arrow, a mapped storage of torch, or any other block.
+The address lies next to the size.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
 ) -> list[Mapped]:
-    """Return the parts of ``candidates`` whose address and size lie next to each other in a block of ``heaps``.
+    """Return the memory in ``candidates`` whose address and size lie next to each other in a block of ``heaps``.
 
-    A part is accepted if it begins or ends at the boundary of a mapping or of another accepted part. The result is
+    Such memory is accepted if it begins or ends at the boundary of a mapping or of other accepted memory. The result is
     ascending and disjoint.
     """
     ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
@@ -149,8 +149,8 @@ def _word(target: Target, address: int) -> int | None:
 
 
 def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
-    """Yield the memory that begins or ends at the boundary of a mapping, or at the boundary of other memory that is
-    yielded.
+    """Yield the memory in ``largest`` that begins or ends at the boundary of a mapping, or of other memory in the
+    result.
 
     The kernel joins neighbouring mappings. So a mapping between two others may have no boundary of its own in the list
     of mappings.

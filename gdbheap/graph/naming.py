@@ -24,7 +24,7 @@ AT_ONCE = 10_000
 
 
 class EdgeName(NamedTuple):
-    """The name of an edge: the word or number by which the holder knows its reference.
+    """The name of an edge: the name or number that the holder has for its reference.
 
     ``kind``: INDEX for a position in a sequence (``text`` is a number); NAME for a name that the program uses; INSIDE
     for a reference that the program does not name, such as a word at an offset.
@@ -73,7 +73,7 @@ class _Naming:
 
     Dicts wait for all other nodes, because their holders show whether their keys are names. Buffers wait too: they are
     named together with the objects that own them. Roots of the last phase (words on stacks) are followed after
-    everything else, because a stale word may point to a dict whose holder has not been reached yet.
+    everything else. A stale word may point to a dict whose holder has not been reached yet.
     """
 
     def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:

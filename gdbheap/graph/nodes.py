@@ -112,7 +112,7 @@ class Nodes:
         raise NotImplementedError
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain of proven references leads from a root to the node."""
+        """Return whether a chain of proven references leads from a root to the node with this number."""
         raise NotImplementedError
 
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:

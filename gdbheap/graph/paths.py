@@ -73,8 +73,8 @@ class Paths(Protocol):
         """Return the name of the kind of C blocks with the number ``kind``."""
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Named:
-        """Return the name that the reference to ``target`` has in ``holder``. ``above``: the text of an edge to the
-        holder."""
+        """Return the name that the reference to ``target`` has in ``holder``. ``above``: the text of the edge to
+        ``holder``."""
 
     def path(self, numbers: Sequence[int]) -> Path:
         """Return the path of a chain of node numbers that begins at a root; a long path has only the steps at both
@@ -86,7 +86,7 @@ class Paths(Protocol):
 
 @dataclass(frozen=True)
 class Word:
-    """An edge of a graph of blocks. ``text``: where the word lies that points to the block."""
+    """An edge of a graph of blocks. ``text``: the location of the word that points to the block."""
 
     text: str
 
@@ -117,7 +117,7 @@ class BlockPaths:
     structure_name = kind_name
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
-        """Return a text that says where the first word in ``holder`` lies that points into ``target``.
+        """Return the edge with the location, in ``holder``, of the first word that points into ``target``.
 
         If the word points into the middle of ``target``, the text also gives the distance from the beginning of
         ``target``.
@@ -199,8 +199,8 @@ class BlockPaths:
     def _function(self, frames: Sequence[Frame]) -> str:
         """Return the function of the first frame that is not the C library's, or of the first frame if there is none.
 
-        If frames of the C library come before it, "or below" is added, because functions of the C library also keep
-        their callers' arguments in their own frames.
+        If frames of the C library come before it, "or below" is added: functions of the C library keep their callers'
+        arguments in their own frames, too.
         """
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"

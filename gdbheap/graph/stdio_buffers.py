@@ -1,5 +1,6 @@
-"""Find the buffers of glibc's streams. They contain text; behind the text are stale words of the memory's earlier
-owner, which would count as pointers."""
+"""Find the buffers of glibc's streams, which contain text.
+
+The rest of a buffer has stale words from earlier use of the memory. These words would count as pointers."""
 
 from __future__ import annotations
 

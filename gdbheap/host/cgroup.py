@@ -36,7 +36,7 @@ KERNELS_PARTS = ("slab", "kernel_stack", "pagetables", "percpu", "sock")
 
 @dataclass(frozen=True)
 class Pressure:
-    """How long tasks waited for memory.
+    """The share of time in which tasks waited for memory.
 
     ``some``, ``full``: the percentages of time, over the last 10, 60 and 300 seconds, in which some or all tasks
     waited. ``scope``: "group", or "machine" if groups have no such figures (version 1).
@@ -50,7 +50,7 @@ class Pressure:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
+        """Return the record ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"of": "scope"})
 
 
@@ -83,7 +83,8 @@ class ControlGroup:
 
 
 def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> ControlGroup | None:
-    """Return the group that counts a process's memory; None if there is none below the root, or it cannot be read.
+    """Return the control group that counts a process's memory; None if only the root group does, or if the group cannot
+    be read.
 
     ``proc`` and ``mounted``: where procfs and the control groups are mounted.
     """
@@ -181,13 +182,13 @@ def _pressure_in(path: Path, of: str) -> Pressure | None:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Return the lines of a file that consist of a name and a number."""
+    """Return the lines of a file that consist of a name and a number, as {name: number}."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal() and len(row[1]) <= 20}
 
 
 def _number(path: Path) -> int | None:
-    """Return the number that a file contains; None also for the word "max"."""
+    """Return the number in a file; None if the file has no number, but for example the word "max"."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() and len(text) <= 20 else None
 

@@ -138,7 +138,9 @@ class FileSystems:
         return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
-        """Find out once which users serve the mounts of the target and of gdbheap, and which are other users."""
+        """Return the user who serves each device in the mounts of the target and of gdbheap; None for the kernel.
+
+        The lists of mounts are read only once."""
         if self._mounts is None:
             own = own_mounts()
             mounts, users = list(parse_mounts(own)), find_answering(own)
@@ -162,7 +164,7 @@ def is_trusted(user: int | None) -> bool:
 
 
 def own_mounts() -> bytes:
-    """Return our own ``mountinfo``; an empty text if it cannot be read."""
+    """Return gdbheap's own ``mountinfo``; an empty text if it cannot be read."""
     try:
         with open(f"{PROC}/self/mountinfo", "rb") as stream:
             return stream.read(MOST_BYTES)
@@ -173,8 +175,8 @@ def own_mounts() -> bytes:
 def mounter_of(namespace: str) -> int | None:
     """Return the user who may mount in a mount namespace (a path such as ``/proc/PID/ns/mnt``).
 
-    None if only root in our own user namespace may mount there; else the user who created the namespace's own user
-    namespace. NOBODY if this user is unknown, or is root: root may have given that namespace to others.
+    None if the namespace belongs to our own user namespace, where only root may mount; otherwise the user who created
+    its user namespace. NOBODY if this user is unknown, or is root: root may have given that namespace to others.
     """
     try:
         number = open_patiently(namespace, False)

@@ -172,8 +172,8 @@ class ProcessFolder:
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
         """Return the first ``limit`` bytes of a file.
 
-        Raises OSError; TimeoutError if the kernel would wait for a thread of the process that holds the lock of its
-        memory map, or is in execve().
+        Raises OSError. Raises TimeoutError if the kernel would wait for a thread of the process, which holds the lock
+        of its memory map or is in execve().
         """
         if os.path.basename(name) not in UNLOCKED:
             return read_patiently(self.path(name), limit)

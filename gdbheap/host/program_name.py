@@ -42,8 +42,8 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
     """Return the words that start the program again.
 
     Return no words if the program overwrote its command line, or if the command line cannot be read. The first word is
-    the program's file ``exe``, or a link to this file by which the program was ``executed`` or called, such as the link
-    in a virtual environment.
+    the program's file ``exe``, or a link to it through which the program was started. ``executed``: such a link, as in
+    a virtual environment.
     """
     first = arguments[0] if arguments else ""
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe

@@ -17,7 +17,7 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", 
 MOUNTS, MOST_BYTES = "mountinfo", 4 << 20
 # The AppArmor profile or SELinux context.
 LABEL = "attr/current"
-# Fields of status that must be equal, and the capability sets in which we may have none that the other process lacks.
+# Fields of status that must be equal, and the capability sets: the process must have every capability of gdbheap.
 SAME = ("Gid", "NoNewPrivs", "Seccomp", "Seccomp_filters")
 CAPABILITIES = ("CapPrm", "CapEff", "CapBnd")
 # elf.h, in the auxiliary vector: not 0 if the program got rights from its file.

@@ -26,7 +26,7 @@ class Service(NamedTuple):
 
 
 def service_of(groups: bytes) -> Service:
-    """Return the service, container and pod of a process. ``groups``: its control groups as the kernel's text. The
+    """Return the service, container and pod of a process. ``groups``: the text of its ``/proc/PID/cgroup``. The
     innermost of nested units counts.
     """
     units, container, pod = UNIT.findall(groups), CONTAINER.search(groups), POD.search(groups)

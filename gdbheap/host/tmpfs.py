@@ -1,5 +1,5 @@
-"""Files in the tmpfs mounts that a process sees. The process's container pays for their memory, whichever process maps
-them.
+"""Files in the tmpfs mounts that a process sees. Their memory counts for the process's container, whichever process
+maps them.
 
 The files may belong to another user, and root may search them. So no link is followed, no other file system is entered,
 no file is opened, and the search is bounded.
@@ -43,7 +43,7 @@ class TmpfsFile:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
+        """Return the record ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"path": "file"})
 
 
@@ -118,8 +118,8 @@ class _Search:
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
         """Search all of the tmpfs ``mount``, whose mount point is below ``root``.
 
-        ``ground``: the numbers of the mounts that may be crossed on the path. ``ground`` is needed because the root
-        folder of a process may lie inside a mount that is not in the process's list of mounts.
+        ``ground``: the numbers of the mounts that may be crossed on the path. ``ground`` is needed because the
+        process's list of mounts may lack the mount that contains its root folder.
         """
         with suppress(OSError):
             held = walk_to_file(root, mount.point, ground, True)

@@ -59,8 +59,8 @@ def _places(loaded: LoadedObject) -> Iterable[int]:
 def _published(space: Space, address: int) -> TaskLayout | None:
     """Return the layout that the module publishes at ``address``; None if the layout is impossible.
 
-    Each field must be a word within a task, distinct from the others. In all releases the state lies four bytes before
-    ``task_is_task``, and the awaited future in the word before the coroutine.
+    Each field must be a whole word within a task, and no two fields may be the same word. In all releases the state
+    lies four bytes before ``task_is_task``, and the awaited future in the word before the coroutine.
     """
     word = space.machine.word
     try:

@@ -1,7 +1,7 @@
 """The release of an interpreter, and the layout of its objects: the offsets of the fields in that release.
 
 The fields of ``PyTypeObject`` used here have the same offsets from 2.7 to 3.15 (checked against the DWARF of all
-releases), so types can be recognised before the version is known.
+releases). So types can be recognised before the version is known.
 """
 
 from __future__ import annotations
@@ -250,9 +250,9 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """Yield (address, extra bytes of the head) of each place that may be an object that is its own type.
+    """Yield (address, extra bytes of the head) of each possible object that is its own type.
 
-    Its word for ``ob_type`` then points to the place itself.
+    The field ``ob_type`` of such an object points to the object itself.
     """
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)
@@ -279,7 +279,7 @@ def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Re
 
 
 def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
-    """Return the fields, with ``added`` bytes more for each offset that is counted from the start of an object.
+    """Return ``fields`` with ``added`` bytes added to each offset that is counted from the start of an object.
 
     Up to 3.10 a frame is an object, so offsets in frames are raised too.
     """

@@ -88,9 +88,9 @@ def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
 
 
 def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (address, bytes) of an interpreter's data, in pieces that begin at whole words.
+    """Yield (address, bytes) of an interpreter's data in consecutive parts, each of which begins at a whole word.
 
-    Each piece is followed by the first ``beyond`` bytes of the next. At most MAX_BYTES_SEARCHED bytes are read; no
+    Each part also includes the first ``beyond`` bytes of the next part. At most MAX_BYTES_SEARCHED bytes are read; no
     interpreter has more data.
     """
     left = MAX_BYTES_SEARCHED

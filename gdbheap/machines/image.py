@@ -1,9 +1,9 @@
 """Parse ELF headers, program headers and notes from bytes of a file or of memory.
 
-pyelftools follows section headers, names and offsets to the end of the file, and reads as many bytes of a note as the
-note claims to have. But an image in memory has no section headers, a core may be truncated and have 65,535 program
-headers or more, and an untrusted file may state any size. So this module reads these structures itself, in bulk and
-within bounds. For an image that is not 64-bit and little-endian, it reads only the header. Layouts: elf(5).
+pyelftools follows section headers, names and offsets to the end of the file, and believes the size that a note claims.
+But an image in memory has no section headers. A core may be truncated, and have 65,535 program headers or more. An
+untrusted file may state any size. So this module reads these structures itself, in bulk and within bounds. For an image
+that is not 64-bit and little-endian, it reads only the header. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECTION_SIZE = _SECTION_64.size
 
 
 class Header(NamedTuple):
-    """The fields of an ELF header. ``entry`` and all after it are 0 if the image is not 64-bit and little-endian."""
+    """The fields of an ELF header. ``entry`` and all later ones are 0 if the image is not 64-bit and little-endian."""
 
     elf_class: int
     byte_order: int

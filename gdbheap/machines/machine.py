@@ -1,7 +1,7 @@
 """The records of machines: all facts that differ between CPU architectures, each stated once.
 
-A target has the record of its program's machine. All other modules take sizes, limits, places and names from the
-record, and none of them asks which machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h,
+A target has the record of its program's machine. All other modules take sizes, limits, offsets and names from the
+record; none of them tests for a certain machine. Sources: each machine's System V ABI; include/linux/elfcore.h,
 asm/ptrace.h and asm/unistd.h of the kernel; features/*.xml of gdb.
 """
 
@@ -29,8 +29,8 @@ NUMBER_BYTES = 4
 class Notes:
     """The layout of a core's notes: offsets in bytes, registers by their index.
 
-    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset in it at which the registers begin,
-    and their number; the first ``general`` of these are general registers. ``thread_pointer``: the index of the thread
+    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset of the registers in NT_PRSTATUS, and
+    their number; the first ``general`` of these are general registers. ``thread_pointer``: the index of the thread
     pointer; None if another note has it. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
     """
 
@@ -53,13 +53,14 @@ class Notes:
 class SystemCalls:
     """The facts that show whether a thread waits in a system call, and in which one.
 
-    The code before the thread's program counter then ends with ``instruction``. ``load``: the beginning of the
-    instruction before it, which ends with the call's number in four bytes, as in glibc's wrappers; None if the general
-    register ``number_register`` keeps the number. ``set_back``: whether the kernel sets a thread that is stopped in a
-    call back to ``instruction``, if it will restart the call. ``of_malloc``: the calls that malloc makes (mmap,
+    In a system call, the code before the thread's program counter ends with ``instruction``. ``load``: the first bytes
+    of the preceding instruction, whose last four bytes are the call's number, as in glibc's wrappers; None if the
+    general register ``number_register`` has the number. ``set_back``: the kernel may set the program counter of a
+    stopped thread back to ``instruction``, to restart the call. ``of_malloc``: the calls that malloc makes (mmap,
     mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of the calls that map memory,
-    make it usable and give it back. ``arguments``, ``result``: the registers of the arguments and the result, by their
-    index among a thread's registers (as in ``Notes``); functions take their first arguments in the same registers.
+    change its protection and return it. ``arguments``, ``result``: the registers of the arguments and the result, by
+    their index among a thread's registers (as in ``Notes``); functions take their first arguments in the same
+    registers.
     """
 
     load: bytes | None
@@ -80,7 +81,8 @@ class SystemCalls:
     def number(self, code: bytes, registers: Sequence[int]) -> int | None:
         """Return the number of the system call that a thread with these general registers is in.
 
-        ``code``: the bytes before its program counter. None if they do not end with a system call in the known form.
+        ``code``: the bytes before its program counter. None if these bytes do not end with a system call in the known
+        form.
         """
         if len(code) != self.size or not code.endswith(self.instruction):
             return None
@@ -92,11 +94,11 @@ class SystemCalls:
 
 @dataclass(frozen=True)
 class ThreadStorage:
-    """The place of a thread's own data.
+    """The location of a thread's static thread-local data and of its ``struct pthread``.
 
-    ``data_below``: whether static thread-local data ends at the thread pointer, and the C library's ``struct pthread``
-    begins there (variant II of ELF's thread-local storage); if not, the data begins at the thread pointer and ``struct
-    pthread`` ends there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
+    ``data_below``: whether the data ends at the thread pointer, and the C library's ``struct pthread`` begins there
+    (variant II of ELF's thread-local storage). Otherwise ``struct pthread`` ends at the thread pointer, and the data
+    begins there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
     """
 
     data_below: bool
@@ -113,7 +115,7 @@ class ThreadStorage:
 
 @dataclass(frozen=True)
 class Frames:
-    """The numbers by which unwind tables know a thread's registers.
+    """The numbers of a thread's registers in unwind tables.
 
     ``dwarf``: the registers' indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF
     numbers of the registers that a function preserves for its caller.
@@ -145,13 +147,13 @@ class GdbNames:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine. ``word`` and ``page`` are in bytes; ``byte_order`` is Python's name.
+    """The facts about one kind of machine. ``word`` and ``page`` are in bytes; ``byte_order`` is Python's name.
 
     ``user_end``: the end of the addresses that the kernel gives to a program that asks for no higher ones.
     ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
     its address; other bits may contain a program's own marks, or the signature of a return address. ``red_zone``: how
     many bytes below its stack pointer a function may use. ``restorer``: code that returns from a signal handler
-    (rt_sigreturn(2)). ``restorer_keeps_result``: whether it leaves the register of a function's result alone.
+    (rt_sigreturn(2)). ``restorer_keeps_result``: whether this code preserves the register of a function's result.
     ``has_patches``: whether gdbheap can change code in processes on this machine. ``relative_relocation``: the
     relocation type that adds an object's load address (R_*_RELATIVE).
     """
@@ -207,8 +209,8 @@ class Machine:
     def of_program(self, size: int | None, ranges: Sequence[tuple[int, int]]) -> Machine:
         """Return the machine for a program that has these ``ranges`` of memory and claims pages of ``size`` bytes.
 
-        How many bits an address has may depend on the kernel. The stack shows this, because it lies at the end of all
-        addresses.
+        The number of bits in an address may depend on the kernel. The stack, which lies at the end of all addresses,
+        shows this number.
         """
         found = self.with_page(size, ranges)
         if self.pointer_mask == self.address_end - 1:
@@ -250,7 +252,7 @@ class Machine:
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
 
     def codes_of(self, raw: bytes) -> list[int]:
-        """Return all whole words, reduced to their address bits. Other bits may hold a signature."""
+        """Return all whole words in ``raw``, with only their address bits. Other bits may contain a signature."""
         return [word & self.pointer_mask for word in self.words_of(raw)]
 
     def is_error(self, result: int) -> bool:

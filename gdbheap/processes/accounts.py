@@ -1,7 +1,7 @@
 """The kernel's memory figures of many processes, summed by program, as ps_mem, psm and smem print them.
 
-RAM is the sum of the processes' PSS, plus half a KiB for each PSS that the kernel rounded down to whole KiB (as ps_mem
-counts), plus hugetlbfs pages, which no PSS includes."""
+RAM is the sum of the processes' PSS and of their hugetlbfs pages, which PSS does not include. Half a KiB is added for
+each PSS that the kernel rounded down to whole KiB, as ps_mem does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeapSums:
 
 @dataclass(frozen=True)
 class ProgramSums:
-    """The sums over processes, in bytes."""
+    """The memory of a program's processes, or of all programs, in bytes."""
 
     ram: int
     private: int
@@ -54,7 +54,7 @@ class Program(ProgramSums):
 
 @dataclass(frozen=True)
 class Table:
-    """The programs, and their totals."""
+    """The programs, and the sums over all of them. ``refused``: the number of processes that may not be read."""
 
     rows: list[Program]
     total: ProgramSums

@@ -3,8 +3,8 @@
 The kernel's figures are read while all processes are stopped, so that they are from the same moment. Then the processes
 are read one by one, each together with a relative whose pages it had at the fork: its parent or a sibling.
 
-If the two processes do not come from one exec, the relative is not stopped. Otherwise it is stopped only while pages
-are compared. All comparisons with it in total take no longer than a process may be stopped at a time.
+The relative is stopped only while pages are compared, and only if both processes come from one exec. In total, one
+relative is stopped no longer for comparisons than a process may be stopped at a time.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ Verdict = Callable[[Ledger], str]
 class Member:
     """One process of the answer.
 
-    ``beside``: the process with which it was compared. ``verdict``, ``holders``: the verdict and the holders on its
-    first page; "" and empty if its heap was not read.
+    ``beside``: the id of the process with which it was compared. ``verdict``, ``holders``: the verdict and the holders
+    on its first page; "" and empty if its heap was not read.
     """
 
     pid: int
@@ -145,10 +145,10 @@ class Family:
 class _Looks:
     """The facts about the ``held`` processes, collected one by one.
 
-    ``beside``: for each process, its relative, with which it is compared; ``stood``: for each relative, how many
-    seconds it was stopped for comparisons; ``forking``: the relatives that are parents. ``types``: types whose
+    ``beside``: for each process, the id of the relative with which it is compared. ``stood``: for each relative, how
+    many seconds it was stopped for comparisons. ``forking``: the relatives that are parents. ``types``: types whose
     reference counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of values, and the
-    bytes of its objects by type; ``parents``: both of these for each parent.
+    bytes of its objects by type. ``parents``: the marks and the bytes of each parent.
     """
 
     held: dict[int, ProcessFolder]
@@ -221,7 +221,8 @@ def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[in
 
 
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
-    """Return the kernel's figures, read while all processes are stopped. A process that cannot be stopped runs on."""
+    """Return the kernel's figures, read while all processes are stopped. A process that cannot be stopped continues to
+    run."""
     with ExitStack() as standing:
         standing.enter_context(stopping.undisturbed())
         for folder in held.values():
@@ -269,10 +270,10 @@ def _sums(members: Iterable[Member]) -> Sums:
 
 
 def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
-    """Return, for each process, the other process whose pages it may have had at the fork.
+    """Return, for each process, the id of the relative whose pages it may have had at the fork.
 
-    The other process is the parent, or the sibling with the smallest USS. Processes of another exec are left out,
-    because their pages were never shared.
+    The relative is the parent, or the sibling with the smallest USS. It must come from the same exec, because processes
+    of different execs never shared pages.
     """
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
@@ -333,9 +334,10 @@ def _holders(page: Ledger) -> list[MainHolder]:
 
 
 def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> Member:
-    """Return the member with the pages that differ from the other process's, if both come from one exec.
+    """Return the member with the differences between its pages and those of the process that ``ready`` describes.
 
-    If the other process may not be stopped any longer, a note says so."""
+    If the processes come from different execs, the member is returned unchanged. If the described process may not be
+    stopped any longer, a note says so."""
     pid, limit, comparison = ready.folder.pid, looks.limit, Comparison(heap)
     stood, is_read = looks.stood.get(pid, 0.0), False
     if limit is None or stood < limit:

@@ -94,7 +94,7 @@ class Summed:
 
 
 def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:
-    """Return the kernel's figures of these processes, or of all processes but this one, by process id.
+    """Return the kernel's figures of the processes ``pids``, or of all processes but this one, ordered by process id.
 
     Raises OSError."""
     if pids is not None:

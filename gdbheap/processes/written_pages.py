@@ -46,7 +46,8 @@ class TypeCounts:
 
 @dataclass(frozen=True)
 class Written:
-    """Bytes of the private writable pages that only one process maps, by how they differ from another process's pages.
+    """Bytes of the private writable pages that only one process maps, classified by their difference from another
+    process's pages.
 
     ``collector`` includes pages that the collector has certainly written and restored. ``freezing``: the bytes that
     gc.freeze() would have saved: ``collector`` less the share of pages that are written for other reasons, as measured
@@ -154,7 +155,8 @@ class Comparison:
         return True
 
     def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """Return the pages by the kind of write, and the types whose reference counts were written. Raises OSError."""
+        """Return the bytes of the pages by kind of write, and the types whose reference counts were written. Raises
+        OSError."""
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -183,7 +185,9 @@ def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: boo
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
-    """Return how many pages only this process maps, counted in memory that the other process lacks. Raises OSError."""
+    """Return how many pages of ``ranges`` only this process maps. Raises OSError.
+
+    ``ranges``: memory of the process that the compared process lacks."""
     path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
@@ -192,7 +196,7 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
-    """Return (address, address of its type) of each static type; these lie in no block."""
+    """Return (address, address of its type) of each static type. Static types lie outside all blocks."""
     objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:
@@ -220,13 +224,14 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
 def page_marks(process: Process, shared: bool = False) -> set[bytes]:
     """Return the marks of the private pages that only this process maps, or of all private pages if ``shared``.
 
-    Equal pages have equal marks; pages of zeros have none."""
+    A mark is a hash of a page's content. Pages of zeros have none."""
     marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
     return _parted(marks)
 
 
 def value_marks(heap: Heap) -> set[bytes]:
-    """Return the marks of pages that only this process maps and that contain only objects of types in VALUES.
+    """Return the marks (see ``page_marks``) of pages that only this process maps and that contain only objects of types
+    in VALUES.
 
     Return no marks if there are no such objects. Raises GdbheapError.
     """

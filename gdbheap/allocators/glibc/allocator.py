@@ -1,4 +1,4 @@
-"""glibc's malloc as an allocator: presents the data that ``Glibc`` located, and the results of the walk over the
+"""Implement ``Allocator`` for glibc's malloc, from the data that ``Glibc`` located and the results of the walk over the
 arenas."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 @dataclass(frozen=True)
 class ChunkRequest:
-    """The request for a list of chunks (native/core/src/allocators/glibc/listing.rs).
+    """A request for a list of chunks (native/core/src/allocators/glibc/listing.rs).
 
     ``states``: a bit mask of the wanted states, in the order of ``_native.STATES``. ``minimum`` and ``maximum``: bytes,
     header included. ``arena``: the index of one arena, or None for all.
@@ -185,8 +185,8 @@ class GlibcAllocator(Allocator):
         yield from (Piece(chunk.base, chunk.end, owners[chunk.cached]) for chunk in self.mapped)
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the chunks of the stretch at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of
-        the stretch.
+        """Add the chunks of the ``Stretch`` at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end
+        of the stretch.
         """
         arena = self._arenas_by_start[start]
         owners: dict[str, int] = {part: number(line_below(line, arena)) for part, line in OF_ARENAS.items()}
@@ -195,7 +195,7 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def _arenas_by_start(self) -> dict[int, int]:
-        """The arena of each stretch, by the stretch's start."""
+        """The index of the arena of each ``Stretch``, by the stretch's start address."""
         return {stretch.start: stretch.arena for stretch in self.malloc.stretches}
 
     def leaves(self, ranges: Ranges) -> Ranges:

@@ -76,9 +76,9 @@ class Stretch:
 class ArenaTotals:
     """The totals of one arena; sizes in bytes, headers included.
 
-    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``, added up over the walked
-    chunks, because the arena's own count may be damaged. ``in_use`` includes chunks in thread caches: it is everything
-    but top, bins and fast bins."""
+    ``system`` and ``in_use`` are the "system bytes" and "in use bytes" of ``malloc_stats``. They are sums over the
+    walked chunks, because the arena's own count may be damaged. ``in_use`` includes chunks in thread caches: it is
+    everything but top, bins and fast bins."""
 
     index: int
     address: int
@@ -94,8 +94,8 @@ class ArenaTotals:
 
 @dataclass(frozen=True)
 class HeapRange:
-    """A heap of one arena, [start, end). ``chunks``: the address of its first chunk. ``reserve``: how far it can
-    grow."""
+    """A heap of one arena, [start, end). ``chunks``: the address of its first chunk. ``reserve``: the address up to
+    which it can grow."""
 
     arena: int
     start: int
@@ -274,7 +274,7 @@ class Glibc:
 
     @cached_property
     def _by_start(self) -> tuple[list[HeapRange], list[int]]:
-        """The heaps by ascending address, and where each begins."""
+        """The heaps in address order, and the list of their start addresses."""
         heaps = sorted(self.heaps, key=lambda heap: heap.start)
         return heaps, [heap.start for heap in heaps]
 
@@ -442,7 +442,7 @@ class Glibc:
                 self._report(totals.address, what, str(state.system_mem), f"{totals.system} were walked")
 
     def _check_top(self, index: int, tops: int) -> None:
-        """Report an arena whose ``top`` is not the start of a last chunk.
+        """Report an arena whose ``top`` is not the start of its last chunk.
 
         ``tops``: how many of the arena's stretches end with a top chunk. An arena without chunks needs no top chunk."""
         state = self.arenas[index]
@@ -586,10 +586,10 @@ def _totals_of(index: int, address: int, system: int, sums: dict[str, tuple[int,
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """How this glibc writes the header of an mmapped chunk, and where gdbheap searches for such chunks.
+    """The header format of mmapped chunks in this glibc, and the addresses at which gdbheap searches for them.
 
-    ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search where
-    a chunk can lie after mremap has moved it off the alignment that memalign was asked for.
+    ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search for
+    chunks that mremap may have moved, so that they lack the alignment that the program asked memalign for.
     """
 
     header_outside: bool

@@ -1,6 +1,6 @@
 """glibc's bins in a stopped process: how much is in each bin, and in which bin a free chunk is.
 
-Each of bins 2 to 63 holds chunks of one size, each of bins 64 to 126 chunks of a range of sizes (glibc's
+Each of bins 2 to 63 holds chunks of one size. Each of bins 64 to 126 holds chunks of a range of sizes (glibc's
 ``largebin_index_64``, unchanged since 2.17). Bin 1, the unsorted bin, holds the chunks that were freed last and the
 remainders of split chunks.
 """

@@ -1,4 +1,4 @@
-"""Find the memory of the main arena: one stretch from the first break on, or several if ``sbrk`` has failed.
+"""Find the memory of the main arena: one stretch that begins at the first break, or several if ``sbrk`` has failed.
 
 No list contains the extents of a noncontiguous arena, so gdbheap finds each extent by its end. ``system_mem`` counts
 the bytes of all extents, and so shows whether all of them were found.
@@ -32,7 +32,7 @@ class MainExtents:
 
     @property
     def misalignment(self) -> int:
-        """The bytes of the arena before its first chunk: other code may have moved the break to an odd address."""
+        """The bytes of the arena before its first chunk. Other code may have moved the break off its alignment."""
         return self._start - self._par.sbrk_base
 
     def find(self) -> Ranges:
@@ -40,7 +40,7 @@ class MainExtents:
         return self._scattered() if self._main.noncontiguous else self._contiguous()
 
     def _contiguous(self) -> Ranges:
-        """Return the one stretch of the arena, up to the end that ``system_mem`` gives.
+        """Return the only stretch of a contiguous arena, up to the end that ``system_mem`` gives.
 
         If that end is impossible, the stretch ends with the top chunk. The result is empty if the top chunk cannot be
         read.
@@ -91,9 +91,10 @@ class MainExtents:
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
         """Join the main arena's first ranges below the program break until their gaps add up to ``missing`` bytes.
 
-        Return all ranges of the arena, or None if the gaps never add up to that. ``missing``: the bytes that
-        ``system_mem`` counts but that are in no range: other code got them from ``sbrk`` while the arena was
-        contiguous. ``found``: all ranges that were found. ``of_break``: those below the program break.
+        Return all ranges of the arena; None if the gaps never add up to ``missing``. ``missing``: the bytes that
+        ``system_mem`` counts but that lie in no range, because other code got them from ``sbrk`` while the arena was
+        contiguous. ``found``: all ranges that were found. ``of_break``: the ranges in ``found`` below the program
+        break.
         """
         for before, (start, end) in zip(of_break, of_break[1:]):
             missing -= start - before[1]
@@ -124,8 +125,9 @@ class MainExtents:
         return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
-        """Return ``found`` with the stretch of the top chunk extended to the end that follows from ``system_mem``, for
-        the case that the size of the top chunk is damaged. Return None if the memory does not reach to that end.
+        """Return ``found`` with the top chunk's stretch extended to the end that follows from ``system_mem``.
+
+        This applies if the size of the top chunk is damaged. Return None if the memory does not reach to that end.
         """
         for place, (start, end) in enumerate(found):
             if start <= self._main.top < end:

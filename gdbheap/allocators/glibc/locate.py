@@ -236,10 +236,10 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return the longest circular list of arenas in which at most one word of one arena may be wrong, or None.
+    """Return the longest list of arenas of which some may be damaged, or None. Circular lists come before other lists.
 
-    Each arena but the first is confirmed by its heaps. In addition, the list is closed or all its arenas are sound, and
-    ``main_arena`` or all other arenas are sound.
+    The heaps of each arena except the first confirm that arena. The list is circular, or all its arenas are sound. In
+    addition, the first arena (``main_arena``) is sound, or all later arenas are.
     """
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
@@ -268,8 +268,8 @@ def _has_heap(target: Target, state: MallocState) -> bool:
 def _is_plausible(target: Target, state: MallocState) -> bool:
     """Return whether the fields of an arena have possible values.
 
-    Later versions of glibc count the attached threads in a field in which versions up to 2.22 have the arena's bytes (a
-    page or more)."""
+    glibc up to 2.22 has the arena's bytes (a page or more) in the field in which later versions count the attached
+    threads."""
     initial = state.address + state.layout["bins"] - 16
     page = target.machine.page
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > page)
@@ -278,9 +278,7 @@ def _is_plausible(target: Target, state: MallocState) -> bool:
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
-    """Return ``mp_``: of all addresses near ``main_arena``, the one with the best score. Raises Unsupported if none
-    fits.
-    """
+    """Return the ``mp_`` with the best score of all addresses near ``main_arena``. Raises Unsupported if none fits."""
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < MIN_SCORE:

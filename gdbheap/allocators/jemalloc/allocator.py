@@ -1,4 +1,4 @@
-"""jemalloc as an allocator: all jemallocs of a target, whether preloaded or linked into the program or a module."""
+"""Implement ``Allocator`` for all jemallocs of a target, whether preloaded or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class JemallocLibraries(ExtentLibraries):
     def damage(self) -> list[Damage]:
         """The inconsistencies that were found in extents.
 
-        If an extent contradicts its size class, a thread may be giving it that class at the moment; the damage is then
-        transient."""
+        Extents that contradict their size class are transient damage if threads inside jemalloc can explain all
+        inconsistencies."""
         unfit = self.store.unfit
         found = [caught(row, CAUGHT) if self._is_passing else Damage.of(row) for row in unfit] if unfit else []
         return [*map(Damage.of, self.store.damage), *found]
@@ -140,7 +140,7 @@ class JemallocLibraries(ExtentLibraries):
         return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the environment variable and a value with one setting. Users can join several settings by commas.
+        """Return {environment variable: one setting}. Users can join several settings with commas.
 
         The setting for fewer arenas names a quarter of the arenas in use.
         """
@@ -185,9 +185,8 @@ class JemallocLibraries(ExtentLibraries):
     def _is_passing(self) -> bool:
         """Whether all inconsistencies are transient, because threads inside jemalloc can explain them.
 
-        Each thread may have half changed one slab or one bin of a cache, and up to EXTENTS_AT_ONCE extents that it
-        splits or merges. A thread may also have half changed the extents that it returns together, which point to each
-        other.
+        Each thread may have half changed one slab or one bin of a cache. It may also have half changed up to
+        EXTENTS_AT_ONCE extents that it splits or merges, or the linked extents that it returns together.
         """
         moving = self.store.moving
         return self.inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))

@@ -1,6 +1,7 @@
-"""musl's malloc since 1.2.1, called mallocng, as an allocator: groups of slots of one size. gdbheap finds mallocng
-without symbols. The first word of its context, a secret, is also the first word of each page of metadata to which the
-context points. The first word of each group points to the structure that describes the group
+"""Implement ``Allocator`` for musl's malloc since 1.2.1, called mallocng, whose groups have slots of one size.
+
+gdbheap finds mallocng without symbols. The first word of its context, a secret, is also the first word of each page of
+metadata to which the context points. The first word of each group points to the structure that describes the group
 (src/malloc/mallocng/meta.h).
 """
 
@@ -121,8 +122,8 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         """The inconsistencies that were found in groups and slots.
 
         In a live process a bad slot header may be transient, because mallocng writes the header after it has released
-        the lock. A bad header is transient if a thread has an address of the slot in its registers. The remaining bad
-        headers are transient if at least as many threads have an address of metadata in a register or on the stack.
+        the lock. A bad header is transient if a thread has an address of the slot in its registers. All other bad
+        headers are transient if there are no more of them than threads inside malloc (``_inside``).
         """
         damage = self.store.damage
         broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]
@@ -208,8 +209,8 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return self.store.used_with(row.start)
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
-        """Return the one reason why free bytes stay in the process: a mapping stays while one of its blocks is in use,
-        or because mallocng keeps it for later.
+        """Return the one reason why free bytes stay in the process: mallocng keeps a mapping while one of its blocks is
+        in use, or for later use.
         """
         return [KeepReason(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 

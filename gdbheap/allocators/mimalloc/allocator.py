@@ -1,4 +1,4 @@
-"""CPython's own mimalloc as an allocator: its segments and pages."""
+"""Implement ``Allocator`` for CPython's own mimalloc, with its segments and pages."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ class MimallocAllocator(StoreAllocator):
 def is_pythons(target: Target, root: Root) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
-    A mimalloc is CPython's if its structures have a layout that no release of the library has, or if it lies in a
-    loaded object that contains CPython. If the module of the segments is unknown, the mimalloc counts as CPython's in a
-    program with Python. A mimalloc with a map of pages (3.0 and later) is never CPython's.
+    A mimalloc is CPython's if no release of the library has its layout of structures, or if a loaded object with
+    CPython contains it. If the module of the segments is unknown, the mimalloc counts as CPython's in a program with
+    Python. A mimalloc with a map of pages (3.0 and later) is never CPython's.
     """
     if root.form.has_map:
         return False

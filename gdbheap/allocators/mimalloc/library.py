@@ -1,4 +1,4 @@
-"""mimalloc as an allocator: all mimallocs of a target, whether preloaded or linked into the program or a module."""
+"""Implement ``Allocator`` for all mimallocs of a target, whether preloaded or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -233,7 +233,8 @@ class MimallocLibraries(SeveralAllocators):
         return sorted({_delay(root) for root in self.roots})
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Return the setting that removes the delay; empty for other purposes."""
+        """Return {environment variable: "0"}, which makes mimalloc return unused memory without delay; {} for other
+        purposes."""
         roots = [root for index, root in enumerate(self.roots) if self.owner(index) == owner] or self.roots
         return {_delay(roots[0]): "0"} if purpose is Purpose.UNUSED else {}
 

@@ -138,8 +138,8 @@ def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) 
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """Return the mimalloc with the layout that the most pages fit, or else with the layout that has the most entries in
-    use.
+    """Return the mimalloc with the layout that the most pages fit; among equal layouts, the one with the most entries
+    in use.
     """
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
@@ -214,9 +214,10 @@ def is_in(ranges: Ranges, start: int, end: int) -> bool:
 
 
 def _joined(roots: list[Root]) -> list[Root]:
-    """Return the mimallocs, with single segments joined to the mimalloc to which they seem to belong. A mimalloc with
-    only one segment may be such a segment, with a damaged cookie. It is joined if exactly one further mimalloc has the
-    same layout, and if no further module is known to own the segment.
+    """Return the mimallocs after joining single segments to the mimallocs to which they seem to belong.
+
+    A mimalloc with only one segment may be such a segment with a damaged cookie. It is joined if exactly one mimalloc
+    before it has the same layout and may have the same module: its own module is unknown, or the modules are equal.
     """
     found: list[Root] = []
     for root in roots:

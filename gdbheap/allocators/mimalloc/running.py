@@ -45,7 +45,8 @@ class RunningMimalloc:
     def now(self, space: _native.Space, mappings: Mappings, is_there: Callable[[int], bool]) -> SegmentsNow:
         """Return the segments as they are now. Raises KeyboardInterrupt.
 
-        ``is_there``: returns whether the page of an address is in memory; other pages are not touched."""
+        ``is_there``: a function that returns whether the page of an address is in memory. Absent pages are not touched.
+        """
         ranges = list(self._candidates(mappings, is_there))
         rows = _native.find_segments(space, ranges, self.form.name)
         found = [row.address for row in rows if row.used and row.tiles]

@@ -1,4 +1,4 @@
-"""musl's malloc before 1.2.1, called oldmalloc, as an allocator: chunks between headers.
+"""Implement ``Allocator`` for musl's malloc before 1.2.1, called oldmalloc, with chunks between headers.
 
 gdbheap finds oldmalloc without symbols, by its 64 bins, whose circular lists point back to their heads
 (src/malloc/malloc.c). No pointer refers to its heaps: a heap begins with a chunk whose predecessor is not in use, and
@@ -107,8 +107,8 @@ class OldmallocAllocator(ListingAllocator):
     def damage(self) -> list[Damage]:
         """The inconsistencies that were found in chunk headers and bins.
 
-        Each thread may be moving one chunk to or from a bin. Free chunks in no bin, and entries of bins that are not
-        free chunks, are transient if there are no more of them than threads.
+        Each thread may be moving one chunk to or from a bin. So some inconsistencies are transient if there are no more
+        of them than threads: free chunks in no bin, and bin entries that are not free chunks.
         """
         is_passing = len(self.store.unbinned) <= len(self.target.threads)
         found = [Damage.of(row) for row in self.store.damage]

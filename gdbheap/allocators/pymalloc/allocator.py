@@ -1,4 +1,4 @@
-"""CPython's pymalloc as an allocator: its arenas and pools."""
+"""Implement ``Allocator`` for CPython's pymalloc, with its arenas and pools."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ MAX_INTERPRETERS = 4 << 10
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena, in the form that the native code takes. ``carved``: the address where the pools that were made so far
-    end (``pool_address``).
+    """An arena, in the form that the native code takes. ``carved``: the end address of the pools that were made so far
+    (``pool_address``).
     """
 
     number: int

@@ -1,8 +1,8 @@
 """Read pymalloc in a running process: its table of arenas, and the headers of its pools.
 
-The table is read twice. Afterwards the pointer to it is read again, because the table moves when it grows. A pool's
-header is four words, changed by one thread under the interpreter's lock, so in a busy process a few headers are always
-changing."""
+The table is read twice. Afterwards the pointer to it is read again, because the table moves when it grows. A thread
+that holds the interpreter's lock changes the four words of a pool's header. So in a busy process a few headers are
+always changing."""
 
 from __future__ import annotations
 
@@ -116,8 +116,9 @@ class RunningPymalloc:
     def _rows(self, space: _native.Space, place: int, count: int | None) -> bytes:
         """Return the bytes of the table of arenas at address ``place``, of ``count`` slots. Raises Fault.
 
-        If ``count`` is None, the table is read up to its first invalid slot, or until two parts in a row have no arena.
-        A part is what the table grew by: 16 slots at first, and as many as there were at each growth."""
+        If ``count`` is None, the table is read in parts. Reading ends at the first invalid slot, or after two parts in
+        a row without an arena. The first part has 16 slots. Each later part doubles the table, as the interpreter does
+        when the table grows."""
         layout = self.machine.structure(ARENA_OBJECT)
         if count is not None:
             return space.read(place, count * layout.size)

@@ -84,8 +84,8 @@ class ListHeads:
         return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
-        """Return (class, pool, szidx) for up to ``most`` pools of each list. ``szidx`` is the class in the pool's
-        header."""
+        """Return (class, address of the pool, szidx) for up to ``most`` pools of each list. ``szidx`` is the class in
+        the pool's header."""
         found: list[tuple[int, int, int]] = []
         for index in range(self.classes):
             head = self.address + 16 * index - 16
@@ -234,7 +234,7 @@ class PoolState:
 
 
 def are_most(sound: int, pools: int) -> bool:
-    """Return whether at most one of ONE_DAMAGED_IN pools is not sound."""
+    """Return whether at most one in ONE_DAMAGED_IN of the ``pools`` pools is damaged; ``sound`` pools are not."""
     return (pools - sound) * ONE_DAMAGED_IN <= pools
 
 

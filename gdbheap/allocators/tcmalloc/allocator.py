@@ -1,4 +1,4 @@
-"""gperftools' tcmalloc as an allocator: all tcmallocs of a target, preloaded or linked into the program or a module."""
+"""Implement ``Allocator`` for all tcmallocs (gperftools) of a target, preloaded or linked into a program or module."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ __all__ = ["Root", "find_roots"]
 class Root:
     """One tcmalloc of a target.
 
-    ``address``: the address of its map of pages. ``page``: the bytes of a page. The remaining fields are the tcmalloc's
-    module, and how well its spans fit.
+    ``address``: the address of its map of pages. ``page``: the bytes of a page. ``module``: the loaded object that
+    contains this tcmalloc. ``fit``: how well its spans fit the layout.
     """
 
     address: int
