@@ -368,8 +368,8 @@ class Allocator(ABC):
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return the parts of ``ranges`` that do not belong to the allocator. Only facts that are known before its
-        blocks are listed count."""
+        """Return the parts of ``ranges`` that do not belong to the allocator, according to the facts that are known
+        before its blocks are listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod

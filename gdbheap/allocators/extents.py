@@ -38,7 +38,7 @@ def own_ranges(target: Target) -> Ranges:
 
 
 def are_enough(fit: int, asked: int) -> bool:
-    """Return whether so many structures of a sample fit a layout that the others must be damaged.
+    """Return whether most structures of a sample fit a layout. If so, the remaining structures count as damaged.
 
     ``asked``: the number of structures in the sample. ``fit``: the number that fits the layout.
     """

@@ -147,8 +147,8 @@ def in_hands(target: Target, thread: Thread) -> set[int]:
 def _counters(target: Target) -> list[list[int]]:
     """Return, for each thread, the program counters of its innermost frames.
 
-    For outer frames they are addresses of the calls, right before the return addresses. If the unwind tables give no
-    frames, they are words on top of the stack that may be return addresses."""
+    An outer frame's counter is the address of its call, right before the return address. If the unwind tables give no
+    frames, the words on top of the stack that may be return addresses are returned instead."""
     of_general = [dict(enumerate(thread.registers)) for thread in target.threads]
     notes = target.machine.notes
     known = [row | {notes.sp: one.sp, notes.pc: one.pc} for row, one in zip(of_general, target.threads)]

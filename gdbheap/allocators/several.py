@@ -46,7 +46,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
 
     def add_fact(self, index: int, layout: str, source: str, proof: str) -> None:
-        """Record the layout of copy number ``index``, where it was found, and what proves it."""
+        """Add a fact about copy number ``index``: its layout, the source of this fact, and the proof."""
         title = f"{self.title} of {self.owner(index)}" if len(self.roots) > 1 else self.title
         self._around.facts.add(title, layout, source, proof)
 

@@ -114,7 +114,7 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
     """Yield the path of the folder to write into.
 
-    Usually this is the new folder ``made``. If another user could replace ``made``, it is a temporary folder, because
+    Usually this is the new folder ``made``. A temporary folder is used if another user could replace ``made``, because
     SQLite opens its files by name. The files are then copied into ``made``.
     """
     if not parent.is_swappable:

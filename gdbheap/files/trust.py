@@ -86,9 +86,9 @@ def _is_alone(folder: int, status: os.stat_result) -> bool:
 def _is_own_group(uid: int, gid: int) -> bool:
     """Return whether a group can have only these accounts: the owner's, root's and the current user's.
 
-    Two conditions must hold. All known members of the group are among these accounts. And the machine lists all
-    accounts, or the group is the private one that distributions create for each user. Raises KeyError for an id or a
-    member without an entry.
+    All known members of the group must be among these accounts. In addition, the machine must list all accounts, or the
+    group must be the private one that distributions create for each user. Raises KeyError for an id or a member without
+    an entry.
     """
     import grp
     import pwd

@@ -33,7 +33,7 @@ class Mapped:
     """Memory [``address``, ``end``), in whole pages, whose address and size a block holds.
 
     ``block``: the address of that block. ``name``: the name of the mapped file, "" for anonymous memory. ``shared``:
-    other processes may map the same pages, and see what is written to them.
+    other processes may map the same pages and see changes to them.
     """
 
     address: int

@@ -243,7 +243,7 @@ def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
 
 
 def _rss(folder: ProcessFolder) -> int | None:
-    """Return the RSS of a process in bytes, which any user may read; None if it is gone."""
+    """Return the RSS of a process in bytes, which any user may read; None if the process has ended."""
     with suppress(OSError):
         living = folder.living()
         return None if living is None else procfs.kib(living[1].get("VmRSS"))
@@ -308,7 +308,7 @@ def _looked(member: Member, looks: _Looks) -> Member:
 
 
 def _prepared(folder: ProcessFolder | None) -> Preparation | None:
-    """Read the facts about a process that can be read before it is stopped; None if they cannot be read."""
+    """Return the facts about a process that can be read before it is stopped; None if they cannot be read."""
     with suppress(GdbheapError):
         return None if folder is None else Preparation(folder)
     return None

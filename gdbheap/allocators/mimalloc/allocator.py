@@ -37,7 +37,8 @@ BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 
 
 class MimallocAllocator(StoreAllocator):
-    """CPython's mimalloc in one target; ``mimalloc``: its located structures. A target that has it has no pymalloc.
+    """CPython's mimalloc in one target; ``mimalloc``: its located structures. A target with this mimalloc has no
+    pymalloc.
 
     Raises NotAPython, NotInUse or Unsupported."""
 
