@@ -105,7 +105,7 @@ def _escaped(text: str) -> str:
 
 
 class _KindsOfCharacters(dict[int, str]):
-    """The kind of each character that was met so far, as a table for ``str.translate``."""
+    """The kind of each character that was seen so far, as a table for ``str.translate``."""
 
     def __missing__(self, code: int) -> str:
         kind = _kind(chr(code))

@@ -1,4 +1,4 @@
-"""Find the owner of all memory of a target: an allocator, a stack, or a library that points to the memory."""
+"""Find the owner of each part of a target's memory: an allocator, a stack, or a library that points to the part."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class AllocatedMemory(Parts):
     def held(self) -> list[LibraryMemory]:
         """Memory outside every heap, grouped by the library whose static data points to it.
 
-        The list is empty if another allocator is recognised, or if the C library's is unknown."""
+        The list is empty if another allocator is recognised, or if the C library's allocator is unknown."""
         if self.other_allocator is not None or self._find_malloc() is None:
             return []
         return find_held(self.target, self.unwalked_ranges())

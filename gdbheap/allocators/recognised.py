@@ -1,7 +1,7 @@
 """Recognise allocators whose blocks are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or another malloc.
 
 An allocator is recognised by the name of its file, or by a function that only this allocator has. The function also
-shows an allocator that is linked into the program. Its memory is known only if it names its mappings
+shows an allocator that is linked into the program. The allocator's memory is known only if it names its mappings
 (``PR_SET_VMA_ANON_NAME``); otherwise its memory is an unknown part of the private anonymous memory without another
 owner.
 """

@@ -155,7 +155,7 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Rename the new folder ``beside`` to ``name``. An older folder named ``name`` makes room.
+    """Rename the new folder ``beside`` to ``name``, and an older folder with that name to something else.
 
     The older folder then has the name ``beside`` or ``older``, and the caller removes it.
     """

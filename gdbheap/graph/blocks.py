@@ -26,7 +26,7 @@ class Kinds(Protocol):
         """The kinds of blocks, as an object of the native module."""
 
     def name_of(self, kind: int) -> str:
-        """Return the name of a kind by its number."""
+        """Return the name of the kind with the number ``kind``."""
 
     def name_at(self, address: int) -> str | None:
         """Return the name of the kind of the block in use that holds an address, or None if unknown."""
@@ -51,8 +51,8 @@ class BlockReferences(Nodes):
     ) -> None:
         """Build the graph.
 
-        ``is_partial``: memory that may refer to blocks is missing. ``hidden``: words at odd addresses that point to
-        blocks, ascending, each as (address of the word, address that the word holds).
+        ``is_partial``: memory that may refer to blocks is missing. ``hidden``: words at unaligned addresses that point
+        to blocks, ascending, each as (address of the word, address that the word holds).
         """
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures

@@ -1,6 +1,6 @@
-"""Find words that point to blocks and that a graph usually ignores: words in mapped files on a disk, and words at odd
-addresses, in packed structs. Few words in these places are pointers, so the search is made only if blocks would
-otherwise count as lost.
+"""Find words that point to blocks and that a graph usually ignores: words in mapped files on a disk, and words at
+unaligned addresses, in packed structs. Few words in these places are pointers, so the search is made only if blocks
+would otherwise count as lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Find tables of glibc's dynamic linker whose words are not references, although they may look like addresses.
 
-One kind records where objects are mapped. The unused part of such a table still has words from earlier uses of the
-memory. The other kind has the hashes of the names of symbol versions: numbers of 28 bits, which are addresses in the
-heap of a program that is linked at a fixed address. Other structures of the linker keep alive everything to which the
-tables point, so no reference is lost when they are ignored.
+One kind of table records where objects are mapped. The unused part of such a table still has words from earlier uses of
+the memory. The other kind has the hashes of the names of symbol versions: numbers of 28 bits, which are addresses in
+the heap of a program that is linked at a fixed address. Other structures of the linker keep alive everything to which
+the tables point, so no reference is lost when the tables are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def linker_tables(target: Target) -> list[int]:
 
 
 def _mapping_tables(target: Target, words: set[int]) -> set[int]:
-    """Return the blocks with the dynamic linker's tables of mapped objects (``dlfo_mappings_segment``).
+    """Return the addresses of the blocks with the dynamic linker's tables of mapped objects
+    (``dlfo_mappings_segment``).
 
     ``words``: the linker's words that may point into the first table; each table points to the one before it."""
     waiting = {word for word in words if word % LINE == 0}
@@ -78,9 +79,7 @@ def _version_tables(target: Target, words: set[int]) -> set[int]:
 
 
 def _words(target: Target, address: int, places: range) -> list[int]:
-    """Return words of the structure at ``address``; 0 for a word that cannot be read. ``places``: the numbers of the
-    words.
-    """
+    """Return the words numbered ``places`` of the structure at ``address``; 0 for a word that cannot be read."""
     addresses = range(address + places.start * WORD, address + places.stop * WORD, WORD)
     return [word or 0 for word in _native.words_at(target.space, addresses)]
 

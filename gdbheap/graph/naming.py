@@ -53,7 +53,7 @@ class Holders(Protocol):
         """
 
     def is_dict(self, node: Node) -> bool:
-        """Return whether the node is a dict, so that only its holder shows whether its keys are names."""
+        """Return whether the node is a dict. Only the holder of a dict shows whether the keys are names."""
 
     def makes_namespace(self, name: EdgeName) -> bool:
         """Return whether an edge of that name points to a dict whose keys are names."""

@@ -177,9 +177,9 @@ class BlockPaths:
         return f"{root.name}, in the frame of {self._function(frames) if saver is None else saver.function}"
 
     def _with_register(self, root: BlockRoot, target: Node) -> str | None:
-        """Return the name of a function that has a variable in a register; None if there is none.
+        """Return the name of the function whose variable, in a register of the root's thread, points to ``target``.
 
-        The register belongs to the root's thread and points to ``target``.
+        None if there is no such function.
         """
         known = [] if root.thread is None else root.thread.registers
         registers = register_numbers(self.references.target.machine, known)
@@ -237,7 +237,7 @@ class BlockPaths:
         return Path([*self._steps(head), *self._steps(tail)], None, length)
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the root of the chain and its first block."""
+        """Return the node numbers of a chain's root and first block."""
         return numbers[:2]
 
     def _steps(self, numbers: Sequence[int]) -> list[Step]:

@@ -1,7 +1,7 @@
 """The control group that accounts for a process's memory, and the kernel's figures about the group (versions 1 and 2).
 
 Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst.
-Only files that everybody may read are needed, and no byte of the process's memory.
+This module needs only files that everybody may read, and does not read the process's memory.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _has_books(folder: Path) -> bool:
 
 
 def _read(folders: list[Path], proc: Path, mounted: Path) -> ControlGroup | None:
-    """Return the group of the first of ``folders``, with the smallest limits that any of ``folders`` sets.
+    """Return the group of the first folder, with the smallest limits that any of ``folders`` sets.
 
     Return None if the kernel does not count the group's memory.
     """
@@ -166,7 +166,8 @@ def _pressure(folder: Path, proc: Path, is_second: bool) -> Pressure | None:
 
 
 def _pressure_in(path: Path, of: str) -> Pressure | None:
-    """Return the pressure figures in a file of the kernel; None without them. ``of``: the scope, "group" or "machine".
+    """Return the pressure figures in a file of the kernel; None if there are none. ``of``: the scope, "group" or
+    "machine".
 
     A line has the form "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", with the total in microseconds.
     """

@@ -43,7 +43,7 @@ NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
 class FileSystems:
     """Finds out which user serves reads of mappings, and opens files by a target's paths without an endless wait.
 
-    A path is never followed into a mount for which another user's program answers. A path is not followed into process
+    A path is never followed into a mount that another user's program serves. A path is not followed into process
     folders in /proc either. Exceptions are the target's own ``folder``, and the root folders of processes that the user
     has ``named`` in a path (``/proc/PID/root/…``).
     """
@@ -196,7 +196,7 @@ def mounter_of(namespace: str) -> int | None:
 
 
 def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) -> dict[str, int | None]:
-    """Return the devices in a ``mountinfo``, each with the user whose program answers, or None for the kernel.
+    """Return the devices in a ``mountinfo``, each with the user whose program serves it, or None for the kernel.
 
     ``own``: our own ``mountinfo``. ``mounter``: the user who may have made the mounts that are only in ``text``. An
     overlay is served by the users of its layers.
@@ -217,7 +217,7 @@ def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) ->
 
 
 def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
-    """Yield the users whose programs answer for a mount and, for an overlay, for its layers.
+    """Yield the users whose programs serve a mount and, for an overlay, its layers.
 
     ``mounts``: the mounts by mount point. Layers that lie on none of these mounts are skipped.
     """

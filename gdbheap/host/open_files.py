@@ -16,7 +16,7 @@ _usual: list[int] = []
 
 
 def allow_many() -> None:
-    """Raise the soft limit to the hard limit."""
+    """Raise the soft limit on open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -24,7 +24,8 @@ def allow_many() -> None:
 
 
 def be_usual() -> None:
-    """Restore the soft limit that ``allow_many`` raised. A child calls this right before it runs another program."""
+    """Restore the soft limit on open files that ``allow_many`` raised. A child calls this function right before it runs
+    another program."""
     if _usual:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_usual[0], hard), hard))
@@ -36,7 +37,7 @@ def free() -> int:
 
 
 def leave_room(descriptor: int, share: float = 1 / 3) -> None:
-    """Raise OSError (EMFILE) for a descriptor above the lowest ``share`` of the limit.
+    """Raise OSError (EMFILE) for a descriptor above ``share`` of the limit on open files.
 
     Stopping the held processes needs as many descriptors as holding them, and the work during a stop needs some more.
     The kernel always assigns the lowest free number, so the number shows how many descriptors are open.

@@ -257,7 +257,8 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
 
 
 def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
-    """Return the entries of ``count`` pages from page ``first`` on; fewer at the file's end. Raises OSError."""
+    """Return the ``pagemap`` entries of ``count`` pages, from page number ``first`` on; fewer entries at the file's
+    end. Raises OSError."""
     raw = read_at_patiently(path, 8 * first, 8 * count)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
@@ -273,9 +274,9 @@ def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
 
 
 def parse_status(text: bytes) -> dict[str, str]:
-    """Parse ``Name: value`` lines.
+    """Return {name: value} from lines of the form ``Name: value``.
 
-    The first line with a name counts, so that a process's name cannot replace a field.
+    If a name is in several lines, the first line counts, so that a process's name cannot replace a field.
     """
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
@@ -286,7 +287,7 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Parse the sums of ``smaps_rollup``; None without Rss.
+    """Return the sums in the text of ``smaps_rollup``; None if the field Rss is missing.
 
     The kernel's Rss does not include pages of hugetlbfs, although they are memory; they are added here.
     """
@@ -307,7 +308,7 @@ def parse_rollup(text: bytes) -> Rss | None:
 def stat_fields(stat: bytes) -> list[str]:
     """Return the fields of ``/proc/PID/stat`` from the state on.
 
-    The name before it, in parentheses, may itself contain spaces and parentheses.
+    The field before the state is the program's name, which may contain spaces and parentheses.
     """
     return stat.rpartition(b")")[2].decode("ascii", "replace").split()
 
@@ -328,7 +329,7 @@ def _number(stat: bytes, place: int) -> int | None:
 
 
 def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:
-    """Parse the auxiliary vector: pairs of words up to AT_NULL (getauxval(3))."""
+    """Return the auxiliary vector as {type: value}, up to AT_NULL (getauxval(3))."""
     found: dict[int, int] = {}
     words = machine.words_of(data)
     for key, value in zip(words[::2], words[1::2]):

@@ -87,7 +87,7 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
 def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
     """Return the tmpfs mounts whose mount points can be reached without asking a server, one for each tmpfs.
 
-    ``answering``: by device, the user whose program answers.
+    ``answering``: for each device, the user whose program serves it, or None for the kernel.
     """
     found: dict[int, Mount] = {}
     served = {mount.point.rstrip("/") for mount in mounts if not _is_local(mount, answering)}

@@ -1,7 +1,7 @@
 """Read the memory figures of all processes while the rest of gdbheap is imported.
 
-The read takes about as long as the imports, and needs no Python code meanwhile. This module imports nothing that takes
-long.
+The read takes about as long as the imports, and needs no Python code meanwhile. This module imports only modules that
+load quickly.
 """
 
 from __future__ import annotations

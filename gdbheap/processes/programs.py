@@ -105,8 +105,10 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
 
 
 def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
-    """Return the programs with their sums; if ``is_meant`` is given, only programs for whose name or script it returns
-    true.
+    """Return the programs with their sums.
+
+    ``is_meant``: a function of a program's name or script. If it is given, programs for which it returns false are left
+    out.
     """
     rows = list(rows)
     programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
@@ -158,7 +160,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts that the kernel or root serves, and certainly no other user."""
+    """Return the ids of the mounts that certainly no user but root serves."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:

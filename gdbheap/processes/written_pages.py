@@ -70,7 +70,7 @@ class Written:
 
 
 def total_written(rows: Iterable[Written]) -> Written:
-    """Return a row with the sums of all rows."""
+    """Return one record with the sums over all ``rows``."""
     found = list(rows)
     return Written(*(sum(getattr(row, field.name) for row in found) for field in fields(Written)))
 

@@ -133,7 +133,7 @@ class MappedChunk:
 
 
 class Glibc:
-    """glibc's malloc in one target. The constructor locates it, and raises Unsupported if it fails; ``walk`` reads the
+    """glibc's malloc in one target. The constructor locates malloc's data, or raises Unsupported; ``walk`` reads the
     chunks."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
@@ -283,7 +283,7 @@ class Glibc:
 
     @property
     def heap_span(self) -> int:
-        """The address space of each heap of a thread's arena, in bytes. The heaps are aligned to it."""
+        """The address space of each heap of a thread's arena, in bytes. Each heap begins at a multiple of this size."""
         huge = self.par.hp_pagesize
         is_size = 0 < huge <= 1 << 30 and self.target.machine.is_paged(huge)
         return huge * HUGE_HEAP_PAGES if is_size else HEAP_MAX
@@ -525,7 +525,7 @@ class Glibc:
     def check_mapped(self) -> None:
         """Report damage if fewer mmapped chunks were found than ``mp_`` counts.
 
-        More than ``mp_`` counts is not reported, because memory can look like an mmapped chunk by chance."""
+        A surplus is not reported, because memory can look like an mmapped chunk by chance."""
         found = self._mapped or []
         if len(found) <= self.par.n_mmaps and any(self._missing(found)):
             place = self.par.address + self.par.layout["n_mmaps"]

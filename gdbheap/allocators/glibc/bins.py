@@ -1,4 +1,4 @@
-"""glibc's bins in a stopped process: how much is in each bin, and in which bin a free chunk is.
+"""glibc's bins in a stopped process: the contents of each bin, and the bin of each free chunk.
 
 Each of bins 2 to 63 holds chunks of one size. Each of bins 64 to 126 holds chunks of a range of sizes (glibc's
 ``largebin_index_64``, unchanged since 2.17). Bin 1, the unsorted bin, holds the chunks that were freed last and the

@@ -1,4 +1,4 @@
-"""Read CPython's mimalloc in a running process. Its segments are searched anew each time.
+"""Read CPython's mimalloc in a running process. Each read searches for the segments again.
 
 Each thread changes the counts of its own pages without a lock, so in a busy process a few pages are always changing."""
 

@@ -16,7 +16,7 @@ TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collecto
 
 
 class Mimalloc:
-    """One mimalloc: the one at ``root``, or the largest one of the target. Raises Unsupported if there is none."""
+    """The mimalloc at ``root``, or the largest mimalloc of the target. Raises Unsupported if there is none."""
 
     def __init__(self, target: Target, facts: Facts, root: Root | None = None) -> None:
         found = root or next((root for root in find_roots(target).roots if not root.form.has_map), None)

@@ -128,7 +128,7 @@ class PoolState:
 
     @property
     def arena_size(self) -> int:
-        """The arena size in bytes: the power of two that holds the most pools of any arena.
+        """The arena size in bytes: the smallest power of two into which the pools of the largest arena fit.
 
         An arena that is not aligned to the pool size has one pool less than fit into its size."""
         most = max((arena.ntotalpools for arena in self.arenas), default=0)
@@ -234,7 +234,9 @@ class PoolState:
 
 
 def are_most(sound: int, pools: int) -> bool:
-    """Return whether at most one in ONE_DAMAGED_IN of the ``pools`` pools is damaged; ``sound`` pools are not."""
+    """Return whether at most one in ONE_DAMAGED_IN pools is damaged.
+
+    ``pools``: the number of pools. ``sound``: how many of them are not damaged."""
     return (pools - sound) * ONE_DAMAGED_IN <= pools
 
 
