@@ -41,7 +41,7 @@ OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
 # The function that malloc calls to end the process saves malloc's registers in the last SAVED_WORDS of its frame.
 SAVED_WORDS = 8
 MAX_HOLDERS, MAX_SHOWN, LEAST_TEXT = 2, 64, 4
-# The most functions that are named of the stack that called malloc. A text shows 8 of them.
+# At most this many functions of the stack that called malloc are named. A text shows 8 of them.
 MAX_CALLERS = 50
 HEADER, USED = 16, "used"
 
@@ -157,17 +157,17 @@ def _by_damage(heap: Heap, glibc: GlibcAllocator) -> AbortBlock | None:
 
 
 def _damage(heap: Heap) -> list[Damage]:
-    """Return the damage that a check of malloc finds, without transient damage."""
+    """Return the damage that a check of malloc finds, without temporary states of a thread inside malloc."""
     with suppress(GdbheapError):
         heap.malloc.check()
     return [damage for damage in heap.damage if not damage.transient]
 
 
 def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
-    """Return the block that most words in malloc's frames point to; None if there is none.
+    """Return the block to which most pointers in malloc's frames point; None if there is none.
 
-    ``is_free``: consider only free blocks, and only words that point to the block or to its header. Otherwise consider
-    only blocks in use, and words that point anywhere into the block.
+    ``is_free``: consider only free blocks, and only pointers to the block or to its header. Otherwise consider only
+    blocks in use, and pointers to any part of the block.
     """
     votes: Counter[int] = Counter()
     blocks: dict[int, Block] = {}
@@ -181,8 +181,10 @@ def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
 
 
 def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
-    """Yield the words in the stack frames of malloc. Only the end of the first frame is read, because malloc called the
-    function of that frame.
+    """Yield the pointer-sized words in the stack frames of malloc.
+
+    Only the end of the first frame is read: the function that malloc called to end the process saved malloc's registers
+    there.
     """
     machine = heap.target.machine
     for place, frame in enumerate(inside):

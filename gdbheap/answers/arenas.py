@@ -67,7 +67,11 @@ class ThreadCache:
 
 @dataclass(frozen=True)
 class Mmapped:
-    """The chunks with their own mapping: their number and bytes, as glibc's ``mp_`` counts them if that was proven."""
+    """The number and the bytes of the chunks with their own mapping.
+
+    The figures are those of glibc's ``mp_`` if the chunks that were found confirm them; otherwise they count these
+    chunks.
+    """
 
     count: int
     bytes: int
@@ -234,9 +238,9 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 def other_arenas(heap: Heap) -> list[ExtentArena]:
     """Return the arenas of the allocators that replace the C library's malloc or are present next to it.
 
-    The field ``choice`` of an arena is the value for the option ``--arena``: the number of the arena if it is
-    unambiguous, otherwise with the allocator's name before it, or with the module's name if several modules contain
-    such an allocator.
+    The field ``choice`` of an arena is the value for the option ``--arena``: the number of the arena, if it is
+    unambiguous. Otherwise a name precedes the number: the allocator's or, if several modules contain such an allocator,
+    the module's.
     """
     rows = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
     kinds = {(row.allocator, row.root) for row in rows}

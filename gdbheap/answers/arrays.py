@@ -53,7 +53,7 @@ LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 @dataclass(frozen=True)
 class ArrayColumn:
-    """A column or an index of a table. ``address``: where its first values lie."""
+    """A column or an index of a table. ``address``: the address of its first values."""
 
     what: str
     name: str | None

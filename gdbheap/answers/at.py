@@ -69,7 +69,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Referred:
-    """A block in use to which a word of the described block points."""
+    """A block in use to which a pointer in the described block points."""
 
     address: int
     size: int
@@ -106,7 +106,7 @@ class At:
 def at(heap: Heap, address: int, path: bool = False) -> At:
     """Return what lies at ``address``. Raises UsageError if no mapping contains it.
 
-    ``path``: add the path from a root to it.
+    ``path``: add the path from a root to the block.
     """
     mapping = heap.target.mappings.find(address)
     if mapping is None:
@@ -184,9 +184,10 @@ def _allocated(heap: Heap, block: Block) -> Allocated | None:
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:
-    """Return the blocks in use to which the block's words point (at most MAX_REFERRED), and the number of all of them.
+    """Return the blocks in use to which pointers in the block point (at most MAX_REFERRED), and the number of all of
+    them.
 
-    If the block holds an object, the words before the object are skipped.
+    If the block holds an object, pointers before the object are skipped.
     """
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     start = block.address if held is None else held.address
@@ -220,7 +221,7 @@ def _claimed_block(heap: Heap, address: int) -> Block | None:
 
 
 def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
-    """Return the block with the number of mappings that it spans; None for None."""
+    """Return the block with the number of mappings that it spans; None if ``block`` is None."""
     if block is None:
         return None
     at, count = block.address, 0

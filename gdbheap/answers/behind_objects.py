@@ -33,7 +33,7 @@ class Share(Protocol):
 class Credit:
     """All blocks that objects of one type alone keep alive, counted under one label.
 
-    A ``Credit`` is a ``Share``: it has the fields of a ``Group`` itself, so its ``group`` is the record itself.
+    A ``Credit`` is both a ``Share`` and its own ``Group``: it has the fields of both.
     """
 
     label: int
@@ -45,7 +45,7 @@ class Credit:
 
     @property
     def group(self) -> Group:
-        """The record itself, because it has the fields of a ``Group``."""
+        """This record itself, which has the fields of a ``Group``."""
         return self
 
 
@@ -53,8 +53,9 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
     """Return the blocks in use by label. Blocks of unknown contents are credited to the objects that hold them.
 
     ``seeds``: the labels of nodes. ``shares``: the groups of blocks that are reached from ``seeds``, each with its
-    label. The blocks of a label are credited to objects on two conditions: the largest group of the label is blocks of
-    C code, and most of these blocks are reached through objects of one type that no other label has.
+    label. The blocks of a label are credited to objects on two conditions. The largest group of the label consists of
+    blocks of C code. Most of these blocks are reached through objects of one type, and no other label has objects of
+    that type.
     """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))

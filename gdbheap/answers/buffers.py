@@ -16,8 +16,8 @@ from gdbheap.heap import Heap
 class Buffer:
     """The blocks that objects of one type own through one kind of field.
 
-    ``role``: what the objects use them for. ``is_reached``: no known field names the blocks; they count as owned
-    because only the objects reach them. ``absent``: bytes that are not resident.
+    ``role``: the use of the blocks. ``is_reached``: no known field names the blocks; they count as owned because only
+    the objects reach them. ``absent``: bytes that are not resident.
     """
 
     type: str

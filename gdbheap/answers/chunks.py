@@ -61,7 +61,7 @@ class Selection:
     """The selection of the chunks to list: by state, size, arena and type.
 
     ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern that must match the type of the Python
-    object in a chunk, or the class or the words for the kind of a block of C code.
+    object in a chunk; for a block of C code, its class or the description of its kind.
     """
 
     states: tuple[str, ...] = STATES

@@ -183,8 +183,9 @@ def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding:
 
 
 def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
-    """Return the one command that helps; None if no command does (ptrace_scope 3, or another tracer).
+    """Return the gdbheap command that can read the process; None if no command can (ptrace_scope 3, or another tracer).
 
+    ``where``: the environment of gdbheap (see ``place``). ``process``: the process as the command line names it.
     ``root``: the folder with the root file system of gdbheap.
     """
     if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):

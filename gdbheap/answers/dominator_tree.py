@@ -22,8 +22,8 @@ MAX_OBJECTS, MAX_DEPTH = 500, 200
 class Dominated:
     """A node of the dominator tree.
 
-    ``above``: the index of its dominator in the list, or None at the top. ``own``: its ``retained`` bytes without those
-    that listed nodes below it retain.
+    ``above``: the index of its dominator in the list, or None at the top. ``own``: the bytes that it retains, without
+    the bytes that the listed nodes below it retain.
     """
 
     name: str
@@ -81,7 +81,8 @@ def heap_bytes(heap: Heap) -> int:
 
 
 def _largest(heap: Heap, most: int) -> list[int]:
-    """Return the nodes of the first ``most`` rows, and of modules and libraries that retain at least as much as these.
+    """Return the nodes of the first ``most`` rows, and of modules and libraries that retain enough bytes for such a
+    row.
 
     A row is represented by the innermost node that retains about the same bytes.
     """

@@ -145,7 +145,7 @@ class _Looking:
         return groups
 
     def text(self, address: int) -> str | None:
-        """Return a short text of the value of the object at ``address``, or None."""
+        """Return a short text of the object at ``address``; None if there is none, or if only its type is known."""
         return self._objects.repr.text(address, TEXTS)
 
 
@@ -164,7 +164,7 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 def _singles(heap: Heap) -> dict[int, str]:
     """Return {address: name} of the static types whose objects can be compared, such as NoneType and bool.
 
-    A heap may have no object of these types.
+    A type is included even if the heap has no object of it.
     """
     objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}
@@ -255,7 +255,7 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """For each node in ``numbers``, yield the node and one node that refers to it."""
+        """Yield (node, one node that refers to it) for each node in ``numbers`` that has a referrer."""
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:

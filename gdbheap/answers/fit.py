@@ -91,8 +91,8 @@ class _Pieces:
     top: int
 
     def top_fits(self, need: int) -> bool:
-        """Return whether the top chunk suffices for ``need`` bytes. After the request, malloc must leave a smallest
-        possible chunk there.
+        """Return whether the top chunk suffices for ``need`` bytes. malloc must leave at least a chunk of the minimum
+        size there.
         """
         return self.top >= need + SMALLEST_CHUNK
 
@@ -109,8 +109,8 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """Return the chunks of an arena for the request. ``with_fast``: after the chunks of fast bins are merged with
-        their neighbours.
+        """Return the chunks of an arena for the request. ``with_fast``: first merge the chunks of fast bins with their
+        neighbours.
         """
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
@@ -199,7 +199,9 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
-    """Return the first chunk of exactly ``need`` bytes in each thread's cache. The thread's next request takes it."""
+    """Return the first chunk of exactly ``need`` bytes in each thread's cache. The thread's next request of this size
+    takes it.
+    """
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     return [

@@ -16,8 +16,8 @@ def forked_from(target: Target) -> int | None:
     """Return the process id of the target's parent if the target was forked from it and has called no exec since.
 
     Return None if the target was not forked in this way, if this is unknown, or if gdb controls the target. Each exec
-    writes random bytes of the kernel to a random place of the new stack (AT_RANDOM). So a target with its parent's
-    bytes at its parent's address was forked.
+    makes a new auxiliary vector with random addresses, such as the one in AT_RANDOM. So a target whose vector equals
+    its parent's was forked.
     """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None
     found = running(target.pid) if is_here and target.pid else None

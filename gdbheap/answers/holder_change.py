@@ -1,4 +1,4 @@
-"""The records of how holders changed since an earlier snapshot."""
+"""Records of the changes of holders since an earlier snapshot."""
 
 from __future__ import annotations
 

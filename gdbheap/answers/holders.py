@@ -36,7 +36,7 @@ class Holder:
 def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
     """Return the objects of ``owners``, the modules and the roots, each with the number of its node.
 
-    A module has two nodes: itself and its dict. Raises the errors of reading the graph.
+    A module has two nodes: itself and its dict. Raises NotAPython or Unsupported.
     """
     references = heap.python.references
     found = {node: holder for holder, node in _objects(references, owners)}

@@ -68,7 +68,7 @@ class Holes:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, where lists had the names of their rows."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"holes": "rows", "why": "reasons"})
 
 

@@ -22,9 +22,9 @@ class Info:
 
 
 def info(heap: Heap) -> Info:
-    """Return every fact. Facts about the target itself come first.
+    """Return all facts about a target, those about the process or the core itself first.
 
-    If a part of the target cannot be read, its fact is the reason.
+    If malloc or Python cannot be read, its fact is the reason.
     """
     facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
@@ -36,7 +36,7 @@ def info(heap: Heap) -> Info:
 
 
 def _abort_facts(heap: Heap) -> list[Fact]:
-    """Return a fact with the message with which glibc ended the process; empty if it did not."""
+    """Return a fact with the message with which glibc ended the process; an empty list if glibc did not end it."""
     message = abort_message(heap)
     return [] if message is None else [Fact(ABORT, message, f"{MESSAGE} of the C library", None)]
 

@@ -220,7 +220,7 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
     """Return, by size class, the number of objects with a known size, and two sums.
 
-    The sums are the bytes that these objects asked for, and the bytes that their blocks have in excess.
+    The sums are the bytes that these objects asked for, and the remaining bytes of their blocks.
     """
     objects = heap.python.objects_or_none
     if objects is None:

@@ -38,7 +38,7 @@ class TypeRow:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, where ``bytes`` counted only the objects' own blocks."""
+        """Return ``content`` of a format 1 file with ``bytes`` changed to include the buffers."""
         return with_own_bytes(content)
 
 
@@ -114,7 +114,7 @@ class PyObjects:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file, where lists had the names of their rows."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"types": "rows", "used": "all_used", "unknown": "unidentified"})
 
 

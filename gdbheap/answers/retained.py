@@ -74,7 +74,7 @@ class Kept:
 
     Some rows have no address. One kind stands for objects of one type, each held by several other objects, none of
     which retains it. gdbheap examines some of these objects, the examples. ``other_holders`` then has the paths of the
-    holders that hold several examples, ``chain`` is the path to one example, and ``path`` is the same path as a Python
+    holders that hold several examples. ``chain`` is the path to one example. ``path`` is the same path as a Python
     expression, if at least half of the examples share it. The other rows without an address are a library's static
     variable (GLOBAL), a library's data (MEMORY), and the modules of one file. Their ``chain`` is their name.
     """
@@ -237,7 +237,7 @@ def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
 
 
 def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
-    """Yield the nodes for which each row stands, with the address of the row or, if it has none, with its name."""
+    """Yield (node, address) for the nodes of each row. For a row without an address, yield its name instead."""
     yield from _numbers_of_objects(heap, rows).items()
     paths, words = heap.python.paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
     if by == MODULE:

@@ -123,8 +123,8 @@ class SharedOut:
     ``absent``: the part of ``bytes`` that lies in large blocks and is not resident. ``shared``: the part in shared
     mappings. ``address``: the address of the variable's object; None for several variables and for all other kinds.
     ``largest_block``: the address of the row's largest block, and ``way``: the path in words from the variable to it;
-    both exist only if the block is several steps away, among the LOOKED_AT largest blocks of all, and if its path
-    explains most of the row's bytes. ``variables``: the number of variables in the row, which differ only in
+    both exist only if the block is several steps away, if it is one of the LOOKED_AT largest blocks of all, and if its
+    path explains most of the row's bytes. ``variables``: the number of variables in the row, which differ only in
     subscripts; 0 for other kinds. ``type``: the common type of the objects of these variables, or None.
     """
 
@@ -254,7 +254,8 @@ def _only(types: set[str] | None) -> str | None:
 class _Below:
     """The largest block of a variable: the path to it in words, its address and size, and the type of its owner.
 
-    ``is_typical``: whether at least half of the variable's largest blocks, at most EXAMINED, have such a path.
+    ``is_typical``: whether at least half of the variable's largest blocks (at most EXAMINED) have a path that begins
+    like this one.
     """
 
     way: str
@@ -334,7 +335,7 @@ def _variables(
     """Yield (node, path in words, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
 
     All blocks below the node belong to the variable. ``end``: the node to which the paths lead; None for a static
-    variable of a library, to which only blocks of C code belong. After a variable come those of its parts that have at
+    variable of a library, to which only blocks of C code belong. After the variables come their parts that have at
     least ``part`` bytes, and then the parts of these parts. Some nodes are not divided into parts: tables, arrays,
     trees whose nodes are of one class, and the nodes in ``whole``.
     """
@@ -473,9 +474,9 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
 
 
 def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
-    """Return the name of a library's memory: the last object on the path to it, which only C structures follow.
+    """Return a name for memory of a library: the type and the path of the last object in a chain of nodes to it.
 
-    Return None if no object is on the path.
+    Return None if the chain has no object. After the last object, the chain has only C structures.
     """
     nodes = paths.references.nodes(chain)
     last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)

@@ -62,13 +62,13 @@ class Waiting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that is equal for all waiting objects that wait at the same place."""
+        """A key that is equal for waiting objects with the same kind, type, state and chain of awaits."""
         return self.kind, self.type, self.state, self.waits, self.waits_for
 
 
 @dataclass(frozen=True)
 class Row:
-    """Tasks, coroutines, generators or greenlets that wait at the same place.
+    """Tasks, coroutines, generators or greenlets with the same type, state and chain of awaits.
 
     ``coroutine``, ``file`` and ``line``: the outermost step of the chain. ``address``: the address of the first waiting
     object. ``retained``: the bytes that would be freed if all of the row's objects and the coroutines of their chains
@@ -91,8 +91,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The answer of ``heap tasks``: a row for each place at which objects wait. The place with the most waiting objects
-    comes first."""
+    """The answer of ``heap tasks``: a row for each group of objects that wait at the same line of code, the largest
+    first.
+    """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes")
     rows: list[Row]

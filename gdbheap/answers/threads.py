@@ -105,8 +105,8 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """Return the threads with their frames.
 
-    ``values``: add texts of the variables. ``with_c``: add the frames of C code between them, as far as the unwind
-    tables allow. In a program without Python all frames are of C code. Raises NotAPython or Unsupported.
+    ``values``: add texts of the variables. ``with_c``: add the frames of C code between Python's frames, as far as the
+    unwind tables allow. In a program without Python all frames are of C code. Raises NotAPython or Unsupported.
     """
     stacks = ThreadFrames(heap.target) if with_c else None
     if stacks is not None and not heap.is_python:
@@ -182,8 +182,8 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
 
 
 def _calls(heap: Heap, stack: Sequence[Frame]) -> Iterator[tuple[Frame, list[Running]]]:
-    """Yield the frames of a stack, each with the functions of C code at which it stands: those that were inlined, then
-    its own.
+    """Yield the frames of a stack, each with the functions of C code that it executes: functions that the compiler
+    inlined, then the frame's own function.
     """
     for frame, calls in zip(stack, few_inlined(_lines(heap, frame) for frame in stack)):
         yield frame, [Running(one.function, one.file, one.line, 0, [], kind=NATIVE) for one in calls]

@@ -28,7 +28,7 @@ BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 @dataclass(frozen=True)
 class Lost:
-    """Unreachable objects of one type; of blocks that are no objects, those of one size (``type`` is None).
+    """Unreachable objects of one type, or unreachable blocks of one size that are not objects (``type`` is None).
 
     ``why``: the reason why they are not freed, which is the same for all.
     """

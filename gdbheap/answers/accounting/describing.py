@@ -54,8 +54,8 @@ class BlockKind:
 class Described:
     """The kind of a block, and the address of its owner.
 
-    The owner is an object, or a word of a library's data that points to the block. ``variable``: the static variable
-    that contains this word, or None if no symbol names it.
+    The owner is an object, or a pointer to the block in a library's data. ``variable``: the static variable that
+    contains this pointer, or None if no symbol names it.
     """
 
     kind: BlockKind
@@ -112,8 +112,9 @@ def may_be_buffer(heap: Heap, start: int, found: BlockObject) -> bool:
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """Return, for each block (program's pointer, size), what its bytes look like: one of PLAIN_LOOKS, a C++ object with
-    its class, or a kind from ``heap.known_structures``.
+    """Return a description of the bytes of each block (program's pointer, size).
+
+    It is one of PLAIN_LOOKS, a C++ object with its class, or a kind from ``heap.known_structures``.
     """
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
@@ -138,8 +139,8 @@ def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
     """Return the static variable of a library from which a block is reached, with the library's name.
 
     ``block``: the program's pointer to the block. None if the block has another owner, or if no symbol names the
-    variable. If several words point to the block, the graph of references decides, as in other answers, provided that
-    it was built.
+    variable. If several variables point to the block, the graph of references decides, as in other answers, provided
+    that it was built.
     """
     if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
         return None
@@ -154,7 +155,7 @@ def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
 
 
 def _structures(heap: Heap) -> dict[int, Described]:
-    """Return the blocks that the allocators made for themselves, by address."""
+    """Return descriptions of the blocks that the allocators use for their own data, by address."""
     return {
         address: Described(BlockKind(STRUCTURE, look=what))
         for allocator in heap.allocators

@@ -58,10 +58,9 @@ MISSING = LineId("missing")
 class Sum:
     """Sums of one owner, in bytes.
 
-    ``virtual``: all its bytes. The next four are parts of it: ``resident``; ``swapped``; ``zero``: not resident,
-    because the kernel's zero page stands for them; ``huge``: resident, and mapped by huge pages. ``pages``: the bytes
-    of the whole pages that belong to the owner. ``whole``: the resident part of ``pages``; ``whole_huge``: the part
-    that is mapped by huge pages.
+    ``virtual``: all its bytes. Parts of ``virtual``: ``resident``, ``swapped``, ``zero`` (mapped to the kernel's zero
+    page, not resident) and ``huge`` (resident, mapped by huge pages). ``pages``: the bytes of the whole pages that
+    belong to the owner. Parts of ``pages``: ``whole`` (resident) and ``whole_huge`` (mapped by huge pages).
     """
 
     virtual: int = 0
@@ -123,7 +122,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the whole pages that belong to the lines ``parts`` or to lines below them, and that huge pages map."""
+    """Return the whole pages, mapped by huge pages, that belong to the lines ``parts`` or to lines below them."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -156,7 +155,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The whole pages that belong to the lines ``parts`` or to lines below them, and that huge pages map."""
+        """The whole pages, mapped by huge pages, that belong to the lines ``parts`` or to lines below them."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:

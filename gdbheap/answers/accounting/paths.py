@@ -62,7 +62,9 @@ def in_words(path: Path) -> str:
 
 
 def through_blocks(edges: list[str]) -> list[str]:
-    """Return the edges with each run of C blocks, whose edges have no names, merged into the edge before."""
+    """Return the edges, with each run of C blocks merged into the edge before it, because edges of C blocks have no
+    names.
+    """
     found: list[str] = []
     for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
         passed = list(run)

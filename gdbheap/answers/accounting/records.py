@@ -73,7 +73,7 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[R], content: Any) -> R:
-    """Return the record of class ``kind`` that was written as ``content``. Raises UsageError if it does not fit.
+    """Return the record of class ``kind`` that was written as ``content``. Raises UsageError for other content.
 
     Unknown keys are ignored, and missing keys have their defaults. Strings are cut at MAX_TEXT characters. A class may
     have two methods for this: ``hints_for(content)`` returns the types of fields whose type depends on another field;
@@ -144,7 +144,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 @cache
 def _plain_types(kind: Any) -> dict[str, frozenset[type]]:
-    """Return for each field of a record the types of values that fit it as they are."""
+    """Return, for each field of a record, the types of values that the field takes without conversion."""
     found = {}
     for name, hint in _hints(kind).items():
         parts = hint.__args__ if getattr(hint, "__origin__", None) is Union else (hint,)

@@ -43,7 +43,7 @@ def source_path(name: str) -> str:
 def address_named(heap: Heap, name: str) -> int:
     """Return the address of the object that is a holder, given the name that ``heap owners`` or the overview prints.
 
-    Raises UsageError if there is no such holder or it is not one object; Unsupported if holders cannot be found.
+    Raises UsageError if no such holder exists or it is not a single object; Unsupported if holders cannot be found.
     """
     rows = [row for row in owners(heap, None, None).groups if row.root and name in (row.root, source_path(row.root))]
     for row in rows:

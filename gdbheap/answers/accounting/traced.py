@@ -30,8 +30,8 @@ class Traced(NamedTuple):
 def traced(heap: Heap, block: int) -> Traced | None:
     """Return tracemalloc's record of the block at an address; None if it has none.
 
-    The address in the record may be a little higher than ``block``, because debug hooks put bytes at the beginning of a
-    block and tracemalloc does not see these bytes.
+    Debug hooks put bytes at the beginning of a block, which tracemalloc does not see. So the address in the record may
+    be a little higher than ``block``.
     """
     traces, hook = heap.python.traces, heap.python.objects.layout.hook
     for place in dict.fromkeys((block, block + hook, block + 2 * hook)):
@@ -50,7 +50,7 @@ def most_of_tables(heap: Heap) -> int:
 
 
 def trace_tables(heap: Heap) -> list[int]:
-    """Return the addresses of tracemalloc's tables of traces and tracebacks; empty if they are too small for a row."""
+    """Return the addresses of tracemalloc's tables of traces and tracebacks; empty if they are too small to list."""
     if heap.python.objects_or_none is None:
         return []
     if most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
@@ -63,7 +63,7 @@ def trace_tables(heap: Heap) -> list[int]:
 
 
 def name_tables(heap: Heap) -> None:
-    """Let paths of the graph of objects name the blocks that hold tracemalloc's tables."""
+    """Name the blocks of tracemalloc's tables, so that paths in the graph of objects show these names."""
     found = [heap.references.find(address) for address in trace_tables(heap)]
     if found:
         heap.python.paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})
