@@ -51,9 +51,9 @@ Words = Callable[[float], str]
 class _Panel:
     """One panel of the picture.
 
-    ``rows``: for each interval its end, the value there, and the most within it. ``peak``: the place and the value of
-    the highest point. ``place_text`` and ``value_text``: functions that format places and values. ``steps``: the steps
-    between grid lines, see ``_lines``.
+    ``rows``: for each interval its end, the value there, and the most within it. ``peak``: the position on the
+    horizontal axis and the value of the highest point. ``place_text`` and ``value_text``: functions that format
+    positions and values. ``steps``: the steps between grid lines, see ``_lines``.
     """
 
     title: str
@@ -65,7 +65,7 @@ class _Panel:
 
     @property
     def end(self) -> float:
-        """The last place on the horizontal axis; always above 0."""
+        """The last position on the horizontal axis; always above 0."""
         return max(self.rows[-1][0], 1e-9) if self.rows else 1
 
     @property
@@ -150,7 +150,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _drawn(panel: _Panel, at: int) -> Iterator[str]:
-    """Yield the elements of a panel. ``at``: the height of its title in the picture."""
+    """Yield the elements of a panel. ``at``: the vertical position of the panel's title."""
     top, bottom = at + 12, at + 12 + PANEL
     yield f'<text class="name" x="{LEFT}" y="{at}">{_safe(panel.title)}</text>'
     for value in _lines(panel.top, panel.steps):

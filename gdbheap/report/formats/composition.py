@@ -98,8 +98,10 @@ def _arena(index: int) -> str:
 
 
 def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
-    """Return the types of objects in the memory of each ledger line, by the line's id. They are summed over all cells
-    of the map, and the largest come first. The result is empty without the map or without the types in its cells.
+    """Return the types of objects in the memory of each ledger line, by the line's id.
+
+    The bytes of a type are summed over all cells of the map, and the largest type comes first. The result is empty
+    without the map or without the types in its cells.
     """
     if drawn is None or places is None:
         return {}

@@ -2,7 +2,7 @@
 
 Until all frames have been added, a frame stores only the bytes of each cell by kind; most cells are equal and share one
 object. The pictures are drawn at the end, when all addresses that the heap ever had are known. Each address therefore
-has the same place in all pictures.
+has the same position in all pictures.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def is_replaced(_name: str) -> bool:
 class Film:
     """The frames of a film, which is then written into an empty folder.
 
-    ``with_others``: also draw memory that belongs to no allocator. ``cell``: the bytes of a cell, which only grow.
-    ``mode``: the files' permissions.
+    ``with_others``: also draw memory that belongs to no allocator. ``cell``: the size of a cell in bytes, which never
+    shrinks. ``mode``: the files' permissions.
     """
 
     folder: str
@@ -104,7 +104,8 @@ class Film:
     def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
         """Add the map after call number ``call``.
 
-        ``take``: a function that returns the map for a given cell size in bytes; with 0 it chooses the size itself.
+        ``take``: a function that returns the map for a given cell size in bytes. If the size is 0, the function chooses
+        it.
         """
         answer = take(self.cell)
         if self.cell and sum(len(group.cells) for group in self._drawn(answer)) > 2 * CELLS:
@@ -151,7 +152,7 @@ class Film:
         return shots
 
     def _settle(self) -> None:
-        """Give the cells of all frames the same size, chosen so that all places fit into one picture."""
+        """Give the cells of all frames the same size, so large that the film's address ranges fit into one picture."""
         while _bars(self.frames, self.cell) > 2 * CELLS:
             self.cell *= 2
         self.frames = [
@@ -171,7 +172,7 @@ def _put(path: str, text: str) -> None:
 def _bars(frames: list[FilmFrame], cell: int) -> int:
     places = list(_places(frame.stretches for frame in frames))
     whole = sum(-(-(place.end - place.start) // cell) for place in places)
-    # Each place takes at least one bar, so larger cells do not help if there are many small places.
+    # Each range takes at least one bar, so larger cells do not help if there are many small ranges.
     return 0 if len(places) > CELLS else whole
 
 
@@ -198,7 +199,7 @@ class FilmRange:
 
 
 def _places(frames: Iterable[list[Stretch]]) -> Iterator[FilmRange]:
-    """Yield the places of a film. Ranges of any frames that overlap or touch form one place."""
+    """Yield the address ranges that a film draws, ascending. Ranges of any frames that overlap or touch are merged."""
     every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
     last: FilmRange | None = None
     for start, end, name in sorted(every):
@@ -250,7 +251,9 @@ def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ..
 
 
 def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> Iterator[str]:
-    """Yield the bars between ``first`` and ``last``, two places measured in cells. A bar ends at the end of its row."""
+    """Yield bars from ``first`` to ``last``, which are positions in a range, measured in cells. A bar ends at the end
+    of its row.
+    """
     while first < last:
         row = int(first // ACROSS)
         end = min(last, (row + 1) * ACROSS)

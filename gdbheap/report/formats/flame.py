@@ -122,12 +122,11 @@ def _sums(stacks: Sequence[Weighted]) -> tuple[int, int]:
 def _drawn_cells(
     root: _Cell, stacks: list[Weighted], largest: int, called: str, draw: Callable[[_Cell], str]
 ) -> list[tuple[_Cell, str]]:
-    """Return the cells of a picture of at most ``largest`` bytes, and what ``draw`` makes of them: outer cells before
-    inner ones, and the largest leftmost.
+    """Return the cells of a picture of at most ``largest`` bytes, each with the text that ``draw`` makes of it.
 
-    Frames narrower than a pixel, and the smallest of those for which there is no room, are merged into one cell at the
-    right, with their number and the word ``called``. No tree is built, because most frames of many deep stacks are too
-    small to be drawn.
+    Outer cells come before inner ones, and the largest are leftmost. Frames narrower than a pixel are merged into one
+    cell at the right, with their number and the word ``called``. So are the smallest other frames if there is no room
+    for them. No tree is built, because most frames of many deep stacks are too small to be drawn.
     """
     name, where = cache(label), cache(_where)
     found = [(root, draw(root))]

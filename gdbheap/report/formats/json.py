@@ -116,7 +116,7 @@ def error_keys(status: int, what: str) -> dict[str, Any]:
 def text_of(content: Mapping[str, Any]) -> str:
     """Return the document on one line, in printable ASCII, whatever characters a target's names have.
 
-    Among the lines that gdb itself prints, it is the only one that begins with a brace.
+    Among the lines that gdb itself prints, the document is the only line that begins with a brace.
     """
     return json_text(content, _keys)
 

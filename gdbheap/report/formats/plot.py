@@ -177,7 +177,7 @@ def _moments(times: Sequence[float]) -> list[datetime]:
 
 
 def _readable(svg: bytes, processes: Sequence[ProcessCurves]) -> bytes:
-    """Return the SVG with a title and a description for screen readers, and without a name of a font."""
+    """Return the SVG with a title and a description for screen readers, and without the name of matplotlib's font."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     told = escape(alternative(processes))

@@ -39,7 +39,7 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
 def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
     """Return a profile of stacks with weights, as the bytes of a file.
 
-    Each stack has its bytes and, if any blocks were counted, their number.
+    Each stack has its bytes and, if any blocks were counted, the number of its blocks.
 
     ``kinds``: the meanings of the two figures; OF_CALLS if they are about calls.
     """

@@ -259,7 +259,7 @@ def may_be_null(hint: Any) -> bool:
 
 
 def _value(hint: Any) -> dict[str, Any]:
-    """Return the schema of a value. Raises KeyError for a type that JSON does not have."""
+    """Return the schema of values of the type ``hint``. Raises KeyError for a type that JSON does not have."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if origin is Any:
         return {}

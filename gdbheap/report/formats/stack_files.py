@@ -19,8 +19,11 @@ __all__ = ["FORMATS", "Drawing"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """Stacks to draw. ``subject``: what their weights count; ``profile``: makes the file for pprof, None to make that
-    file from the stacks."""
+    """Stacks to draw, and the title of the picture.
+
+    ``subject``: what the stacks' weights count. ``profile``: a function that makes the file for pprof; if it is None,
+    that file is made from ``stacks``.
+    """
 
     stacks: Sequence[Weighted]
     title: str

@@ -60,9 +60,9 @@ def _legend(cell: int, y: int) -> Iterator[str]:
 
 
 def _group(group: Group, at: int) -> tuple[list[str], int]:
-    """Return the elements of a group of the map, and the height at which the next group begins.
+    """Return the elements of a group of the map, and the vertical position at which the next group begins.
 
-    ``at``: the height of the group's title.
+    ``at``: the vertical position of the group's title.
     """
     style = Style()
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"

@@ -1,5 +1,5 @@
-"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame stands for a line, an owner
-or an object, and its width for the bytes."""
+"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame is a line, an owner or an
+object; its width shows the bytes."""
 
 from __future__ import annotations
 

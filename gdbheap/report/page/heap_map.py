@@ -73,7 +73,8 @@ class _Stretch:
 class _Block:
     """Rows of cells below one title.
 
-    ``numbers``: the ranges that are drawn in them; ``step``: how many of the finest cells are drawn as one cell.
+    ``numbers``: the numbers of the ranges that the rows show; ``step``: how many of the finest cells are drawn as one
+    cell.
     """
 
     title: str
@@ -163,7 +164,7 @@ def _place(cell: Cell, place: int, shares: Sequence[TypeShare], numbers: dict[st
 
 
 def _merged(places: Sequence[_Place]) -> _Place:
-    """Merge several places into one, with the kind and the type that most of them have."""
+    """Merge adjacent groups of cells into one, with the kind and the type that most of the groups have."""
     first, last = places[0], places[-1]
     kind, of_type = (Counter(values).most_common(1)[0][0] for values in zip(*((one.kind, one.type) for one in places)))
     return _Place(first.first, sum(one.count for one in places), first.start, last.end, kind, of_type)
@@ -200,7 +201,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Return whether so little of the resident memory is free that it does not matter where the free memory is."""
+    """Return whether the free resident memory is less than 1/FREE_SHARE of the used resident memory."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False
@@ -209,7 +210,8 @@ def _is_in_use(found: Overview) -> bool:
 
 def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
     """Return one row for each allocator, and a sentence that names the allocators that are not drawn, because their
-    share is below SMALL_SHARE."""
+    share is below 1/SMALL_SHARE.
+    """
     numbers: dict[str, list[int]] = {}
     for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
         numbers.setdefault(shown[number].group.kind, []).append(number)

@@ -65,7 +65,7 @@ def listed(lines: Iterable[str], kind: str = "") -> str:
 
 def details(summary: str, body: str, opened: bool = False) -> str:
     """Return an element that unfolds on a click. ``summary``: plain text that is always visible; ``body``: markup, ""
-    for no element; ``opened``: it is unfolded at first.
+    for no element; ``opened``: whether it is unfolded at first.
     """
     return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
 

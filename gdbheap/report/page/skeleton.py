@@ -98,10 +98,10 @@ def page(title: str, lead: str, sections: Sequence[Section], said: str, style: s
 
 
 def fitted(make: Callable[[int], bytes], most: int = MAX_ROWS) -> bytes:
-    """Make the page with ``most`` rows for each table, then with half as many until it has at most LARGEST bytes.
-    Return it.
+    """Return the page with ``most`` rows for each table, or with fewer rows if it would have more than LARGEST bytes.
 
-    With LEAST_ROWS rows or fewer, the page is returned even if it is larger.
+    ``make``: a function that makes the page with at most the given number of rows. This number is halved until the page
+    is small enough. With LEAST_ROWS rows or fewer, the page is returned even if it is larger.
     """
     found = make(most)
     while len(found) > LARGEST and most > LEAST_ROWS:

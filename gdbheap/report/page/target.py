@@ -77,8 +77,9 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
 
 
 def title_of(program: str, target: Mapping[str, Any]) -> str:
-    """Return a target's name as the verdict has it. For an older file without this name, return the name of the
-    executable."""
+    """Return a target's name as the verdict prints it. For an older file without this name, return the name of the
+    executable.
+    """
     exe = str(target.get("exe") or "an unknown program")
     name = program_text(program or exe.rpartition("/")[2], target.get("pid"))
     return f"core of {name}" if target.get("kind") == "core" else name

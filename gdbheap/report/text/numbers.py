@@ -53,7 +53,9 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def share_text(part: int | None, whole: int | None) -> str:
-    """Return ``part`` in percent of ``whole``, with one decimal and without a percent sign; "?" if it is unknown."""
+    """Return ``part`` in percent of ``whole``, with one decimal and without a percent sign; "?" if one of them is
+    unknown.
+    """
     if part is None or not whole:
         return UNKNOWN
     return f"{100 * part / whole:.1f}"
@@ -92,7 +94,7 @@ def parse_size(text: str) -> int:
 def duration_text(seconds: float) -> str:
     """Return a duration with at most one decimal: "500 ms", "1.5 s", "10 min", "2 h".
 
-    The unit is the largest one that the duration contains at least twice, or exactly once.
+    Minutes, hours and days are used only for exactly one or at least two of them: 90 minutes are "90 min".
     """
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"

@@ -197,13 +197,15 @@ def _takes_colour() -> bool:
 
 
 def terminal_text(text: str, encoding: str | None) -> str:
-    """Return ``text`` ready for a terminal: without control characters except gdbheap's own styles, and encodable."""
+    """Return ``text`` without control characters, except gdbheap's own styles, and with only characters of
+    ``encoding``.
+    """
     first, *styled = text.split(ESCAPE)
     return encodable(printable_lines(first) + "".join(map(_styled, styled)), encoding)
 
 
 def _styled(text: str) -> str:
-    """Return an escape character and ``text``, which follows the character, as printable text.
+    """Return the escape character, followed by ``text``, in printable form.
 
     The escape character itself stays only if it begins one of gdbheap's own styles.
     """

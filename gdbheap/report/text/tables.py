@@ -197,7 +197,7 @@ def _shorter(text: str, limit: int, mark: str) -> str:
 
 
 def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
-    """Return the width of each column: at least a little wider than its title."""
+    """Return the width of each column in characters: that of its longest text, at least LEAST more than its title."""
     cells = zip(*body) if body else ((),) * len(columns)
     return [max(len(one.title) + LEAST, *map(len, cell), 0) for one, cell in zip(columns, cells)]
 

@@ -74,8 +74,8 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
 
 
 def _others(answer: Arenas, style: Style) -> str:
-    """Return the table of arenas for allocators with extents. Its unused active bytes are free bytes in slabs, or
-    padding.
+    """Return the table of arenas for allocators with extents. Active bytes that are not used are free bytes in slabs,
+    or padding.
     """
 
     def sizes(row: ExtentArena) -> list[int]:

@@ -81,7 +81,7 @@ def _kept_by(views: KeptBy, style: Style) -> str:
 
 
 def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
-    """Return notes about a tensor whose values are only a part of its storage, or lie outside this memory."""
+    """Return notes about a tensor whose values are only a part of its storage, or lie on another device."""
     own = "?" if row.nbytes is None else style.bytes(row.nbytes)
     if row.device != CPU:
         return ["no values (meta device)" if row.device == META else f"{own} on {row.device or ''}, not in this memory"]

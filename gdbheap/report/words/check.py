@@ -58,7 +58,9 @@ def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
 
 
 def named(place: Damage) -> Damage:
-    """Return a damaged place as a row. If a thread inside the allocator left it half changed, its text says so."""
+    """Return a record of damage for a row of the table. If the damage may be a temporary state of a thread inside the
+    allocator, its text says so.
+    """
     is_told = not place.transient or place.what.startswith(TOLD)
     return place if is_told else replace(place, what=f"{CAUGHT}: {place.what}")
 

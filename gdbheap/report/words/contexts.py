@@ -27,7 +27,7 @@ COLUMNS = (
 def render(answer: Contexts, style: Style) -> str:
     """Return the text of the answer: if several contexts have the same name, a row for each name; then the contexts.
 
-    Each context has a row, and all that are not listed share one; then come the total and a sentence.
+    Each context has a row. Contexts that are not listed share one row. The total and a sentence follow.
     """
     rows = [_row(row, style) for row in answer.rows]
     left = answer.count - len(answer.rows)

@@ -16,8 +16,8 @@ class Words(Generic[F]):
     """The words for findings with one kind of figures.
 
     ``text``: a description of the finding. ``advice``: the advice to the user. ``remedy``: the same advice as a clause
-    that follows the advice of a more specific finding about the same bytes; "" if there is none. All begin with a small
-    letter, and end without a full stop. --bytes (exact sizes) does not change them.
+    that follows the advice of a more specific finding about the same bytes; "" if there is none. These texts begin with
+    a small letter, and end without a full stop. --bytes (exact sizes) does not change them.
     """
 
     figures: type[F]

@@ -119,7 +119,7 @@ def advice_of(finding: Finding) -> str:
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Return the text and the advice of a finding. Each is None if it cannot be made."""
+    """Return the text and the advice of a finding; None instead of a text that needs figures that the finding lacks."""
     return text_or_none(finding), advice_or_none(finding)
 
 

@@ -119,7 +119,7 @@ def _retains_most(answer: Retained, style: Style) -> str:
 
 
 def _named(row: Kept) -> str:
-    """Return the place of a row's object with its type; for several objects, their number and type."""
+    """Return the path of a row's object with its type; for several objects, their number and type."""
     if row.address is None and row.type not in NAMED_BY_WORDS:
         return f"{row.count:,} x {row.type}"
     what = source_path(held_at(row)) or "an object"
@@ -135,10 +135,9 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 
 
 def held_at(row: Kept) -> str:
-    """Return the place where a row's object is held.
+    """Return the path of a row's object, and the path on to the innermost object that retains the same blocks.
 
-    The place is the object's path, and the path on to the innermost object that retains the same blocks. If the row
-    stands for several objects, return their holders.
+    If the row stands for several objects, return their holders. Holders that share the object's memory are added.
     """
     way, inner = row.path or row.chain or "", row.innermost
     # A part of the object itself is not another holder.

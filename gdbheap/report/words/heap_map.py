@@ -47,8 +47,8 @@ USED, FREE, TOP = "used", "free", "top"
 def look_of(cell: Cell) -> str:
     """Return the name of a cell's appearance, a key of LOOKS.
 
-    The appearance is "used" if at least three quarters of the cell's bytes are in use, "mixed" if at least a quarter is
-    in use, otherwise the largest kind of its other bytes.
+    The appearance is "used" if at least three quarters of the cell's bytes are in use, and "mixed" if at least a
+    quarter is. Otherwise it is the largest kind of the cell's other bytes.
     """
     found = shares(cell)
     whole = sum(found.values())

@@ -85,7 +85,9 @@ def sentence(answer: Holes, style: Style, minimum: int) -> str:
 
 
 def _asking(answer: Holes) -> str:
-    """Return a hint at ``--path``, if the blocks after some listed holes have no known kind and no known path."""
+    """Return a sentence that recommends ``--path`` if the blocks after some listed holes have no known kind and no
+    known path; "" otherwise.
+    """
     after = (hole.after for hole in answer.rows)
     unknown = [one for one in after if one and one.path is None and one.block_kind and one.block_kind.role == UNKNOWN]
     return "'heap holes --path' shows what holds the unknown blocks." if unknown else ""

@@ -50,8 +50,9 @@ COLUMNS = (
 def render(answer: Ledger, style: Style, whole: bool = False) -> str:
     """Return the text of the answer.
 
-    It has the reason for the process's end, the verdict, the holders, the findings and the next commands, then the
-    ledger as a tree with its total. ``whole``: include lines with next to no memory.
+    It begins with the reason for the process's end, the verdict, the holders, the findings and the next commands. The
+    ledger follows as a tree with its total, then sentences about free memory and the container. ``whole``: include
+    lines with next to no memory.
     """
     ended = abort_lines(answer.abort, style)
     if not answer.ledger:
@@ -104,7 +105,7 @@ def _since(found: Since | None, style: Style) -> str:
 
 
 def _meanwhile(answer: Ledger, style: Style) -> str:
-    """Return in words how RSS has changed since the process ran on after the read; "" if it changed little."""
+    """Return in words how RSS has changed since the process was read; "" if it changed little."""
     found, rss = answer.meanwhile, answer.rss.bytes or 0
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
@@ -165,12 +166,14 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
 
 
 def _reclaimable(line: Line) -> int | None:
-    """Return the bytes of free memory that a call would return; in old snapshots, the bytes of whole pages."""
+    """Return the bytes of free memory that malloc_trim() or a similar call would return; in old snapshots, of whole
+    pages.
+    """
     return line.whole if line.reclaimable is None else line.reclaimable
 
 
 def _sum(values: list[int | None]) -> int | None:
-    """Return the sum; None if one of the values is unknown."""
+    """Return the sum of ``values``; None if one of them is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -222,7 +225,7 @@ def no_findings(answer: Ledger) -> str:
 def _says_lazy(answer: Ledger) -> bool:
     """Return whether the printed text already mentions memory that MADV_FREE freed.
 
-    The text is the findings or, without findings, the sentence that says so.
+    The text is the list of findings or, without findings, the sentence that replaces the list.
     """
     if answer.findings:
         return any(finding.id == LAZILY_FREED for finding in answer.findings)

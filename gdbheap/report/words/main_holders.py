@@ -135,9 +135,7 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 
 def _traits(row: MainHolder) -> list[str]:
-    """Return further facts about a holder: the values of a label, a file, or that threads that opened its connections
-    have ended.
-    """
+    """Return further facts about a holder: values of a label, a file, or connections whose threads have ended."""
     return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
@@ -206,7 +204,7 @@ def names_of(row: MainHolder) -> str:
 
 
 def freed(row: MainHolder) -> str:
-    """Return, as text, how many bytes would be free without this holder. A second, larger number is for the case
+    """Return, as text, how many bytes would be free without this holder. A second, larger number is added for the case
     that pointers in the threads' data are stale.
     """
     least = freed_text(row, row.retained or 0)
@@ -233,7 +231,8 @@ def others_of(row: MainHolder) -> str:
 
 
 def readable(way: str) -> str:
-    """Return a path as text. A step to an item of a set becomes "[…]", and one to a key of a dict "key 3"; a step
-    through a field that only C code knows is left out."""
+    """Return a path as text. A step to an item of a set becomes "[…]", and a step to a key of a dict becomes "key 3". A
+    step through a field that only C code knows is left out.
+    """
     way = OF_CACHE.sub("", AS_KEY.sub(r"\1", AS_ITEM.sub("[…]", way)))
     return " ".join(OF_C.sub("", OF_PYTHON_2.sub(r"[\1]", way)).split()).replace(" ,", ",").removeprefix(", ")

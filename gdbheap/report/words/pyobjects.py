@@ -91,7 +91,7 @@ def _unknown(answer: PyObjects, style: Style) -> str:
     """Return the table of the largest blocks with unknown contents: one row for all that are not listed, and their
     total.
 
-    Return "" if all these blocks have almost nothing of the memory in use.
+    Return "" if these blocks are only a tiny part of the memory in use.
     """
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes

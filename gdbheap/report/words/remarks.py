@@ -56,7 +56,7 @@ def _moving(allocator: str, what: str, effect: str) -> Callable[..., str]:
 
 
 def _present(*parts: tuple[int, str, str]) -> str:
-    """Return the parts whose count is not 0 in one text, and what they mean for the answer.
+    """Return a text that names the parts whose count is not 0, and says that blocks may be counted wrongly.
 
     Each part is a count with its words in the singular and in the plural.
     """

@@ -31,7 +31,7 @@ def render(answer: Replayed, style: Style) -> str:
 
 
 def _blocks(calls: int) -> str:
-    """Return the beginning of a sentence about the blocks of the calls that are left out."""
+    """Return the beginning of a sentence about the blocks of the calls: "Its block was" or "Their blocks were"."""
     return "Its block was" if calls == 1 else "Their blocks were"
 
 

@@ -34,8 +34,11 @@ LONGEST_CHAIN = 8
 
 
 def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> str:
-    """Return the text of the answer: a row for each group that waits at the same place, one row for groups that are not
-    listed, the total, and a sentence."""
+    """Return the text of the answer: a row for each group of objects that wait at the same line of code, the total, and
+    a sentence.
+
+    Groups that are not listed share one row.
+    """
     if not any(answer.kinds.values()):
         return style.filled(join("No task, coroutine, generator or greenlet is alive.", _unreadable(answer.unreadable)))
     columns = (*COLUMNS[:2], RETAINED, *COLUMNS[2:]) if with_retained else COLUMNS
