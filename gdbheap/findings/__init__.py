@@ -1,7 +1,7 @@
 """Findings: memory that could be returned or avoided. Each finding of docs/findings.md has a folder.
 
-The module ``rule.py`` of a folder makes the finding's record, ``words.py`` its text and its advice. Only the report
-imports ``words.py``.
+The module ``rule.py`` of a folder makes the finding's record. The module ``words.py`` makes the finding's text and
+advice. Only the report imports ``words.py``.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Figures:
 
     @property
     def beyond(self) -> int:
-        """The bytes outside RSS that following the advice would free, too."""
+        """The bytes outside RSS that following the advice would also free."""
         return 0
 
     @property
@@ -103,7 +103,7 @@ class Finding:
 
     @staticmethod
     def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the type of the field ``figures`` for a finding with this id; ``records.from_json`` calls this
+        """Return the type of the field ``figures`` for the finding in ``content``; ``records.from_json`` calls this
         method.
         """
         name = str(content.get("id"))
@@ -117,8 +117,9 @@ class Finding:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """A sort key: largest first, with the bytes outside RSS; of findings with equal sizes, certain ones before
-        doubtful ones; conditional findings come last of all.
+        """A sort key that puts the largest findings first; bytes outside RSS count too.
+
+        Of two findings with equal sizes, a certain one precedes a doubtful one. Conditional findings come last.
         """
         if not isinstance(self.figures, Figures):
             return False, -self.bytes, self.doubtful
@@ -156,7 +157,7 @@ class Evidence:
 
     @property
     def rss(self) -> int:
-        """RSS without memory freed by MADV_FREE, which the kernel takes back when it needs it; 0 if RSS is unknown."""
+        """RSS without memory freed by MADV_FREE, which the kernel reclaims when it runs low; 0 if RSS is unknown."""
         rss = self.heap.target.rss
         return max(0, (rss.bytes or 0) - (rss.lazy or 0))
 
@@ -395,7 +396,7 @@ class Evidence:
 
     @cached_property
     def kept(self) -> Ranges:
-        """The ranges from which the kernel cannot take pages back."""
+        """The ranges that madvise() cannot remove from RSS: locked memory, and hugetlbfs."""
         return self.heap.target.kept
 
 

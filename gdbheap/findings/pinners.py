@@ -19,7 +19,7 @@ __all__ = ["MAX_GROUPS", "NO_PINNER", "Pinner", "pinner_of", "pinner_of_groups"]
 
 # The number of groups of pinning blocks that are examined, and of blocks in each of them.
 MAX_GROUPS, MAX_OF_GROUP = 32, 3
-# The place of an address in a variable, and everything from the first item of a variable on.
+# The offset of an address in a variable, and the rest of a path from the first item in a variable on.
 INSIDE, ITEM = re.compile(r"(?<=')\+0x[0-9a-f]+"), re.compile(r" ?\[.*")
 
 
@@ -46,8 +46,8 @@ def pinner_of_groups(evidence: Evidence, allocator: Allocator, rows: Sequence[Pi
 def pinner_of(evidence: Evidence, addresses: Sequence[int]) -> Pinner:
     """Return the variable that holds at least half of the blocks at these addresses.
 
-    Return NO_PINNER if no variable does, if words that may be stale are the only evidence, or if building the graph of
-    references would take longer than all other work.
+    Return NO_PINNER if no variable does, or if pointers that may be stale are the only evidence. Return it also if
+    building the graph of references would take longer than all other work.
     """
     if not addresses or not evidence.is_graph_quick:
         return NO_PINNER
@@ -66,5 +66,5 @@ def _variables(evidence: Evidence, addresses: Iterable[int]) -> list[str]:
 
 
 def _variable(path: str) -> str:
-    """Return the beginning of a path that names a variable, without the item that the path leads to."""
+    """Return the part of a path that names a variable. The step to an item in the variable is left out."""
     return INSIDE.sub("", ITEM.sub("", source_path(path)))

@@ -58,8 +58,8 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _largest_holes(evidence: Evidence) -> tuple[int | None, list[HoleRow]]:
-    """Return the first size in HOLE_SIZES that some holes have, and the MAX_GROUPS largest of these holes; (None, [])
-    if no hole has the smallest size.
+    """Return the largest size in HOLE_SIZES (KiB) that a hole reaches, and the MAX_GROUPS largest of these holes;
+    (None, []) if no hole reaches the smallest size.
     """
     for size in HOLE_SIZES:
         rows = [] if evidence.glibc is None else list(evidence.glibc.holes(size << 10))

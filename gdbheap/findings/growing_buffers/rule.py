@@ -1,4 +1,4 @@
-"""Holes that buffers left when realloc moved them. The holes still contain the buffers' contents of that time."""
+"""Holes that buffers left when realloc moved them. The holes still contain old copies of the buffers' contents."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class GrowingBuffers(Figures):
 
 @dataclass(frozen=True)
 class Copy:
-    """The rest, [start, end), of an old copy of the first ``length`` bytes of ``buffer``, which is (address, size with
-    header).
+    """The remaining bytes, [start, end), of an old copy of the first ``length`` bytes of a buffer.
+
+    ``buffer``: the buffer's address, and its size with header.
     """
 
     start: int

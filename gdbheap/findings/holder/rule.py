@@ -142,8 +142,10 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list[Finding]:
-    """Return the findings. The guessed unused capacity of containers is added to a holder if it may be at least a
-    quarter of the holder's bytes. Unused capacity of a holder in ``rows`` without a finding is marked as apart.
+    """Return the findings, with the unused capacity of containers assigned to holders.
+
+    A guessed unused capacity is added to a holder's finding if it may be at least a quarter of the holder's bytes.
+    Unused capacity of a holder in ``rows`` that has no finding gets the mark ``apart``.
     """
     found = [_placed_apart(one, found, rows) for one in found]
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
@@ -161,8 +163,10 @@ def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list
 
 
 def _placed_apart(finding: Finding, found: Sequence[Finding], rows: Sequence[MainHolder]) -> Finding:
-    """Return the finding. Unused capacity is marked as apart if no holder with a finding reaches its largest block, but
-    another holder in ``rows`` does.
+    """Return the finding, with the mark ``apart`` if it is about unused capacity of a holder without a finding.
+
+    This holder, one of ``rows``, must reach the block with the most unused capacity. Nearly all unused capacity must be
+    in that block.
     """
     room = finding.figures
     if not isinstance(room, ContainerRoom) or 100 * room.most < APART_PERCENT * finding.bytes:
@@ -173,8 +177,8 @@ def _placed_apart(finding: Finding, found: Sequence[Finding], rows: Sequence[Mai
 
 
 def is_room_of(room: object, holder: object) -> bool:
-    """Return whether the container with the most unused capacity (in ``room``) is reached through the holder in
-    ``holder``.
+    """Return whether the holder of the figures ``holder`` reaches the container with the most unused capacity in
+    ``room``.
     """
     return isinstance(holder, Holder) and isinstance(room, ContainerRoom) and _is_reached(room, holder.holder)
 
@@ -234,8 +238,8 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Return whether other findings are about the holder's object, or about at least half as many bytes of memory of
-    its kind.
+    """Return whether other findings are about the holder's object, or about at least half as many bytes of the same
+    kind of memory.
     """
     if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
         return True

@@ -12,8 +12,7 @@ from gdbheap.targets.ranges import subtract
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """The number of ``arenas`` and of their ``slabs``. ``fewer``: how many slabs fewer there would be with only
-    ``wanted`` arenas.
+    """The number of ``arenas`` and of their ``slabs``. ``fewer``: how many fewer slabs ``wanted`` arenas would need.
 
     ``setting``: the setting that limits the number of arenas. ``owner``: the module whose jemalloc has most of the
     memory, "" if there is only one jemalloc.

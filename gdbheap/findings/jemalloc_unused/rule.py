@@ -1,4 +1,4 @@
-"""Dirty and muzzy extents of jemalloc: free pages that it has not returned yet."""
+"""Dirty and muzzy extents of jemalloc: free pages that jemalloc has not returned yet."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class JemallocUnused(Figures):
 
     ``muzzy``: the resident bytes that the kernel takes by itself when memory is short. ``owners``: the modules whose
     jemalloc has this memory, the module with the most memory first; ``several``: whether the process has more than one
-    jemalloc. ``variable``: the environment variable from which the first one reads its settings, None if that is
-    hidden. ``server``: "redis", "valkey", or "" for any other program.
+    jemalloc. ``variable``: the environment variable from which the first module's jemalloc reads its settings, None if
+    unknown. ``server``: "redis", "valkey", or "" for any other program.
     """
 
     ids = ("jemalloc-unused",)

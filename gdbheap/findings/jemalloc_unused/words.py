@@ -29,7 +29,7 @@ def _text(figures: JemallocUnused) -> str:
 
 
 def _advice(figures: JemallocUnused) -> str:
-    """Return the advice.
+    """Return the advice to make jemalloc return free pages.
 
     The names of jemalloc's functions and of its variable may begin with a prefix that the build chose. If the prefix is
     known, the advice uses it.

@@ -13,8 +13,8 @@ from gdbheap.targets.target import Target
 MIN_PERCENT_USED = 25
 
 
-# A hole keeps the headers of the free chunks that were merged into it. They are searched at PLACES places, in a page
-# at each. CHAIN: how many headers in a row prove that the chunks were small, of at most SMALL bytes.
+# A hole keeps the headers of the free chunks that were merged into it. They are searched in PLACES
+# pages. CHAIN: how many headers in a row prove that the chunks were small, of at most SMALL bytes.
 PLACES, CHAIN, SMALL = 3, 4, 512
 GRAIN, FLAGS = 16, 7
 
@@ -58,9 +58,9 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _is_of_small_blocks(target: Target, start: int, end: int) -> bool:
-    """Return whether a hole was made of small free chunks, which the threshold does not concern.
+    """Return whether small chunks left a hole. The mmap threshold does not affect such holes.
 
-    At most of the sampled places, the sizes of old chunks lead from one to the next.
+    The answer is True if most of the sampled pages contain chains of old headers of small chunks.
     """
     step, page = (end - start) // (PLACES + 1) // GRAIN * GRAIN, target.machine.page
     places = (start + step * place for place in range(1, PLACES + 1))

@@ -70,7 +70,7 @@ def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
 
 @dataclass(frozen=True)
 class Sample:
-    """A buffer, with an estimate from a sample of its words: how many objects only this buffer refers to.
+    """A buffer, with an estimate from some of its pointer-sized words: how many objects only this buffer refers to.
 
     ``counts``: the estimated number of such objects, by the address of their type.
     """
@@ -153,7 +153,7 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
 
 
 def _words(objects: Objects, address: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield sampled words of a buffer, each with the word that follows."""
+    """Yield sampled pointer-sized words of a buffer, each with the word that follows."""
     machine = objects.target.machine
     for group in range(SAMPLED_GROUPS):
         at = address + group * (size // SAMPLED_GROUPS) // machine.word * machine.word

@@ -45,8 +45,8 @@ class CountedCycles:
     none.
 
     ``bytes``: the bytes that the cycles retain. ``others``: whether other blocks are lost too. ``heads``: the number of
-    heads of lost memory that were examined, 0 if it is all of them; ``looked_at``: the bytes that these heads retain.
-    ``type``: the class of most objects that close cycles, "" if unknown.
+    heads of lost memory that were examined, 0 if all were; ``looked_at``: the bytes that these heads retain. ``type``:
+    the class of most objects that close cycles, "" if unknown.
     """
 
     kind: str = ""
@@ -59,7 +59,7 @@ class CountedCycles:
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return the cycles of counted objects among the lost blocks of a C++ or Rust program.
+    """Return the cycles of objects with reference counts among the lost blocks of a C++ or Rust program.
 
     The record is empty unless the cycles retain at least half of the bytes of all lost blocks (``size``). If not all
     heads can be examined, half of the bytes that the examined heads retain is enough.

@@ -19,7 +19,7 @@ ROUNDED = 8
 
 @dataclass(frozen=True)
 class LostBlocks(Figures):
-    """The number of lost ``blocks``, and of ``heads``, to which no other lost block points.
+    """The number of lost ``blocks``, and of ``heads``: the lost blocks to which no other lost block points.
 
     ``largest``: the bytes in blocks of the size that has the most bytes; requests of ``least`` to ``most`` bytes get
     this size. ``by_kernel``: whether the kernel may have the only pointers to some of these blocks. ``cycles``: objects

@@ -1,4 +1,4 @@
-"""The main arena's top chunk: free memory at the end of the break, which free() has not trimmed."""
+"""The main arena's top chunk: free memory just below the program break, which free() has not trimmed."""
 
 from __future__ import annotations
 

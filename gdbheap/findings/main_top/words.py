@@ -1,4 +1,4 @@
-"""Texts of the finding ``main-top``: free memory at the end of the break."""
+"""Texts of the finding ``main-top``: free memory just below the program break."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_O
 
 @dataclass(frozen=True)
 class Mapped(Figures):
-    """The largest piece of the memory: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its
+    """The largest range of the memory: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its
     mapping.
 
     ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which the memory may belong.
     ``traced``: whether a system call tracer can show which code maps the memory. ``lazily_freed``: further bytes of
     this kind that MADV_FREE freed. ``repeated``: the bytes that RSS counts twice or more, because file pages are mapped
-    at several places. ``written``: whether the program may write to some of the files. ``left``: for shared memory,
+    at several addresses. ``written``: whether the program may write to some of the files. ``left``: for shared memory,
     files in the same folders that the process does not map. ``mappings``: the number of resident mappings; ``alike`` of
     them have ``each`` virtual bytes, the most frequent size.
     """
@@ -91,7 +91,7 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
 
 def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
     """Return how many resident bytes of files RSS counts more than once, because the process maps them at several
-    places.
+    addresses.
     """
     places: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
     for mapping in mappings:

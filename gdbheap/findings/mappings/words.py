@@ -36,7 +36,7 @@ def _text(figures: Mapped) -> str:
 
 
 def _pattern(figures: Mapped) -> str:
-    """Return in words how many mappings a program or library made itself, and their size if most have the same."""
+    """Return in words how many mappings a program or library made itself, and the size that most of them share."""
     if figures.kind != MAPPED_MEMORY or not figures.mappings:
         return ""
     count = counted(figures.mappings, "mapping")

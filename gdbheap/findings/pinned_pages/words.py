@@ -9,7 +9,7 @@ from gdbheap.report.words.finding_words import Words
 
 NAMES = "'heap pins --allocator=glibc' lists the blocks; once they are freed, malloc_trim(0) returns all these pages"
 APART = "allocate long-lived data before all other data, or separately"
-# No person drops more blocks than this one by one.
+# Nobody would drop more blocks than this one by one.
 MAX_DROPPED = 1000
 
 

@@ -1,4 +1,4 @@
-"""Memory of runtimes and servers that are recognised but not walked: its size, and how to ask them about it."""
+"""Memory of runtimes and servers that are recognised but not walked: its size, and commands that report about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RuntimeMemory(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding for each runtime that has enough memory for one."""
+    """Return a finding for each runtime whose memory is large enough for a finding."""
     heap = evidence.heap
     if heap.target.pages is None or heap.target.refusal is not None:
         return []

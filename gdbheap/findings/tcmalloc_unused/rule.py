@@ -1,4 +1,4 @@
-"""Free pages of tcmalloc's page heap that it has not returned yet."""
+"""Free pages in tcmalloc's page heap that tcmalloc has not returned yet."""
 
 from __future__ import annotations
 
