@@ -65,7 +65,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
 
     @abstractmethod
     def packing(self) -> _native.Packing:
-        """Return what would be freed if the blocks of all copies were packed."""
+        """Return the memory that packing the blocks of all copies would free."""
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:
         """Return how many bytes the program asked for, by size of the blocks in use; None if unknown.

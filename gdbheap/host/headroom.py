@@ -80,8 +80,8 @@ def memory_left(process: int | str) -> int:
 
 
 def group_limit(process: int | str) -> int | None:
-    """Return the smallest memory limit of a process's control group and the groups above it, in bytes; None: no
-    limit."""
+    """Return the smallest memory limit of a process's control group and the groups above it, in bytes; None if none has
+    one."""
     least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
     return least if least < UNLIMITED else None
 

@@ -160,7 +160,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts that certainly no user but root serves."""
+    """Return the ids of the mounts that only the kernel or root can serve."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:

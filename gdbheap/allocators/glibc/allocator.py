@@ -291,7 +291,7 @@ class GlibcAllocator(Allocator):
         return _native.held_chunks(self.chunks, row.start, row.end, row.blocks)
 
     def predict(self, pad: int = 0) -> Trim:
-        """Return what a call of ``malloc_trim(pad)`` would return to the kernel."""
+        """Predict the memory that a call of ``malloc_trim(pad)`` would return to the kernel."""
         if self.target.locked:
             self._around.note("locked")
         return predict(self.target, self.malloc, self.chunks, pad)

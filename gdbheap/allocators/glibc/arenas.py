@@ -346,8 +346,8 @@ class Glibc:
     def _detect_safe_linking(self) -> bool | None:
         """Return whether the links of free lists are mangled. None if no list has a link.
 
-        glibc 2.32 and later store a link xor its own address shifted right by 12. Both decodings are tried: with the
-        right decoding, more links lead to a chunk or to the end of a list.
+        glibc 2.32 and later store a link xor its own address shifted right by 12. Links are decoded as mangled and as
+        plain ones. With the right decoding, more links lead to a chunk or to the end of a list.
         """
         places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
         places += [head + HEADER for state in self.arenas for head in state.fast if head]

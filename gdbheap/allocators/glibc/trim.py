@@ -49,7 +49,7 @@ class Trim:
 
 
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
-    """Return what a call of ``malloc_trim(pad)`` would return to the kernel."""
+    """Predict the memory that a call of ``malloc_trim(pad)`` would return to the kernel."""
     rows = _native.trim_chunks(target.machine, chunks, target.pages, target.kept)
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)

@@ -117,11 +117,11 @@ class JemallocLibraries(ExtentLibraries):
         ]  # fmt: skip
 
     def packing(self) -> _native.Packing:
-        """Return the bytes that packing the slabs of each arena would free. Blocks in thread caches are not moved."""
+        """Return the memory that packing the slabs of each arena would free. Blocks in thread caches are not moved."""
         return self.store.packing(self.target.pages)
 
     def packing_of(self, arenas: int) -> _native.Packing:
-        """Return what packing would free if the blocks had been allocated from only ``arenas`` arenas."""
+        """Return the memory that packing would free if the blocks had been allocated from only ``arenas`` arenas."""
         return self.store.packing(self.target.pages, arenas)
 
     @cached_property

@@ -193,7 +193,7 @@ class MimallocLibraries(SeveralAllocators):
         return any(root.padded for root in self.roots)
 
     def packing(self) -> _native.Packing:
-        """Return what packing the pages of each thread's heap would free."""
+        """Return the memory that packing the pages of each thread's heap would free."""
         return self.store.packing(self.target.pages)
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:

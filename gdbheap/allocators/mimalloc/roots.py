@@ -138,8 +138,8 @@ def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) 
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """Return the mimalloc with the layout that the most pages fit; among equal layouts, the one with the most entries
-    in use.
+    """Return the mimalloc with the layout that the most pages fit; among equally good layouts, the one with the most
+    entries in use.
     """
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))

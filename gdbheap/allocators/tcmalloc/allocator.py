@@ -105,7 +105,7 @@ class TcmallocLibraries(ExtentLibraries):
         return list(map(Damage.of, self.store.damage))
 
     def packing(self) -> _native.Packing:
-        """Return the bytes that packing would free in spans with several blocks. Blocks in caches are not moved."""
+        """Return the memory that packing would free in spans with several blocks. Blocks in caches are not moved."""
         return self.store.packing(self.target.pages)
 
     def free_caches(self) -> list[FreeCache]:
