@@ -46,8 +46,8 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 def started_as(target: Target) -> str:
     """Return the file name with which the program was started, perhaps the name of a link; "" if unknown.
 
-    AT_EXECFN has the file name, which counts only if the first argument begins with the same name. For a script,
-    AT_EXECFN is not the interpreter, and a shell may pass any first argument.
+    The file name of AT_EXECFN is returned if the first argument begins with the same file name. They may differ: for a
+    script AT_EXECFN is not the interpreter, and a shell may pass any first argument.
     """
     with suppress(Fault):
         path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")

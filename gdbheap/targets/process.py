@@ -1,8 +1,8 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell. The
-function prepares, stops every thread, and runs its block, which reads the process. At the end of the block it releases
-the threads in every case. Absent pages are never read from the process, because the kernel would allocate them.
+``Process`` only reads and stops nothing; in gdb the process is stopped already. In the shell, the context manager
+``stopped`` stops all threads. At the end of its block it releases the threads in every case. Absent pages are never
+read from the process, because the kernel would allocate them.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class JavaContent(Content):
 
 
 def java_heap(target: Target) -> Ranges:
-    """Return the range that the JVM reserved for the Java heap; empty without a JVM or without the table."""
+    """Return the range that the JVM reserved for the Java heap; empty without a JVM or if its table lacks the range."""
     for loaded in target.objects:
         if not loaded.path.endswith("/libjvm.so"):
             continue
@@ -70,7 +70,7 @@ def _reserved(target: Target, table: int) -> Ranges:
 
 
 def _rows(target: Target, table: int) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Yield ((type, field), offset, address of the field if it is static) for each row of the table. Raises Fault."""
+    """Yield a row of the JVM's table: (type, field), offset, address of the field if it is static. Raises Fault."""
     space = target.space
     for at in range(table, table + MAX_ROWS * STRIDE, STRIDE):
         kind, name = space.word(at), space.word(at + FIELD_NAME)

@@ -97,7 +97,7 @@ def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
 
 
 def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
-    """Return the path of the file, fetched from the first server that has it; None if no server has it."""
+    """Fetch the file with a build-id from the first server that has it. Return its path; None if no server has it."""
     # Imported here, as few runs need it.
     from gdbheap.targets.cores import timed_http
 
@@ -112,7 +112,7 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 
 
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
-    """Write the bytes that ``read`` returns to the cache, completely or not at all. Return the path of the file.
+    """Write the bytes that ``read`` returns to a file in the cache, completely or not at all. Return the file's path.
 
     Raises OSError, also if there are too many bytes or ``read`` has not finished by the time ``end``.
     """

@@ -20,7 +20,7 @@ ERRORS = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 
 
 def get(url: str, end: float) -> http.client.HTTPResponse:
-    """Return the answer to a GET request, through the proxy of the environment if there is one.
+    """Return the answer to a GET request, through the proxy that the environment names, if any.
 
     ``end``: the time limit, as a time of ``time.monotonic()``; a later receive raises TimeoutError. Other failures
     raise one of ERRORS.

@@ -47,7 +47,7 @@ def _by_steps(table: bytes, line: int, offset: int) -> int:
 
 
 def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
-    """Return the line by the table of 3.10; None if the instruction has no line.
+    """Return the line of an instruction according to the line table of 3.10; None if it has no line.
 
     The table's pairs are a range's length and a signed difference of lines.
     """
@@ -62,7 +62,7 @@ def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _by_entries(table: bytes, line: int, offset: int) -> int | None:
-    """Return the line by the table of 3.11 and later; None if the instruction has no line.
+    """Return the line of an instruction according to the line table of 3.11 and later; None if it has no line.
 
     The first byte of an entry has the entry's form and its number of instructions.
     """

@@ -221,7 +221,7 @@ class Threads:
         return sorted(found)
 
     def _data_of(self, module: LoadedObject) -> Iterator[bytes]:
-        """Yield the library's data, piece by piece, because it may be large."""
+        """Yield the data of a library in parts, because it may be large."""
         return (raw for _address, raw in windows(self._space, module))
 
     def _led_back_to(self, raw: bytes, apart: tuple[int, int], place: int | None = None) -> list[int]:

@@ -85,7 +85,7 @@ class Traces:
         self.tables = self._find(space, module)
 
     def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
-        """Return the table of all blocks, then the tables of other domains."""
+        """Return the table with the traces of all blocks, then the tables of other domains."""
         own: dict[int, TraceTable] = {}
         others: dict[int, TraceTable] = {}
         for table in islice(self._tables(space, module), MAX_TABLES):
