@@ -47,7 +47,7 @@ class AtMapping:
 
 @dataclass(frozen=True)
 class Object:
-    """The Python object in the block. ``size``: the bytes of the block. ``text``: a bounded repr, or None."""
+    """The Python object in the block. ``size``: the bytes of the block. ``text``: a shortened repr, or None."""
 
     address: int
     type: str
@@ -199,7 +199,7 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """Return the block that contains ``address``, as the innermost allocator has it; None if there is none.
+    """Return the block that contains ``address``, from the innermost allocator that has one; None if there is none.
 
     In memory of an allocator that is not walked, return the block that Python objects claim there.
     """

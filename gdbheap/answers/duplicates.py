@@ -40,7 +40,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A value that several objects store. ``address``: the first of these objects."""
+    """A value that several objects store. ``address``: the address of the first of these objects."""
 
     type: str
     text: str | None

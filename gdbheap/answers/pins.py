@@ -36,7 +36,7 @@ FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group. ``address``: where the block starts, even if an object in it starts later."""
+    """A block of a group. ``address``: the start of the block, even if an object in it starts later."""
 
     address: int
     size: int
@@ -49,8 +49,8 @@ class Member:
 class Pin:
     """A group of blocks that pins memory; often a single block.
 
-    ``address``: the first block. ``path``: the paths to the blocks, equal paths merged. ``would_free``: the bytes that
-    freeing the group would free.
+    ``address``: the address of the first block. ``path``: the paths to the blocks, equal paths merged. ``would_free``:
+    the bytes that freeing the group would free.
     """
 
     address: int

@@ -64,7 +64,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """The blocks in use in an arena that have the same description. ``address``: the first of them."""
+    """The blocks in use in an arena that have the same description. ``address``: the address of the first block."""
 
     what: str
     blocks: int

@@ -24,9 +24,9 @@ NO_SAMPLES = (
 class SampledRow:
     """An allocating stack: its return addresses, innermost first, and its frames, outermost first.
 
-    ``allocator_frames``: how many of the innermost frames belong to the allocator. ``address``: the first block that
-    the stack allocated. ``likely_count`` and ``likely_bytes``: estimates for all blocks, sampled or not; None if
-    unknown.
+    ``allocator_frames``: how many of the innermost frames belong to the allocator. ``address``: the address of the
+    first block that the stack allocated. ``likely_count`` and ``likely_bytes``: estimates for all blocks, sampled or
+    not; None if unknown.
     """
 
     return_addresses: list[int]

@@ -128,7 +128,9 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
 
 
 def _with_retained(references: References, frames: list[Running]) -> list[Running]:
-    """Return the frames with the bytes that variables retain: each alone, and all of a frame together."""
+    """Return the frames with the bytes that each variable alone retains, and those that all variables of a frame
+    retain.
+    """
     graph = references.graph
     addresses = {variable.address for frame in frames for variable in frame.locals}
     numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}

@@ -106,7 +106,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class LostTotal:
-    """The sums over all groups: objects, blocks that are no objects, and bytes."""
+    """The sums over all groups: objects, blocks that are not objects, and bytes."""
 
     objects: int
     blocks: int

@@ -56,9 +56,9 @@ class SmallViews:
     """Objects of one ``type`` that show only a small part of large buffers, and alone keep these buffers alive.
 
     ``count``: the number of objects. ``shown``: the bytes of values that they show. ``kept``: the bytes that would be
-    freed if all of them were removed; ``absent``: the part of ``kept`` that is not resident. ``address``: the object
-    that keeps the most. ``nodes``: the numbers of the objects in the graph. ``views``: maps the address of each buffer
-    to the number of its views and the number of bytes that they show.
+    freed if all of them were removed; ``absent``: the part of ``kept`` that is not resident. ``address``: the address
+    of the object that keeps the most. ``nodes``: the numbers of the objects in the graph. ``views``: maps the address
+    of each buffer to the number of its views and the number of bytes that they show.
     """
 
     type: str

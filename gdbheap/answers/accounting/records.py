@@ -131,7 +131,7 @@ def record_lists(kind: Any) -> tuple[str, ...]:
 
 
 def more_of(key: str) -> str:
-    """Return the key that counts how many items the list ``key`` left out."""
+    """Return the key that counts the items that were left out of the list ``key``."""
     return f"{key}_more"
 
 

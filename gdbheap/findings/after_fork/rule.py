@@ -20,7 +20,7 @@ class AfterFork(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the private memory that other processes share, by the kernel's proportional count."""
+    """Return a finding about private memory that the process shares with others, computed from the kernel's PSS."""
     rss = evidence.heap.target.rss
     if rss.anonymous is None or rss.proportional is None:
         return []

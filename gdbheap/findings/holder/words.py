@@ -212,7 +212,7 @@ def _advice(figures: Holder) -> str:
 
 
 def remedy_of(holder: MainHolder) -> str | None:
-    """Return the remedy for a holder of a known kind; None for others."""
+    """Return the remedy for a holder of a known kind; None for a holder of any other kind."""
     most = holder.parts[0].what if holder.parts else ""
     # Blocks to which only C code refers count for the object that owns them.
     is_of_library = most.startswith(BLOCK) or most in OF_LIBRARIES

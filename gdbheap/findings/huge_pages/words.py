@@ -1,4 +1,4 @@
-"""Texts of the finding ``huge-pages``: free memory that is resident only because the kernel gave huge pages."""
+"""Texts of the finding ``huge-pages``: free memory that is resident only because it is in huge pages."""
 
 from __future__ import annotations
 

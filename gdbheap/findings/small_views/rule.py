@@ -30,8 +30,8 @@ class KeptByViews(Figures):
     """The number of ``views``, the bytes that they show (``shown``), and the bytes that only the views keep alive
     (``kept``).
 
-    ``address``: the view that keeps the most; ``path``: how to reach it in Python, or None. ``types``: the views by
-    type, the type that keeps the most first.
+    ``address``: the address of the view that keeps the most; ``path``: how to reach it in Python, or None. ``types``:
+    the views by type, the type that keeps the most first.
     """
 
     ids = ("small-views",)

@@ -98,7 +98,8 @@ def flame_part(
     stacks: Sequence[Weighted], title: str, subject: Subject = ALLOCATED, largest: int = LARGEST >> 2
 ) -> str:
     """Return the flame graph without title and legend, as a part of a page whose style includes ``flame_style``.
-    ``largest``: the most bytes."""
+    ``largest``: the maximum size of the result in bytes.
+    """
     root, stacks = _root(stacks)
     told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
     drawn = _drawn_cells(

@@ -37,7 +37,7 @@ def render(answer: BlockKinds, style: Style) -> str:
 
 
 def _used(row: KindRow, style: Style) -> str:
-    """Return how much of their blocks the containers of a row fill; "" if the row's kind is no container."""
+    """Return the bytes that items occupy in the containers of a row, as text; "" if the number is unknown."""
     return "" if row.occupied is None else style.size(row.occupied)
 
 

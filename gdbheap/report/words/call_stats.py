@@ -46,7 +46,8 @@ SPANS = (Column("calls lived"), Column("below"), Column("distribution of blocks"
 
 
 def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
-    """Return the text of the answer: the program that made the calls, several tables, and the limits of the figures.
+    """Return the text of the answer: the program that made the calls, several tables, and the limitations of the
+    figures.
 
     ``answer`` has fewer sizes than ``whole`` if the list was cut. ``picture``: the file to which the picture was
     written, None if there is none.
@@ -178,7 +179,7 @@ def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
 
 
 def told(answer: CallStats, style: Style) -> Iterator[str]:
-    """Yield sentences about the sums of the calls, and about the limits of the figures."""
+    """Yield sentences about the sums of the calls, and about the limitations of the figures."""
     yield from _sums(answer, style)
     yield from _notes(answer)
 
@@ -228,7 +229,7 @@ def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
 
 
 def _notes(answer: CallStats) -> Iterator[str]:
-    """Yield sentences about the limits of the figures."""
+    """Yield sentences about the limitations of the figures."""
     if answer.failed:
         yield f"The sums of bytes do not include {counted(answer.failed, 'call')} that returned NULL."
     if answer.unknown:

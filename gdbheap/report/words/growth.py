@@ -135,8 +135,8 @@ def _cost(answer: Growth, style: Style) -> str:
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:
-    """Return notes about following a process with the kernel's tracepoints. ``lost``: the number of lost reports of the
-    kernel.
+    """Return notes about following a process with the kernel's tracepoints. ``lost``: the number of the kernel's
+    reports that were lost.
     """
     were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
     notes = [f"{were} lost, because gdbheap could not read fast enough: all figures are too small."] if lost else []

@@ -87,7 +87,7 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 
 
 def _notes(answer: Replayed) -> list[str]:
-    """Return sentences about the limits of the figures."""
+    """Return sentences about the limitations of the figures."""
     notes = []
     if answer.film is not None and answer.film.pictures:
         film = answer.film
