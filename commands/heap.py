@@ -102,10 +102,9 @@ def _draw(heap: Heap, options: Options) -> None:
 
 
 def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
-    """Return the changes since the snapshot that --since names, None without --since, and a list of findings.
+    """Return the changes since the snapshot of --since (None without --since), and a list of findings about them.
 
-    If the snapshot is of the same process, the list may have a finding about the changes.
-    """
+    The list has at most one finding, and none if the snapshot is of another process."""
     path = options.since
     if path is None:
         return None, []

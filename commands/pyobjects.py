@@ -89,7 +89,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
 
 
 def _by(heap: Heap, options: Options) -> Answer:
-    """Return the table in which objects are not grouped by type."""
+    """Return the answer to --by, if it groups objects by something other than their type."""
     by_count = options.sort == "count"
     if options.by == LINE:
         return lines.lines(heap, by_count, options.top)

@@ -195,7 +195,7 @@ def _wait(pid: int, calls: int, of: int) -> bool:
 
 
 def _is_typed() -> bool:
-    """Wait a moment, and return whether a line was typed on the terminal. False if there is no terminal."""
+    """Wait at most LOOK_SECONDS. Return whether a line was typed on the terminal; False if there is no terminal."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     ready, _, _ = select.select([sys.stdin] if is_terminal else [], [], [], LOOK_SECONDS)
     return bool(ready) and sys.stdin.readline() != ""

@@ -32,7 +32,7 @@ MOST = 1 << 40
 
 
 def _every(text: str) -> int:
-    """Parse how many bytes the program allocates, on average, between two recorded stacks; or "all". Raises
+    """Parse how many bytes the program allocates, on average, between two recorded stacks. Return 1 for "all". Raises
     ValueError."""
     if text == "all":
         return 1

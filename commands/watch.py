@@ -301,10 +301,9 @@ class _Watch:
         self.queue.add(Request(one.folder, happening.name, cause, prepared, standing, seconds, time.time(), stack))
 
     def _acted(self, happening: Happening) -> Event | None:
-        """Return the event for finished actions; None if it lacks data.
+        """Return the event for finished actions; None if the happening lacks data.
 
-        If a thread was stopped because it was about to raise MemoryError, let it continue.
-        """
+        If a thread was stopped because it was about to raise MemoryError, let it continue."""
         request, done, pid = happening.request, happening.done, happening.pid
         if request is None or done is None or pid is None:
             return None
@@ -385,8 +384,8 @@ class _Watch:
 
 @dataclass
 class _Lines:
-    """Decides which events have lines of their own. ``began``, ``ended``: the events since the last line that have
-    none."""
+    """Decides which events have lines of their own. ``began``, ``ended``: how many processes have begun and ended
+    without a line since the last line."""
 
     began: int = 0
     ended: int = 0

@@ -140,9 +140,8 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """Add the time since the last hit to the time for which the process was stopped. Gdb stops all threads at each
-        hit.
-        """
+        """Add the time since the last hit to the time for which the process was stopped, because gdb stops all threads
+        at each hit."""
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None

@@ -51,10 +51,9 @@ TRACED = {"t"}
 
 @dataclass(frozen=True)
 class TargetIdentity:
-    """The facts that identify an inferior's target: live, core or remote (``kind``).
+    """The facts that identify an inferior's target. ``kind``: LIVE, CORE or REMOTE.
 
-    A heap is kept for further commands as long as these facts stay equal.
-    """
+    A heap is kept for further commands as long as these facts stay equal."""
 
     inferior: int
     kind: str

@@ -326,7 +326,7 @@ class _Words:
         raise NotImplementedError
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Return the possible completions: none."""
+        """Return the possible completions of a word. A subclass may return some; by default there are none."""
         return []
 
 

@@ -225,7 +225,7 @@ def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> s
 
 def _file_part(elf: ElfFile, offset: int, size: int) -> bytes:
     """Return bytes of a file, padded with zeros as the kernel pads the last page of a mapping. Return b"" if the file's
-    name now means another file."""
+    name now belongs to another file."""
     data = elf.read(offset, size)
     return data.ljust(size, b"\0") if data else b""
 

@@ -173,9 +173,8 @@ class NativeCaller:
                 yield mapping.start, self._target.space.read_available(mapping.start, size)
 
     def stacks(self) -> list[Stack]:
-        """Return the stack of each thread. A thread without a word on its stack that points into malloc gets only its
-        innermost frame.
-        """
+        """Return the stack of each thread. If no word on a thread's stack points into malloc, only its innermost frame
+        is returned."""
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         dwarf = self._target.machine.frames.dwarf
@@ -199,8 +198,8 @@ class NativeCaller:
         return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
 
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
-        """Return whether a word on a thread's stack points into ``place``. True also if the thread is not on its own
-        stack, because then the stack is unknown."""
+        """Return whether a word on a thread's stack points into the range ``place``. True also if the thread is not on
+        its own stack, because then the stack is unknown."""
         stack = self._stack_of(thread)
         sp = self._sp(thread.tid)
         if stack is None:
@@ -234,8 +233,8 @@ class NativeCaller:
     def choose(self) -> None:
         """Choose the thread that makes the calls. A thread that waits in a system call is preferred.
 
-        For such a thread, the kernel restarts the system call, errno is not set yet, and it is in no restartable
-        sequence. Raises GdbheapError if no thread is fit."""
+        For such a thread, the kernel restarts the system call, errno is not set yet, and the thread is in no
+        restartable sequence. Raises GdbheapError if no thread can make a call."""
         reasons: list[str] = []
         for wanted in (True, False):
             for thread in self._target.threads:

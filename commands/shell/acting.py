@@ -69,7 +69,7 @@ def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> 
 
 
 def _heard(reading: int) -> bytes | None:
-    """Return what a child writes, until it closes the pipe; None if that takes too long."""
+    """Return the bytes that a child writes until it closes the pipe; None if that takes longer than SECONDS."""
     said, end, poll = b"", time.monotonic() + SECONDS, select.poll()
     poll.register(reading, select.POLLIN)
     while poll.poll(max(0.0, 1000 * (end - time.monotonic()))):
@@ -115,7 +115,7 @@ def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing:
 
 
 def _become(uid: int) -> None:
-    """Change this process's groups and user to those of ``uid``, for good. Raises OSError."""
+    """Change this process's groups and user to those of ``uid``, without a way back. Raises OSError."""
     try:
         entry = pwd.getpwuid(uid)
         group = entry.pw_gid

@@ -22,7 +22,7 @@ def complete(words: Sequence[str]) -> str:
     """Return the completions of the last of ``words``, one on each line: a word, a space, and the word's meaning if it
     is known.
 
-    Return "" if the word is the name of a file, because shells complete these themselves."""
+    Names of files are not among the completions, because shells complete these themselves."""
     *before, last = words or [""]
     found = _options(before, last) if last.startswith("-") else iter([*_nouns(before), *_processes(last)])
     return "\n".join(f"{word} {what}" if what else word for word, what in found if word.startswith(last))

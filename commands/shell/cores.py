@@ -26,8 +26,8 @@ class Stored:
 
 
 Subject = Union["Named", str, Stored]
-"""What a line can name: a process, which is held from when the line is read; an id that no process has; the path of a
-core; or a core that coredumpctl has stored.
+"""The subject that a line names: a process, whose folder is kept open from then on; an id that no process has; the path
+of a core; or a core that coredumpctl has stored.
 """
 
 

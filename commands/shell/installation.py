@@ -178,7 +178,7 @@ def _owners_of(path: Path) -> set[int]:
 
 
 def _without(text: str) -> str:
-    """Return the text of a gdbinit without gdbheap's two lines. The rest is not changed by a byte."""
+    """Return the text of a gdbinit without gdbheap's two lines. All other bytes stay the same."""
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
     ours = False

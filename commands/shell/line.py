@@ -71,10 +71,10 @@ class CommandLine:
     held: ProcessFolder | None = None
 
     def subject(self, word: str) -> ProcessFolder | str:
-        """Return the subject that a word names: a process, which is held from now on, or the path of a core.
+        """Return the subject that a word names: a process, whose folder is kept open from now on, or the path of a
+        core.
 
-        Raises GdbheapError.
-        """
+        Raises GdbheapError."""
         target = parse_target(word)
         if isinstance(target, str):
             return target

@@ -80,7 +80,7 @@ def _fill_streams() -> None:
 
 
 def _take_name() -> None:
-    """Take the name by which gdbheap recognizes its own processes, instead of Python's."""
+    """Set the name of this process to "gdbheap", by which gdbheap recognizes its own processes."""
     try:
         place = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:

@@ -226,7 +226,7 @@ def _about_programs(line: CommandLine) -> Result:
 
 
 def _programs(line: CommandLine) -> Programs:
-    """Return the processes that the line names or chooses by options. Raises UsageError for a word that names no
+    """Return the processes that the line names, or chooses by options. Raises UsageError for a word that names no
     process."""
     from gdbheap.host.open_files import allow_many
     from gdbheap.targets.chosen_processes import Programs
@@ -244,11 +244,10 @@ def _programs(line: CommandLine) -> Programs:
 
 
 def _found(line: CommandLine, word: str) -> Named | str:
-    """Return the subject that a word names: a process, which is held from now on, or the path of a core.
+    """Return the subject that a word names: a process, whose folder is kept open from now on, or the path of a core.
 
-    If there is no process with this id, or it cannot be held, return the id, because the line may name many processes.
-    Raises GdbheapError.
-    """
+    If there is no process with this id, or its folder cannot be opened, return the id, because the line may name many
+    processes. Raises GdbheapError."""
     number = parse_target(word)
     try:
         return line.subject(word)

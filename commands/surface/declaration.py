@@ -89,7 +89,8 @@ class Shown(Generic[Answer, Chosen]):
 
     @property
     def whole(self) -> Answer:
-        """The whole answer with printable texts. It is made on use, because it may have millions of rows."""
+        """The whole answer with printable texts. The texts are converted on use, because the answer may have millions
+        of rows."""
         return printable_record(self.raw)
 
 
@@ -156,7 +157,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def name(self) -> str:
-        """The command's name in gdb, such as "heap holes". A command that gdb does not have has its name in a shell."""
+        """The command's name in gdb, such as "heap holes"; its name in a shell if gdb does not have the command."""
         return self.shell_name if self.needs.shell_only else f"{GDB} {self.noun}".strip()
 
     @property

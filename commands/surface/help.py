@@ -62,8 +62,8 @@ def help_text(
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """Return the part of a command's help that is not about common options, for docs/commands.md: in the form for gdb
-    or, if gdb does not have the command, in the form for a shell."""
+    """Return the help of a command without the common options, for docs/commands.md. It has the form for gdb or, if gdb
+    does not have the command, the form for a shell."""
     subject = _own_subject(command)
     entries = [*_entries(command)]
     lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]
@@ -121,7 +121,8 @@ def _line(called: str, words: str, rest: Sequence[str]) -> str:
 
 
 def _entries(command: AnyCommand) -> Iterator[str]:
-    """Yield the lines for the command's argument and for the options that only it has, below headings if it has any."""
+    """Yield the lines for the command's argument and for its own options, below the command's headings if there are
+    any."""
     options = {option.name: option for option in (*command.own_options, *command.listing_options)}
     argument = command.argument
     titles = [option.spelling for option in options.values()] + ([argument.metavar] if argument else [])
@@ -139,7 +140,8 @@ def _about(command: AnyCommand) -> list[str]:
 
 
 def _example(command: AnyCommand, called: str, subject: Needs[Any] | None) -> Iterator[str]:
-    """Yield the line with the example. In a shell, the target follows the name of the command; in gdb there is none."""
+    """Yield the line with the example. In a shell, the target follows the name of the command; in gdb, the example has
+    no target."""
     target = subject.example if subject else ""
     yield f"Example: {_line(called, target, [command.example[len(command.name) :].strip()])}"
 

@@ -200,7 +200,8 @@ class Common:
         """Check the options before a process is stopped or a file is read. Raises UsageError if options exclude each
         other, or if a file cannot be written.
 
-        The command's argument may not be set yet. If the argument is a file, this is called again once it is set."""
+        The command's argument may still be unset. If the argument is a file, this method is called again once it is
+        set."""
 
 
 def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
@@ -375,7 +376,7 @@ def user_name(uid: int) -> str:
 @dataclass
 class Several(Common):
     """The options that choose processes, for a command about several of them. The chosen processes are added to those
-    that the line names."""
+    that the command line names."""
 
     children: bool = switch("--children", "add all descendants of the processes, also future ones")
     name: re.Pattern[str] | None = valued(

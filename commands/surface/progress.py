@@ -62,8 +62,7 @@ def tell(what: str, anyway: bool = False) -> None:
 
 
 def tell_folder() -> None:
-    """If root runs gdbheap, print that files without a named folder go into the current folder, which is easily
-    overlooked."""
+    """If root runs gdbheap, print that files are written to the current folder, because a user may overlook that."""
     if os.geteuid() == 0:
         tell(f"files are written to {one_line(os.getcwd())}", anyway=True)
 

@@ -95,10 +95,10 @@ def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
 
 @dataclass(frozen=True)
 class Result:
-    """An answer with everything that is needed to print it, so that the process can run on before that.
+    """An answer with everything that is needed to print it, so that the process can run on before the answer is
+    printed.
 
-    ``whole``: the answer before --sort and --top.
-    """
+    ``whole``: the answer before --sort and --top."""
 
     command: AnyCommand
     options: Common
@@ -130,9 +130,10 @@ def _named(heap: Heap, options: Common) -> Common:
 def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
-    """Answer a command about its subject. ``heaps``: the heaps in the subject.
+    """Answer a command about its subject. ``heaps``: the heaps that the subject contains.
 
-    Raises UsageError for invalid options. Both callers have already checked the options before they opened anything."""
+    Raises UsageError for invalid options. The callers have already checked the options once, before they opened a
+    target."""
     options.check()
     _check_output(command, options)
     with disclosing(heaps, options.no_text):
@@ -206,8 +207,7 @@ def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], optio
 
 
 def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
-    """Return a key for sorted(): numbers first and the largest of them first, then words in alphabetical order, None
-    last."""
+    """Return a key for sorted(): first numbers in descending order, then words in alphabetical order, then None."""
 
     def place(row: Any) -> tuple[int, Any]:
         value = key(row)

@@ -18,7 +18,7 @@ __all__ = ["disclosing"]
 
 @contextmanager
 def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
-    """Within the block, let texts and errors show contents, unless ``no_text`` is true."""
+    """Within the block, let answers and errors about ``heaps`` show contents of memory, unless ``no_text`` is true."""
     for heap in heaps:
         heap.disclosure.contents = not no_text
     try:

@@ -25,8 +25,8 @@ MOST_SHOWN = 20
 class Change:
     """The change of a ledger line, a type or a holder.
 
-    ``bytes``: the change, from ``before`` to ``after``; ``count``: the change in the number of objects. ``state``:
-    "new", "gone" or "changed"."""
+    ``bytes``: the change in bytes, from ``before`` to ``after``; ``count``: the change in the number of objects.
+    ``state``: "new", "gone" or "changed"."""
 
     name: str
     bytes: int | None

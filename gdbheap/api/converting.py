@@ -105,7 +105,8 @@ def owner_row_of(found: HeldTogether) -> Holder:
 
 
 def findings_of(found: Iterable[Found]) -> list[Finding]:
-    """Convert findings, and add their texts. An older snapshot may lack the data for these texts."""
+    """Convert findings to the library's records, with their texts. If an older snapshot lacks the data for a text, the
+    text is the finding's id."""
     rows = []
     for one in found:
         text, advice = words_of(one)

@@ -251,8 +251,8 @@ class Heap:
     def object_at(self, address: int) -> Object:
         """Return the Python object whose block contains an address.
 
-        If no Python object is there, return the used block with a description. Raises UsageError if no block in use is
-        there."""
+        If the block contains no Python object, return the block with a description. Raises UsageError if the address is
+        not in a block in use."""
         return self._reading.object_at(address_of(address))
 
     # Writing files.

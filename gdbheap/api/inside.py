@@ -62,13 +62,13 @@ def snapshot(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write a snapshot of the calling program, as ``Heap.save`` does for another one.
+    """Write a snapshot of the calling program, as ``Heap.save`` does for another program.
 
-    It needs no rights that the program does not have, and no process traces the program (docs/inside.md). The calling
-    thread is paused while the kernel copies page tables, then waits for the file, while other threads run on. After
-    ``max_time`` (seconds, or "30s") the copy and its reader are ended. ``python``: the interpreter that reads the copy,
-    if the program's own is not suitable. Raises UsageError for a file that cannot be written, Unsupported if no copy
-    can be made, NotPermitted if the copy cannot be read, and GdbheapError."""
+    The call needs no rights that the program does not have, and no process traces the program (docs/inside.md). The
+    calling thread is paused while the kernel copies page tables, then waits for the file, while other threads run on.
+    After ``max_time`` (seconds, or "30s") the copy and its reader are ended. ``python``: the interpreter that reads the
+    copy, if the program's own is not suitable. Raises UsageError for a file that cannot be written, Unsupported if no
+    copy can be made, NotPermitted if the copy cannot be read, and GdbheapError."""
     return _written(SNAPSHOT, path, {"blocks": blocks, "owners": owners}, max_time, python)
 
 
@@ -79,10 +79,9 @@ def write_report(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write one HTML page about the calling program, as ``Heap.write_report`` does for another one.
+    """Write one HTML page about the calling program, as ``Heap.write_report`` does for another program.
 
-    The arguments have the same meaning as for ``snapshot``.
-    """
+    The arguments have the same meaning as for ``snapshot``."""
     return _written(REPORT, path, {"owners": owners}, max_time, python)
 
 
@@ -185,7 +184,8 @@ def _threads() -> list[tuple[int, int]]:
 
 
 def _path() -> list[str]:
-    """Return the folder that contains this package, and the folder that contains elftools, which it needs.
+    """Return the folders for the reader's ``sys.path``: the folder of this package, and the folder of elftools, which
+    this package needs.
 
     No other package is imported from these folders."""
     from importlib.util import find_spec

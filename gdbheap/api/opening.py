@@ -24,12 +24,11 @@ __all__ = ["here", "meant", "open"]
 def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text: bool = False) -> Heap:
     """Open a process by its id, or a core or a snapshot by its path.
 
-    Nothing is read yet, but a process is identified for good: if another process gets its id later, that process is not
-    read. At the first question a process is stopped while its private memory is copied, for at most ``max_stop``
-    (seconds, or "2s"; 0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``:
-    answers show no contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target
-    does not exist, NotPermitted, and UsageError for options that do not fit the target.
-    """
+    Nothing is read yet. If the process ends and another process gets its id, the other process is not read. At the
+    first question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or "2s";
+    0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``: answers show no
+    contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target does not exist,
+    NotPermitted, and UsageError for options that do not fit the target."""
     limit = seconds_of(max_stop) or None
     hidden = no_text or wanted(os.environ)
     found = meant(target)
@@ -51,10 +50,9 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
 
 
 def meant(target: Target) -> ProcessFolder | str:
-    """Return the process that ``target`` names, held open from now on, or the path of a file.
+    """Return the open folder of the process that ``target`` names, or the path of the file that it names.
 
-    Raises NoTarget, NotPermitted, UsageError.
-    """
+    Raises NoTarget, NotPermitted, UsageError."""
     found = parse_target(os.fspath(target)) if isinstance(target, (str, os.PathLike)) else pid_of(target)
     return refusal.open_folder(found) if isinstance(found, int) else found
 

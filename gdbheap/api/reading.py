@@ -75,9 +75,7 @@ class Reading:
                 yield heap
 
     def lacks(self, what: str) -> Unsupported:
-        """Return the error for a question that a snapshot cannot answer. ``what``: the data that the snapshot does not
-        contain.
-        """
+        """Return the error for a question that a snapshot cannot answer. ``what``: the data that the snapshot lacks."""
         return Unsupported(f"a snapshot does not contain {what}: open the process, or a core")
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
@@ -110,9 +108,8 @@ class Reading:
     def object_at(self, address: int) -> Object:
         """Return the Python object whose block contains an address.
 
-        If no Python object is there, return the used block with a description. Raises UsageError if no block in use is
-        there.
-        """
+        If the block contains no Python object, return the block with a description. Raises UsageError if the address is
+        not in a block in use."""
         with self.asked("objects") as heap:
             found = at.at(heap, address)
             block = found.block

@@ -221,7 +221,8 @@ class Referrer:
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder of memory in use: ``bytes`` of blocks, the ``resident`` part, and its ``share`` of RSS.
+    """A holder of memory in use. ``bytes``: the bytes of the blocks that it holds; ``resident``: their resident bytes;
+    ``share``: their share of RSS, from 0 to 1.
 
     ``path``: the variable, module, class, thread or memory, as a person would write it; ``kind``: its kind. ``what``:
     the type of the holder, or the content of most of its memory; ``count``: the number of its items, or of its blocks.
@@ -268,10 +269,10 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Retained:
-    """An object, or all objects of a type or a module: its ``own`` bytes, and the bytes that it retains (``retained``).
+    """An object, or all objects of a type or a module.
 
-    ``retained``: the bytes that would be freed with it. ``path``: how an object is reached; ``address``: None for all
-    objects of a type."""
+    ``own``: the bytes of the objects themselves; ``retained``: the bytes that would be freed with them. ``path``: how
+    an object is reached; ``address``: None for all objects of a type."""
 
     address: int | None
     type: str

@@ -118,10 +118,9 @@ class Current:
 
 
 def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
-    """Yield a kept heap.
+    """Yield the heap that a target has kept from an earlier question.
 
-    If a question is interrupted, keep only the memory, so that the next question analyses it anew.
-    """
+    If the question is interrupted, drop the analysis of the memory; the next question analyses the memory again."""
     heap = opened._heap
     assert heap is not None
     try:

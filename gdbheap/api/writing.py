@@ -59,9 +59,8 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
 
 
 def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> HtmlPage:
-    """Return the HTML page of a target. Its parts are imported on use, because imports take most of a command's
-    start-up time.
-    """
+    """Return the HTML page of a target. The modules that make the page are imported on use, because imports take most
+    of a command's start-up time."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview
 

@@ -83,8 +83,7 @@ def small(table: Table, rows: Rows) -> Batches:
 def _signed(value: int | None) -> int | None:
     """Return an integer as tables store it: signed, with 64 bits, so that addresses in the kernel's half are negative.
 
-    None stays None. Larger numbers, which a hostile core may contain, are cut off.
-    """
+    None stays None. Only the lowest 64 bits of larger numbers are used; a hostile core may contain such numbers."""
     if value is None:
         return None
     value %= MODULUS

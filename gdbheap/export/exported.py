@@ -66,8 +66,8 @@ class ExportedFiles:
         return open_inside(self._number, name, os.path.join(self.folder, name))
 
     def hold(self, name: str) -> str | None:
-        """Open a file and keep it open. Return a path that leads to the open file; None if the folder has no file of
-        this name. Raises UsageError if it is a link or not a regular file, OSError."""
+        """Open a file and keep it open. Return a path that names the open descriptor; None if the folder has no file
+        ``name``. Raises UsageError if it is a link or not a regular file, OSError."""
         try:
             file = self.open(name)
         except FileNotFoundError:
@@ -77,10 +77,9 @@ class ExportedFiles:
         return path
 
     def hold_parts(self, name: str) -> list[str]:
-        """Open all files of a table's partitions and keep them open. Return paths that lead to the open files.
+        """Open all files of a table's partitions and keep them open. Return the paths of links to the open descriptors.
 
-        Links are not followed, because they may point anywhere.
-        """
+        Links in the export folder are not followed, because they may point anywhere."""
         open_files.allow_many()
         return list(self._parts(self._number, name, name, 0))
 

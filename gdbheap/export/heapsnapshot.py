@@ -78,9 +78,9 @@ class NamedGraph:
 class _Ids:
     """The ids of nodes. A node has the same id in each snapshot of a process, because DevTools match nodes by id.
 
-    An id is computed from the node's address or, for a root, from its name. An id has 31 free bits, enough for all
-    8-byte places in 16 GiB, so that two nodes in the same 16 GiB window never collide. The ids of different windows
-    overlap, shifted by a hash of the window's number. A node whose id is taken gets the next free one."""
+    An id is computed from the node's address or, for a root, from its name. An id has 31 free bits, which is enough for
+    all multiples of 8 bytes in 16 GiB. So two nodes in the same window of 16 GiB never collide. The ids of different
+    windows overlap, shifted by a hash of the window's number. A node whose id is taken gets the next free one."""
 
     def __init__(self) -> None:
         # One bit for each number, in pages that are created on first use.

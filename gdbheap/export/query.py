@@ -151,8 +151,8 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
 
 
 def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
-    """Run the query in a separate thread, because DuckDB blocks the signal of Ctrl-C in the thread in which it
-    works."""
+    """Run the query and return its answer. The query runs in a separate thread, because DuckDB blocks the signal of
+    Ctrl-C in the thread in which it works."""
     stopped = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_answered, database, duckdb, text, room, stopped)
@@ -312,8 +312,8 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _plain_path(path: str) -> str:
-    """Return the path unchanged. Raises UsageError if it contains a pattern character, which DuckDB gives no way to
-    escape."""
+    """Return the path unchanged. Raises UsageError if it contains a pattern character, because DuckDB cannot escape
+    such a character."""
     if set(path) & set("*?["):
         raise UsageError(
             f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"

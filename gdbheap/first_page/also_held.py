@@ -39,10 +39,10 @@ SUSPENDED = (TASK, GREENLET, *GENERATORS)
 class _Others:
     """The bytes that removing a holder alone would free (``retained``), and other holders of the same memory.
 
-    ``alone``: whether ``retained`` is most of the memory that the holder reaches. ``names``: otherwise, the other
-    holders of the remaining memory. ``together``: the bytes that removing all of these and the holder would free, None
-    if unknown. ``own``: other names of the holder itself.
-    """
+    ``alone``: whether ``retained`` is most of the memory that the holder reaches. ``names``: the other holders of the
+    remaining memory, if ``alone`` is false. ``together``: the bytes that removing the holder and all other holders
+    would free, None if unknown. ``own``: other names of the holder itself. ``at_most``: ``retained`` plus the memory
+    that only stale references may hold, None if there is none."""
 
     retained: int
     alone: bool = True
@@ -82,9 +82,8 @@ def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None
 
 
 def _members(heap: Heap, row: MainHolder) -> set[int]:
-    """Return the nodes that a row of holders represents: a variable's object, or the roots of a global. Other rows have
-    none.
-    """
+    """Return the nodes that a row of holders represents: a variable's object, or the roots of a global. Return an empty
+    set for rows of other kinds."""
     references = heap.references
     if row.kind == VARIABLE and row.address is not None:
         number = references.graph.find(row.address)
@@ -200,10 +199,9 @@ def _way_of(paths: Paths, number: int, target: int) -> _Way:
 
 
 def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
-    """Add to each row the tasks that reach most of its memory: their kind and number.
+    """Return the rows, each with the kind and the number of the tasks that reach most of its memory.
 
-    If there are no such tasks, add the suspended functions that reach most of it.
-    """
+    If a row has no such tasks, it gets the suspended functions that reach most of its memory."""
     graph = heap.python.references.graph
     found = list(rows)
     types_of = _kinds(heap)
@@ -254,9 +252,8 @@ def _below(heap: Heap, numbers: Iterable[int]) -> int:
 
 
 def _counts(heap: Heap, members: Sequence[set[int]]) -> list[Counter[int]]:
-    """Return the numbers of objects by type, for each row: objects whose shortest chains from a root go through the
-    row's nodes.
-    """
+    """Return, for each row, the number of objects by type address. An object counts for a row if its shortest chain
+    from a root goes through one of the row's nodes."""
     seeds = [(number, place) for place, nodes in enumerate(members) for number in nodes]
     counts: list[Counter[int]] = [Counter() for _row in members]
     for share in heap.references.graph.shares(seeds, 0):

@@ -435,10 +435,8 @@ def _returned(owner: LineId, given: Mapping[LineId, int]) -> int:
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Compare the pages that were found with the kernel's RSS.
-
-    Any surplus of the kernel's count is unexplained memory.
-    """
+    """Return the sums, with the memory that gdbheap cannot explain: the bytes by which the kernel's RSS and swap exceed
+    the pages that were found."""
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums

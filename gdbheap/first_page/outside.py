@@ -127,7 +127,7 @@ def _size(evidence: Evidence, ranges: Ranges) -> int:
 
 
 class _Places:
-    """Lists who holds the memory outside malloc: files, static data, stacks, shared and other mappings."""
+    """Lists the holders of memory outside malloc: files, static data, stacks, shared and other mappings."""
 
     def __init__(self, evidence: Evidence, owned: Ranges) -> None:
         self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
@@ -186,7 +186,7 @@ class _Places:
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
-        """Yield two places for a private file mapping: its written pages, and its pages that were only read."""
+        """Yield two holders for a private file mapping: its written pages, and its pages that were only read."""
         written = self._written(ranges)
         if written is None:
             yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
@@ -222,11 +222,10 @@ class _Places:
     def _of_threads(
         self, rows: list[tuple[Stack, Ranges]], kind: str, where: tuple[str, str], what: str
     ) -> Iterator[_Place]:
-        """Yield the first thread's stack, the largest other stack, and the remaining stacks as one place.
+        """Yield the first thread's stack, the largest other stack, and the remaining stacks as one holder.
 
         The largest other stack is separate only if it has at least half of the bytes of all stacks but the first
-        thread's. ``where``: the text for the part of a stack, for one stack and for several.
-        """
+        thread's. ``where``: the text for the part of a stack, for one stack and for several."""
         main = self._target.main_stack
         sizes: list[tuple[int, Stack, Ranges]] = []
         for stack, parts in rows:
@@ -257,7 +256,8 @@ class _Places:
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
 
     def _of_ended(self) -> Iterator[_Place]:
-        """Yield the stacks of ended threads that nobody joined, then those that the C library keeps for new threads."""
+        """Yield the stacks of ended threads that were never joined, then the stacks that the C library keeps for new
+        threads."""
         stacks = [(stack.start, stack.end) for stack in self._heap.ended_stacks if stack.is_joinable]
         ranges = self._of(ENDED_STACKS)
         joinable = intersect(ranges, stacks)
@@ -277,7 +277,7 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield one place for each library that mapped much memory, and one place for all remaining mappings."""
+        """Yield one holder for each library that mapped much memory, and one holder for all remaining mappings."""
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):

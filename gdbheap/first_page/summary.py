@@ -30,7 +30,7 @@ from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
-# The places of memory of runtimes that shares a ledger line with other memory.
+# The ledger lines that count memory of runtimes together with other memory.
 PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
 # Up to this percentage of resident memory, memory that is not walked is ignored.
 MAX_PERCENT_IGNORED = 5

@@ -218,7 +218,8 @@ class _Grower(_Catcher):
 
 
 def _extents(process: LocalProcess, name: str) -> list[tuple[int, int]]:
-    """Return [start, end) of each function with this name: in the program, and where it is exported."""
+    """Return [start, end) of each function with this name: the program's own function, and the functions that loaded
+    objects export."""
     objects = process.running.objects
     named = (loaded.extent(name) for loaded in objects if loaded is objects[0] or loaded.exported(name))
     return [(start, start + size) for start, size in filter(None, named)]

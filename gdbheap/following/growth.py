@@ -45,7 +45,8 @@ IDS = (*GROWS, "mmap.file", "reserve", *RETURNS, "other", "failed")
 
 @dataclass(frozen=True)
 class Counted:
-    """The bytes and the number of calls that made memory grow in one way, in total and for each range of sizes."""
+    """The bytes and the number of calls that made memory grow, by brk or by the other system calls: in total and for
+    each range of sizes."""
 
     bytes: int
     calls: int
@@ -292,7 +293,7 @@ class Expected:
                 self._doubtful.change(*found, True)
 
     def doubtful(self) -> Ranges:
-        """Return the ranges that may be mapped or not, ascending: gdbheap does not know."""
+        """Return the ranges for which gdbheap does not know whether they are mapped, ascending."""
         return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:
@@ -358,5 +359,5 @@ class _Ranges:
 
 
 def counted(sizes: SizeSums) -> Counted:
-    """Return the sums of the calls that made memory grow."""
+    """Return the sums and the ranges of sizes of the calls in ``sizes``."""
     return Counted(sizes.bytes, sizes.calls, sizes.shares())

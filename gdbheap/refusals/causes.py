@@ -154,7 +154,7 @@ def labelled(facts: Facts) -> str | None:
 
 
 def filtered(facts: Facts) -> str | None:
-    """Return the cause if gdbheap itself has a seccomp filter, as container runtimes install one."""
+    """Return the cause if a seccomp filter applies to gdbheap itself. Container runtimes install such a filter."""
     if not facts.seccomp:
         return None
     remedy = grant(facts) if facts.container else "start gdbheap without that filter"

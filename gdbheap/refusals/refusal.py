@@ -201,7 +201,7 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
 
 
 def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
-    """Return the error for a process that existed when it was named but can no longer be read."""
+    """Return the error for a process that existed before but can no longer be read."""
     if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
         return _absent(folder.pid, error)
     return another(folder)
@@ -239,8 +239,7 @@ def _hidden(pid: int) -> NotPermitted:
 
 def _inner_process(pid: int) -> int:
     """Return the id of a process in gdbheap's own PID namespace; 0 if there is no such process. ``pid``: the id of the
-    process in a PID namespace below.
-    """
+    process in a child PID namespace."""
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
         if name.isdigit():

@@ -17,10 +17,10 @@ __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
 @dataclass(frozen=True)
 class Standing:
-    """The figures of one process.
+    """The current figures of one process, in bytes.
 
-    A figure that could not be read this time keeps its last known value.
-    """
+    ``growth``: the change of RSS since the first sample of the process; ``seconds``: the time since this sample. A
+    figure that could not be read this time keeps its last known value."""
 
     pid: int
     program: str
@@ -81,7 +81,7 @@ class Standings:
         self._names: dict[int, str] = {}
 
     def take(self) -> Table:
-        """Sample the processes and return their table. Its rows are in no order."""
+        """Sample the processes and return their table. The rows are not sorted."""
         samples = [row for row in self.sampler.take() if isinstance(row, Sample)]
         here = {sample.pid for sample in samples}
         for kept in (self._first, self._last, self._names):

@@ -24,7 +24,8 @@ FIGURES: dict[str, Callable[[Sample], int | None]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """The values of a curve in bytes at the times at which they are known. ``times``: seconds since 1970, ascending."""
+    """A figure of a process over time. ``values``: its known values in bytes; ``times``: the times of these values in
+    seconds since 1970, ascending."""
 
     name: str
     times: list[float] = field(default_factory=list)
@@ -47,7 +48,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """The curves and events of one process in one file. ``curves``: those curves that have values, by name."""
+    """The curves and events of one process in one file. ``curves``: the curves that have values, by name."""
 
     file: str
     pid: int

@@ -99,13 +99,13 @@ class _Tally:
 
 
 def record(programs: Programs, plan: RecordingPlan) -> Recorded:
-    """Record until the recording is over. Before the first row it raises UsageError, NoTarget, NotPermitted,
-    Unsupported; afterwards only errors of writing the file."""
+    """Record until the recording is over. Raises UsageError, NoTarget, NotPermitted, Unsupported before the first row
+    is written. Afterwards it raises only errors of writing the file."""
     return Recording(programs, plan).run()
 
 
 class Recording:
-    """One recording. The method ``run`` makes it."""
+    """One recording, which the method ``run`` makes."""
 
     def __init__(self, programs: Programs, plan: RecordingPlan) -> None:
         self.plan, self.programs = plan, programs
@@ -244,9 +244,8 @@ class Recording:
     def _part(self, started: Started, reason: str) -> int | None:
         """Return the started command's exit status.
 
-        After an interrupt, which the command received too, wait only a moment. If the command has not ended by then, it
-        runs on, and the result is None.
-        """
+        After an interrupt, which the command received too, wait at most PARTING_SECONDS. If the command has not ended
+        by then, it runs on; return None."""
         with suppress(KeyboardInterrupt):
             status = started.wait(PARTING_SECONDS if reason == "interrupted" else None)
             if status is not None:

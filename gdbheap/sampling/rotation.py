@@ -117,7 +117,7 @@ class SeriesFiles:
             worker.start()
 
     def _set_aside(self, folder: HeldFolder) -> str:
-        """Rename the file after the time of its first row, never over another file. Return its new name. Raises
+        """Rename the file after the time of its first row, without replacing another file. Return its new name. Raises
         UsageError."""
         try:
             status = folder.status(self._name)
@@ -135,7 +135,7 @@ class SeriesFiles:
             raise not_written(self.path, error) from None
 
     def _tidy(self, folder: HeldFolder, older: str, descriptor: int) -> None:
-        """Compress a file, which ``descriptor`` reads, and remove the oldest files."""
+        """Compress the file ``older``, which is open as ``descriptor``. Then remove the oldest files."""
         # If there is no room for the compressed file, the other one stays.
         with os.fdopen(descriptor, "rb") as source, suppress(OSError, UsageError):
             source.seek(0)

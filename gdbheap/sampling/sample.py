@@ -142,14 +142,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a series, by ``kind``.
+    """An event of a series.
 
-    "start": the first sample of the process follows (``target`` describes the process); "exec": the process now runs
-    another program; "found": gdbheap found another allocator of the process; "end": the process ended, with its exit
-    ``status`` if gdbheap started it as a command; "snapshot": a snapshot was written to ``path``, for which the process
-    was stopped for ``seconds``; "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last
-    event.
-    """
+    ``kind`` is one of these. "start": the first sample of the process follows (``target`` describes the process);
+    "exec": the process now runs another program; "found": gdbheap found another allocator of the process; "end": the
+    process ended, with its exit ``status`` if gdbheap started it as a command; "snapshot": a snapshot was written to
+    ``path``, for which the process was stopped for ``seconds``; "failed": a read, a stop or a snapshot failed, for this
+    ``reason``; "close": the last event."""
 
     time: float
     offset: float

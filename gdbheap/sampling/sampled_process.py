@@ -88,10 +88,9 @@ class Paced:
 
 @dataclass(frozen=True)
 class AllocatorPlaces:
-    """The places of the allocators' data structures.
+    """The data structures of allocators that were found in a process.
 
-    An allocator is None if the process lacks it or has not used it yet.
-    """
+    An allocator is None if the process lacks it or has not used it yet."""
 
     malloc: RunningMalloc | None
     python: RunningPymalloc | RunningMimalloc | None
@@ -105,12 +104,13 @@ class AllocatorPlaces:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the places of all allocators that the process can have are known."""
+        """Whether the data structures of all allocators that the process can have were found."""
         return self.malloc is not None and (self.python is not None or not self.target.get("python"))
 
     def knows_more_than(self, other: AllocatorPlaces) -> bool:
-        """Return whether this result includes malloc and ``other`` lacks it; if both or neither include malloc, whether
-        this result includes Python's own allocator and ``other`` lacks it.
+        """Return whether this result includes an allocator that ``other`` lacks.
+
+        malloc is compared first. Python's own allocator decides only if both results include malloc, or neither does.
         """
         return [bool(self.malloc), bool(self.python)] > [bool(other.malloc), bool(other.python)]
 
@@ -261,7 +261,7 @@ class SampledProcess:
         return None if self.found is None else self.found.malloc
 
     def _malloc(self, usage: Usage) -> MallocSample | None:
-        """Read malloc's arenas while the process runs. Return None if malloc's data structures are not known."""
+        """Read malloc's arenas while the process runs. Return None if malloc's data structures were not found."""
         books, found = self._books, self.found
         if books is None or found is None:
             return None

@@ -44,12 +44,12 @@ class Sampler:
 
     @property
     def left_out(self) -> int:
-        """How many of the wanted processes cannot be sampled."""
+        """The number of wanted processes that cannot be sampled."""
         return len(self._refused)
 
     @property
     def smaller(self) -> int:
-        """How many of the user's processes are not sampled, because they are not among the largest."""
+        """The number of the user's processes that are not sampled, because they are not among the largest."""
         return self._programs.smaller
 
     @property

@@ -79,9 +79,8 @@ class SeriesFile:
     file is replaced, when the header is written, if ``replace`` is true or the file is no recording. Only one gdbheap
     writes a file at a time. ``began``: when the file's first row was written, in seconds since 1970; ``base``: the
     seconds by which the offsets of the rows are reduced, because the file began later than the recording. ``folder``:
-    the folder of the file, if it is already held; ``descriptor`` reads and writes the file. Raises UsageError if the
-    file cannot be written at all, GdbheapError if writing fails later.
-    """
+    the open folder of the file, None if it is not open yet; ``descriptor``: the file's descriptor, for reading and
+    writing. Raises UsageError if the file cannot be written at all, GdbheapError if writing fails later."""
 
     def __init__(
         self,
@@ -203,7 +202,7 @@ def _lock(descriptor: int, path: str) -> None:
 
 
 def _cut(descriptor: int) -> int:
-    """Remove an incomplete row at the end of a file, move to the end, and return the size."""
+    """Remove an incomplete row at the end of a file, and move to the end. Return the file's size in bytes."""
     end = os.lseek(descriptor, 0, os.SEEK_END)
     tail = os.pread(descriptor, MAX_LINE_BYTES, max(0, end - MAX_LINE_BYTES))
     whole_size = end - len(tail) + tail.rfind(b"\n") + 1
@@ -359,8 +358,8 @@ def is_series(path: str) -> bool:
 
 
 def read(path: str) -> Series:
-    """Read a series. Raises UsageError (of one line) if the file is missing, damaged, not a series, or of a newer
-    gdbheap."""
+    """Read a series. Raises UsageError, with a text of one line, if the file is missing, damaged, not a series, or of a
+    newer gdbheap."""
     try:
         with open_to_read(path) as stream:
             return _read(path, _unpacked(stream))
@@ -417,8 +416,8 @@ def _sums(sample: Sample) -> tuple[object, ...]:
 
 
 def _check_figures(value: Any) -> None:
-    """Check all numbers of a record or of several. Numbers with a fraction are times in seconds and must be possible
-    ones. Raises UsageError."""
+    """Check all numbers of a record, or of a collection of records. A number with a fraction is a time in seconds, and
+    must be a possible time. Raises UsageError."""
     kind = type(value)
     if kind is int or kind is float:
         if kind is float and not is_time(value):
@@ -432,7 +431,7 @@ def _check_figures(value: Any) -> None:
 
 
 class _Lines:
-    """The complete lines of a file, with their numbers. ``cut``: an incomplete line followed them."""
+    """The complete lines of a file, with their numbers. ``cut``: whether an incomplete line follows them."""
 
     def __init__(self, path: str, stream: BinaryIO) -> None:
         self._path, self._stream = path, stream

@@ -88,11 +88,10 @@ def is_snapshot(path: str) -> bool:
 
 
 class _Source(NamedTuple):
-    """A file that is held open.
+    """A file that is kept open.
 
     ``path``: its name in messages; ``opened``: a path that opens this file even if its name now belongs to another
-    file.
-    """
+    file."""
 
     path: str
     opened: str

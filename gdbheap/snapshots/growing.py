@@ -19,8 +19,7 @@ MIN_SHARE_OF_GROWTH = 0.5
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
     """Return the finding about growth; None if the growth is too small for a finding.
 
-    ``path``: the file of the earlier snapshot, for a line to paste.
-    """
+    ``path``: the file of the earlier snapshot, for a command line to paste."""
     first, last = earlier.ledger.summary, now.ledger.summary
     if first is None or last is None or not found.same_process:
         return None

@@ -47,7 +47,7 @@ NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps
 
 @dataclass(frozen=True)
 class Outcome(Generic[A]):
-    """An answer or, if it is None, the reason for that in ``why``, in one line."""
+    """An answer. If it is None, ``why`` is the reason, in one line."""
 
     answer: A | None
     why: str = ""

@@ -15,8 +15,9 @@ __all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
 CELLS = 1 << 15
-"""About the most cells of a map or, if there are many ranges, two for each range. A page can hold as many, and they are
-small enough for types.
+"""The approximate number of cells of a map; if there are many ranges, the map has up to two cells for each range.
+
+An HTML page can contain so many cells, and the cells are small enough to show types.
 """
 # If there are more blocks, they are not listed one by one, because each listed block takes about ten bytes meanwhile.
 MAX_BLOCKS = 64_000_000

@@ -139,7 +139,7 @@ Figures = tuple[float, float, float, float]
 
 
 def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
-    """Return the numbers of stacks with their figures: those in ``shares`` minus those in ``before``."""
+    """Return (number, figures) for each stack: its figures in ``shares`` minus its figures in ``before``."""
     found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
     for sign, rows in ((1, shares), (-1, before)):
         for row in rows:
@@ -290,11 +290,11 @@ def _release(number: int) -> Release | None:
 
 
 def _text(text: tuple[int, Sequence[int]]) -> str:
-    """Return a text of Python, which the log has as it was in memory.
+    """Decode a Python text. The log contains it in the form that it had in memory: the number of bytes of a character,
+    and the content.
 
-    The halves of a surrogate pair stay apart, as in Python. A number that is no character becomes U+FFFD, because a log
-    may be forged.
-    """
+    The two halves of a surrogate pair are not joined, as in Python. A number that is no character becomes U+FFFD,
+    because a log may be forged."""
     width, content = text
     if width not in CHARACTERS:
         return "?"

@@ -144,7 +144,7 @@ class LogWriter:
         return self._file.tell()
 
     def process(self, number: int, who: RecordedProcess) -> None:
-        """Write that a process was found. Processes are numbered from 0."""
+        """Write the record that a process was found. Processes are numbered from 0."""
         self._document(PROCESS, number, vars(who))
 
     def stage(self, number: int, packed: bytes) -> None:
@@ -202,8 +202,8 @@ def is_call_log(path: str) -> bool:
 
 
 def read_log(path: str) -> CallLog:
-    """Read a log, up to the place where it was cut off. Raises UsageError (of one line) if the file is not a log or is
-    damaged."""
+    """Read a log up to its last complete frame. Raises UsageError, with a text of one line, if the file is not a log or
+    is damaged."""
     try:
         with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:

@@ -194,9 +194,8 @@ class RecorderFile:
 def _opened(path: str) -> int:
     """Open a recorder's file.
 
-    Raises OSError if it is a link or not a regular file. Raises OSError also if the file has another name too, because
-    another user may then have put it there.
-    """
+    Raises OSError if it is a link or not a regular file. Raises OSError also if the file has several hard links,
+    because another user may then have put it there."""
     number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:

@@ -64,7 +64,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Filmed:
-    """A film of the heap: a folder with pictures."""
+    """A film of the heap. ``folder``: the folder with its pictures; ``every``: the number of calls from one picture to
+    the next; ``cell``: the bytes that a cell of a picture stands for."""
 
     folder: str
     pictures: int

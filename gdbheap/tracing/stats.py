@@ -114,7 +114,8 @@ class Span:
 
 @dataclass(frozen=True)
 class LifetimesOf:
-    """The median, the 90 % quantile and the maximum of some lifetimes; each is None if no block was released."""
+    """The median, the 90 % quantile and the maximum of the lifetimes of released blocks, in calls or in seconds. Each
+    is None if no block was released."""
 
     median: float | None
     p90: float | None

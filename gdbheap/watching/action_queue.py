@@ -45,9 +45,8 @@ class _Action:
 
 
 class ActionQueue:
-    """The actions that are requested or in progress. ``actions``: the remaining steps of each action; ``leaving``:
-    child processes that are ending, which may still hold a watched process.
-    """
+    """The actions that are requested or in progress. ``actions``: the steps to do, and their limits; ``leaving``: child
+    processes that are ending and may still keep a watched process stopped."""
 
     def __init__(self, actions: Actions, leaving: Leaving) -> None:
         self._limits, self._leaving = actions, leaving
@@ -79,7 +78,8 @@ class ActionQueue:
         self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
 
     def has(self, pid: int, kind: str | None = None) -> bool:
-        """Return whether an action on this process is not finished. ``kind``: the kind of its cause, None for any."""
+        """Return whether an action on the process ``pid`` is requested or in progress. ``kind``: count only actions
+        that have a cause of this kind; None: count all."""
         return any(one.request.pid == pid and kind in (None, one.request.cause.kind) for one in self._actions)
 
     def turn(self, ready: Collection[int]) -> Iterator[tuple[Request, Done]]:

@@ -121,7 +121,7 @@ class Done:
 
 
 def check(actions: Actions) -> None:
-    """Check in advance that the steps will be possible. Raises UsageError if one of them will not."""
+    """Check, before the watch begins, that the steps are possible. Raises UsageError if a step is not possible."""
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes the core: install gdb")
@@ -138,11 +138,10 @@ def _is_program(name: str) -> bool:
 class Request:
     """The process to act on, and the reason.
 
-    ``prepared``: facts about the process that were read in advance. ``standing``: threads that another part of gdbheap
-    has stopped and that block all others, so that the process does not have to be stopped again. ``seconds``: the time
-    limit for reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: returns the
-    frames of the thread with the cause, outermost first; it is called once the thread runs on.
-    """
+    ``prepared``: facts about the process that were read in advance. ``standing``: the registers of threads that another
+    part of gdbheap has stopped; if there are any, the process is not stopped again. ``seconds``: the time limit for
+    reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: a function that returns the
+    frames of the thread that caused the event, outermost first; it is called once this thread runs on."""
 
     folder: ProcessFolder
     name: str
@@ -160,7 +159,9 @@ class Request:
 
 
 def save(actions: Actions, request: Request) -> Done:
-    """Write the files, one after another."""
+    """Write the snapshot, the answer of ``heap`` and the core, as far as ``actions`` requests them. Return the results.
+
+    The files are written one after another."""
     folder, done = request.folder, Done()
     name = _base(request.name, request.pid, request.time, actions.folder)
     base = os.path.join(os.path.abspath(actions.folder), name)
@@ -172,8 +173,8 @@ def save(actions: Actions, request: Request) -> Done:
 
 
 def _base(name: str, pid: int, now: float, folder: str) -> str:
-    """Return the path of the files without its ending: program, process id and time (UTC), and a number if files with
-    this name exist."""
+    """Return the common beginning of the files' names: program, process id and time (UTC). A number is appended if
+    files in ``folder`` already have this name."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
     base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     taken: set[str] = set()
@@ -194,8 +195,8 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
 
 
 def _path(base: str, ending: str) -> str:
-    """Return the path of one file. In a folder where other users may create files, its name has a random part, which
-    nobody can guess even from the names of the other files."""
+    """Return the path of one file. If other users may create files in the folder, the name gets a random part that they
+    cannot guess, not even from the names of the other files."""
     part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
     return f"{base}{part}{ending}"
 

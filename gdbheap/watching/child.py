@@ -148,7 +148,7 @@ class Child:
 
 
 class Leaving:
-    """Children that were asked to end, without waiting for them."""
+    """The child processes that were asked to end. gdbheap does not wait for them."""
 
     def __init__(self) -> None:
         self._children: dict[Child, float] = {}
@@ -159,7 +159,7 @@ class Leaving:
         return [child.pid for child in self._children]
 
     def add(self, child: Child) -> None:
-        """Ask a child to end."""
+        """Ask a child to end. If it has not ended after PARTING_SECONDS, ``turn`` kills it."""
         child.ask_to_end()
         self._children[child] = time.monotonic() + PARTING_SECONDS
 
@@ -193,7 +193,8 @@ def _state(pid: int) -> bytes:
 
 
 def usually() -> None:
-    """Restore the original priority. Only waiting, and reading when a condition is met, need the high priority."""
+    """Restore the priority that gdbheap had at its start. Only the wait, and a read when a condition is met, need the
+    high priority."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
 

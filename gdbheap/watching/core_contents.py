@@ -45,7 +45,7 @@ class Contents(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The most bytes that this memory can take in a core."""
+        """The largest number of bytes that this memory can take in a core."""
         return sum(end - start for start, end in self.readable)
 
     @property
@@ -97,8 +97,8 @@ def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
 
 
 def _kernel_devices() -> set[str]:
-    """Return the devices of the kernel's internal mounts: the mount of rings and events, and the mount of huge pages
-    that have no file."""
+    """Return the devices of two internal mounts of the kernel, such as "00:0e": that of epoll, event and ring
+    descriptors, and that of huge pages without a file."""
     with closing(select.epoll()) as poll:
         found = {device_name(os.fstat(poll.fileno()).st_dev)}
     try:

@@ -81,7 +81,7 @@ class Gauge:
 
 
 class Gauges:
-    """The gauges by key, and the wait until one of them is due."""
+    """A collection of gauges by key. ``wait`` waits until one of them is due."""
 
     def __init__(self) -> None:
         self._gauges: dict[str, Gauge] = {}
@@ -124,8 +124,8 @@ class Gauges:
             self._gauges[key].due = 0.0
 
     def wait(self, until: float, also: Collection[int] = ()) -> set[int]:
-        """Wait until a gauge is due, a waker fires, one of the descriptors ``also`` is readable, or the time ``until``
-        has come (``time.monotonic``). Return those of ``also`` that are readable."""
+        """Wait until a gauge is due, a waker fires, one of the descriptors ``also`` is readable, or the time is
+        ``until`` (``time.monotonic``). Return the descriptors in ``also`` that are readable."""
         next_one = min([until, *(gauge.due for gauge in self)])
         for descriptor in also:
             self._poll.register(descriptor, select.POLLIN)

@@ -106,9 +106,8 @@ class Looks:
     of the process or of gdbheap. A failed read is repeated soon; after each further failure, the wait becomes longer.
 
     ``limit``: the most seconds for which a process is stopped, None for no limit. ``leaving``: the children that are
-    ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and
-    service. Another thread may read them.
-    """
+    ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and service. Another
+    thread may read ``seen`` and ``gone``."""
 
     def __init__(self, every: float | None, limit: float | None, leaving: Leaving | None = None) -> None:
         self.every, self.limit = every, limit
@@ -154,9 +153,8 @@ class Looks:
             self._drop()
 
     def _leave(self, seen: Seen) -> None:
-        """Add the counts of a process that has ended to those of its service, as long as other processes of the same
-        name are left. Otherwise a counter would fall when a worker ends.
-        """
+        """Add the counts of a process that has ended to ``gone``, if other processes of the same name and service still
+        run. So the counters of a service do not fall when one of its workers ends."""
         key = (seen.name, seen.service)
         before = self.gone.pop(key, Seen(0, *key[:1], service=seen.service))
         if any((one.name, one.service) == key for one in self.seen.values()):
@@ -175,7 +173,7 @@ class Looks:
         self._drop()
 
     def end(self) -> None:
-        """Abandon the current read for good, and wait until no child is left."""
+        """Abandon the current read without repeating it, and wait until all children have ended."""
         self._drop()
         self.leaving.end()
 
@@ -265,10 +263,10 @@ def figures_of(heap: Heap) -> Figures:
 
 
 def _said(folder: ProcessFolder, limit: float | None, leaving: Sequence[int]) -> dict[str, Any]:
-    """Wait until the processes in ``leaving`` have ended, because they may hold the process. Then read its heap.
+    """Wait until the processes in ``leaving`` have ended, because they may still keep the process stopped. Then read
+    its heap.
 
-    Return the heap's figures as a dict or, if they cannot be read, the reason under the key "reason".
-    """
+    Return the heap's figures as a dict or, if they cannot be read, the reason under the key "reason"."""
     usually()
     wait_for_end(leaving, PARTING_SECONDS)
     try:

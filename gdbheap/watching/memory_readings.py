@@ -38,7 +38,7 @@ class _OpenFile:
 
     @property
     def descriptor(self) -> int:
-        """The number of the descriptor."""
+        """The number of the file's descriptor."""
         return self._file.number
 
     def read(self) -> bytes:

@@ -107,8 +107,8 @@ class Server:
     """Serves metrics over HTTP at ``address``. ``now``: a function that returns the state to be measured. ``names``:
     further host names.
 
-    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported if the client library is missing.
-    """
+    Raises UsageError, NotPermitted if the server cannot listen at the address, and Unsupported if the client library is
+    missing."""
 
     def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
         application = _application(now)
@@ -120,7 +120,7 @@ class Server:
 
     @property
     def address(self) -> Address:
-        """The numerical address at which it listens."""
+        """The numerical address at which the server listens."""
         return Address(*self._http.socket.getsockname()[:2])
 
     @property

@@ -48,12 +48,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cause:
-    """The reason to act now, by ``kind``.
+    """The reason to act now.
 
-    "rss": the memory is above ``bound``; "grows": it grew by more than ``bound`` in ``seconds``; "limit": it is near
-    its limit; "soon": it will reach its limit in ``seconds``; "pressure": it is full, and programs wait for memory;
-    "oom": the kernel is out of memory and chooses a process to kill; "memory-error": Python raises MemoryError.
-    """
+    ``kind`` is one of these. "rss": the memory is above ``bound``; "grows": it grew by more than ``bound`` in
+    ``seconds``; "limit": it is near its limit; "soon": it will reach its limit in ``seconds``; "pressure": it is full,
+    and programs wait for memory; "oom": the kernel is out of memory and chooses a process to kill; "memory-error":
+    Python raises MemoryError."""
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     bytes: int
@@ -218,10 +218,10 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Return whether no action is left, neither for ``users`` nor for users on whose processes the watch has acted.
+        """Return whether all actions are used up, for ``users`` and for all users on whose processes the watch has
+        acted.
 
-        Before the first action, return False.
-        """
+        Before the first action, return False."""
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:

@@ -48,11 +48,11 @@ THE_GROUP, MACHINE = "the group", "machine"
 class WatchRequest:
     """The conditions to wait for.
 
-    ``rss``: more than this many bytes; ``grows``: growth by more than (bytes, seconds); ``at_oom``: a memory limit is
-    near. A limit is near if ``share`` of it is used, or if it will be reached within ``within`` seconds;
-    ``memory_errors``: Python raises MemoryError; the thread is then stopped for at most ``limit`` seconds; ``seccomp``:
-    catch MemoryErrors even under a seccomp filter. ``metrics``: measure all limits, even if no condition needs them.
-    """
+    ``rss``: more than this many bytes; ``grows``: the memory grows by more than the first number (bytes) within the
+    second (seconds); ``at_oom``: a memory limit is near. A limit is near if ``share`` of it is used, or if it will be
+    reached within ``within`` seconds; ``memory_errors``: Python raises MemoryError; the thread is then stopped for at
+    most ``limit`` seconds; ``seccomp``: catch MemoryErrors even under a seccomp filter. ``metrics``: measure all
+    limits, even if no condition needs them."""
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
@@ -81,16 +81,16 @@ class WatchRequest:
 
 @dataclass(frozen=True)
 class Happening:
-    """An event, by ``kind``.
+    """An event of a watch, before it is reported.
 
-    "began": a process is watched from now on; "ended": it is no longer watched; "due": act on it, because of ``cause``;
-    "killed": the OOM killer killed a process of ``group``; "unseen": the process's MemoryErrors cannot be caught;
-    "unrestored": the process's code is still changed; "missed": a read of the process's heap failed for a new reason;
-    "left-out": the processes ``pids`` are wanted but cannot be watched, "unreadable": their memory cannot be read (both
-    are reported once for each); "nobody": no process matches yet; "acted": the action of ``request`` is finished, with
-    the result ``done``. ``reason``: why. ``status``: the exit status of a process that has ended, negative for a
-    signal, None if it is unknown; ``oom``: the OOM killer was at work at that time.
-    """
+    ``kind`` is one of these. "began": a process is watched from now on; "ended": it is no longer watched; "due": act on
+    it, because of ``cause``; "killed": the OOM killer killed a process of ``group``; "unseen": the process's
+    MemoryErrors cannot be caught; "unrestored": the process's code is still changed; "missed": a read of the process's
+    heap failed for a new reason; "left-out": the processes ``pids`` are wanted but cannot be watched, "unreadable":
+    their memory cannot be read (both are reported once for each); "nobody": no process matches yet; "acted": the action
+    of ``request`` is finished, with the result ``done``. ``reason``: the reason of such an event. ``status``: the exit
+    status of a process that has ended, negative for a signal, None if it is unknown; ``oom``: the OOM killer was at
+    work at that time."""
 
     kind: str
     pid: int | None = None
