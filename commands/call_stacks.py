@@ -25,7 +25,7 @@ BETWEEN = ".."
 
 
 def _moment(text: str) -> Moment:
-    """Parse a moment: the number of a call, "peak" or "end". Raises ValueError."""
+    """Parse a call of a trace: its number, "peak" or "end". Raises ValueError."""
     if text in (PEAK, END):
         return text
     number = whole_number(text)
@@ -35,7 +35,7 @@ def _moment(text: str) -> Moment:
 
 
 def _two_moments(text: str) -> tuple[Moment, Moment]:
-    """Parse two moments, written ``A..B``. Raises ValueError."""
+    """Parse two calls of a trace, written ``A..B``. Raises ValueError."""
     first, between, second = text.partition(BETWEEN)
     if not between:
         raise ValueError(f"{text!r} is not a pair of calls A..B, such as 100..peak")

@@ -49,7 +49,7 @@ def _answer(live: Live, options: Options) -> Growth:
 
 
 def drawn_stacks(found: Growth) -> list[Weighted]:
-    """Return the stacks to draw. The calls whose stacks were not kept have a stack of one frame."""
+    """Return the stacks to draw. All calls whose stacks were not kept share one stack with a single frame."""
     stacks: list[Weighted] = [(stack.frames, stack.bytes, stack.calls) for stack in found.sites]
     others = found.other_stacks
     if others is not None:

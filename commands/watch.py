@@ -277,7 +277,7 @@ class _Watch:
         )  # fmt: skip
 
     def _request(self, happening: Happening) -> None:
-        """Request the actions on a process, unless they are in progress or were done not long ago."""
+        """Request the actions on a process, unless they are in progress, or ``bounds`` allows no further action now."""
         from gdbheap.watching.actions import Request
         from gdbheap.watching.child import look_seconds
 

@@ -76,8 +76,7 @@ class _Hit(NamedTuple):
 
 class _Stop(NamedTuple):
     """The reason why the process has stopped, as gdb reports it. ``signal``: the signal that stopped it, None or "" if
-    there was none. ``gone``: the process has ended.
-    """
+    there was none. ``gone``: whether the process has ended."""
 
     signal: str | None
     gone: bool

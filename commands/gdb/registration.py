@@ -477,7 +477,6 @@ class OptionsCommand(_Words):
         return options_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
-        """Print the help."""
         write(f"{self.help}\n")
 
 

@@ -45,8 +45,8 @@ class RemoteProcess(Target):
     """A process behind a server.
 
     ``pid``: its id on the server; ``read(address, size)``: returns bytes of its memory, or raises; ``files``: reads
-    files of the server. ``interrupted``: Ctrl-C came during a read. The caller must check this, because code that reads
-    memory takes any error to mean that the bytes are absent."""
+    files of the server. ``interrupted``: whether Ctrl-C came during a read. The caller must check this, because code
+    that reads memory takes any error to mean that the bytes are absent."""
 
     interrupted = False
 

@@ -40,7 +40,7 @@ class LedgerWindow:
         self._window.write("\n".join(line[:width] for line in shown))
 
     def vscroll(self, lines: int) -> None:
-        """Scroll up or down."""
+        """Scroll the text down by ``lines`` lines; up if the number is negative."""
         self._first += lines
         self.render()
 

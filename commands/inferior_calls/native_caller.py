@@ -1,9 +1,8 @@
 """Make calls in a local process without gdb's ``call``.
 
 In the shell gdbheap traces the process; inside gdb the calls are made on gdb's main thread. The native code
-(``call.rs``, ``unwind.rs``) makes the calls. This module decides whether a call may be made and in which thread, and
-why if it may not. The code of a keeper below is that of x86-64, where the result needs one.
-"""
+(``call.rs``, ``unwind.rs``) makes the calls. This module decides in which thread a call may be made, or says why no
+thread may make it. The pattern ``KEEPER`` is for x86-64, where a call needs a ``_Keeper`` to return its result."""
 
 from __future__ import annotations
 

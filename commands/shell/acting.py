@@ -81,7 +81,7 @@ def _heard(reading: int) -> bytes | None:
 
 
 def _status(child: int) -> int | None:
-    """Return the exit status of a child that is about to end; None if it does not end in time."""
+    """Return the exit status of a child that is about to end; None if it does not end within PARTING_SECONDS."""
     end = time.monotonic() + PARTING_SECONDS
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -92,7 +92,7 @@ def _status(child: int) -> int | None:
 
 
 def _end(child: int) -> None:
-    """Kill a child, even if it is stopped. If the kernel does not end the child, the child is left alone."""
+    """Kill a child, even if it is stopped. If the kernel does not end the child, gdbheap no longer waits for it."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGKILL)
         _status(child)

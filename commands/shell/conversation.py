@@ -224,7 +224,7 @@ class Talk:
 
     def _defaults(self, as_json: bool = True) -> list[str]:
         """Return the session's options as words that are put before those of each command. A command's own options
-        win."""
+        override them."""
         options = self._options
         switches = {"--json": options.json and as_json, "--bytes": options.exact, NO_TEXT: options.no_text}
         return [*(name for name, given in switches.items() if given), f"--max-stop={options.max_stop}"]

@@ -144,8 +144,8 @@ def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
-    """Call ``act`` and return its result. If root calls this in another user's home, ``act`` runs with that user's
-    rights. Raises GdbheapError."""
+    """Call ``act`` and return its result. If gdbheap runs as root and the home folder belongs to another user, ``act``
+    runs with that user's rights. Raises GdbheapError."""
     if os.geteuid() != ROOT:
         return act()
     others = _owners(_candidates(environment)) - {ROOT}

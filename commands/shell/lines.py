@@ -126,12 +126,12 @@ def _complete_with(readline: ModuleType, complete: Complete) -> None:
 
 
 def _ended(word: str) -> str:
-    """Return a completion with a space after it. An option that needs a value and a folder get no space."""
+    """Return a completion with a space after it. No space follows a folder, or an option that needs a value."""
     return word if word.endswith(("=", "/")) else f"{word} "
 
 
 def _remembered(readline: ModuleType, history: str | None) -> int:
-    """Load the history file, if it belongs to this user. Return the number of lines."""
+    """Load the history file, if it belongs to this user. Return the number of lines in the history."""
     readline.set_history_length(MOST_LINES)
     if history is not None and _is_at_home(history):
         with suppress(OSError, ValueError, UsageError), open_to_read(history) as stream:

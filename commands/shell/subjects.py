@@ -381,8 +381,8 @@ def _about_sources(line: CommandLine) -> Result:
 
 
 def _source(line: CommandLine, target: Subject, met: list[TargetInfo]) -> Source:
-    """Return a source that opens the target only when its tables are wanted, and releases it afterwards. ``met``: a
-    list to which facts about the target are then added."""
+    """Return a source that opens the target only when its tables are wanted, and releases it afterwards. ``met``: the
+    list to which facts about the target are added when it is opened."""
     from gdbheap.export.gathered import gather, gather_look
     from gdbheap.export.source import Source
     from gdbheap.report.words.findings import words_of

@@ -44,7 +44,6 @@ class LiveProcess:
 
     @property
     def name(self) -> str:
-        """The target's name."""
         return f"process {self._folder.pid}"
 
     def heap(self) -> Iterator[Heap]:
@@ -84,7 +83,6 @@ class CoreFile:
 
     @property
     def name(self) -> str:
-        """The target's name."""
         return f"core {self._path}"
 
     def heap(self) -> Iterator[Heap]:
@@ -94,7 +92,6 @@ class CoreFile:
         yield from _kept(self)
 
     def close(self) -> None:
-        """Drop the heap."""
         self._heap = None
 
 
@@ -113,7 +110,6 @@ class Current:
         yield self._stop.heap
 
     def close(self) -> None:
-        """Drop the heap."""
         self._stop = None
 
 

@@ -222,9 +222,8 @@ def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> 
 
 
 def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
-    """Return how many of ``objects`` are direct items of the row's nodes, even if shorter chains from other nodes reach
-    them.
-    """
+    """Return how many of ``objects`` the nodes ``members`` refer to, directly or through a buffer. Objects count even
+    if shorter chains from other nodes reach them."""
     graph = heap.references.graph
     targets = {edge.target for number in members for edge in graph.edges(number)}
     buffers = [node.id for node in heap.references.nodes(list(targets)) if node.kind == "buffer"]
@@ -232,7 +231,8 @@ def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
 
 
 def _kinds(heap: Heap) -> dict[str, set[int]]:
-    """Return the types of tasks and of suspended functions that have objects: by kind, in the order of SUSPENDED."""
+    """Return, for each kind in SUSPENDED, the addresses of its types that have objects in the heap. Kinds without such
+    types are left out."""
     python, objects = heap.python, heap.python.objects
     if objects.release.get("gen_qualname") is None:
         # Python 2 has no tasks, and its generators are not read.

@@ -87,7 +87,7 @@ def _resident(heap: Heap, row: KeptNode) -> int | None:
 
 
 def length_at(heap: Heap, address: int | None) -> int | None:
-    """Return the length of a variable's object; None if the object has none, or it is unknown."""
+    """Return the length of a variable's object; None if it has no length, or if its length is unknown."""
     objects = heap.python.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
 

@@ -346,7 +346,8 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
 
 
 def _of_ended(heap: Heap) -> Name:
-    """Return the name of the line for stacks of ended threads. It counts the threads that were never joined."""
+    """Return the name of the line for stacks of ended threads. The name includes the number of threads that were never
+    joined."""
     count = sum(stack.is_joinable for stack in heap.ended_stacks)
     owner, parent, title = ENDED
     return owner, parent, f"{title}, {count:,} never joined" if count else title
@@ -401,10 +402,10 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """Return the sums by line. An allocator and a runtime get their own lines if their memory is part of other memory.
+    """Return the sums by ledger line. An allocator or a runtime without a line of its own gets one below the line for
+    other memory.
 
-    Without ``detail`` all remaining other memory is one line.
-    """
+    Without ``detail`` all remaining other memory is one line."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
     if OF_RUNTIME in found and runtime is not None:

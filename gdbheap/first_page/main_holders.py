@@ -135,7 +135,7 @@ def seconds_for(blocks: int) -> int:
 
 
 def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainHolder | None:
-    """Return one row for all of ``rows``, with this name and kind; None if there are none."""
+    """Return one row for all of ``rows``, with this name and kind; None if ``rows`` is empty."""
     if not rows:
         return None
     known = [row.resident for row in rows if row.resident is not None]

@@ -54,7 +54,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Summary:
-    """The memory in use and the free memory of all allocators."""
+    """The memory in use and the free memory of all allocators, in bytes."""
 
     keys: ClassVar[dict[str, str]] = {"kept": "stays", "unknown": "not_walked"}
     used: int
@@ -71,7 +71,8 @@ class Summary:
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:
-    """Return the summary over all allocators."""
+    """Return the memory in use and the free memory of all allocators, and the reasons why free memory is not
+    returned."""
     known = heap.target.pages is not None
     used, free = _part(evidence, USED), _part(evidence, FREE)
     held = [allocator for allocator in heap.allocators if _part(evidence, USED + FREE, allocator.name).virtual]
@@ -102,9 +103,8 @@ def with_mapped(found: Summary, evidence: Evidence) -> Summary:
 
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
-    """Return the sum of all owners in these states. ``allocator``: the name of the allocator to count, "" to count all
-    allocators.
-    """
+    """Return the sum over all ledger lines in these states. ``allocator``: the name of the allocator to count, "" to
+    count all allocators."""
     owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
     return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 

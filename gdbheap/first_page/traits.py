@@ -40,9 +40,8 @@ MAX_DATABASES = 3
 
 
 def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows. Rows of variables get facts about the objects around them. Raises the errors of building the
-    graph.
-    """
+    """Return the rows, with facts about the objects around them added to the rows of variables. Raises the errors of
+    building the graph."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)

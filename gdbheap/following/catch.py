@@ -79,9 +79,8 @@ class CatchRequest:
 def conditions(machine: Machine, wanted: CatchRequest) -> list[Condition]:
     """Return the comparisons to make at the function's entry.
 
-    free() has no size argument, so the size of its chunk is compared. The wanted request size is converted to chunk
-    sizes for this (glibc malloc/malloc.c, request2size).
-    """
+    free() has no size argument, so the size of its chunk is compared. Requested sizes are converted to chunk sizes for
+    this comparison (glibc malloc/malloc.c, request2size)."""
     operand = SIZE_OF[wanted.function]
     least, most = (wanted.least, wanted.most) if wanted.size is None else (wanted.size, wanted.size)
     if wanted.function == "free":
@@ -158,7 +157,7 @@ class _Catcher:
         self.calls: list[tuple[Caught, Captured]] = []
 
     def begin(self, following: Following) -> None:
-        """Note that catching has begun."""
+        """Store the time at which catching began."""
         self.began = time.monotonic()
 
     def add(self, hit: Hit) -> None:
@@ -197,7 +196,7 @@ class _Grower(_Catcher):
         self._functions = _extents(process, wanted.function)
 
     def begin(self, following: Following) -> None:
-        """Note that catching has begun, with these mappings."""
+        """Store the time at which catching began, and the mappings at that time."""
         super().begin(following)
         self._following = following
         self._memory = ReservedMemory(self.process.machine, parse_maps(following.follower.maps[0]))

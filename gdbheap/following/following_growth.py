@@ -154,7 +154,7 @@ class _Process:
 
 
 class _Sums:
-    """Sums the calls as they arrive."""
+    """Sums the bytes and the numbers of caught calls as they arrive: by operation, by size and by stack."""
 
     def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
@@ -233,10 +233,9 @@ class _Sums:
         return None
 
     def _held(self, pid: int) -> Named:
-        """Return the folder of the first process, or the id of another one.
+        """Return the folder of the followed process, or the id of any other process.
 
-        gdbheap traces all other processes, so their ids cannot be reused meanwhile.
-        """
+        gdbheap traces all other processes, so their ids cannot be reused meanwhile."""
         held = self._live.folder if pid == self._live.pid else None
         return pid if held is None else held
 

@@ -113,15 +113,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a process grew.
+    """The growth of a process's memory, and the calls that caused it.
 
     ``pid`` is None for a program that gdbheap started, which counts together with all processes that it started.
 
     ``mmap`` includes the growth by mremap and mprotect. ``is_cut``: some "commit" and "decommit" calls may be missing,
     because the reserved ranges were too many to track. ``rss_before``, ``rss_after``: the resident anonymous bytes;
     ``file_pages``: the bytes of file pages that became resident because gdbheap read the code. All three are None if
-    they are unknown, and for a program that gdbheap started.
-    """
+    they are unknown, and for a program that gdbheap started."""
 
     pid: int | None
     seconds: float
@@ -152,7 +151,7 @@ class MemoryCall(NamedTuple):
     """A system call that changes memory.
 
     ``id``: the id of its ``Operation``; ``bytes``: by how much memory grew or shrank; ``mapped``, ``unmapped``: the
-    ranges that the call mapped and unmapped; ``replaces``: it replaced older mappings in its range (MAP_FIXED).
+    ranges that the call mapped and unmapped; ``replaces``: whether it replaced older mappings in its range (MAP_FIXED).
     """
 
     id: str
@@ -299,8 +298,8 @@ class Expected:
     def map(self, new: tuple[int, int], replaces: bool) -> None:
         """Mark a range as mapped.
 
-        If it still counts as mapped, an unmapping is owed, unless the call ``replaces`` older mappings (MAP_FIXED).
-        """
+        If the range still counts as mapped, a call that unmaps it is expected later, unless this call ``replaces``
+        older mappings (MAP_FIXED)."""
         if not replaces:
             for start, end in self._mapped.within(*new):
                 self._owed.change(start, end, True)
@@ -309,9 +308,8 @@ class Expected:
     def unmap(self, old: tuple[int, int]) -> None:
         """Mark a range as unmapped.
 
-        Parts with an owed unmapping stay mapped, because a newer mapping has replaced them. Their unmapping is no
-        longer owed.
-        """
+        Parts whose unmapping was expected stay mapped, because a newer mapping has replaced them. Their unmapping is no
+        longer expected."""
         owed = self._owed.within(*old)
         for start, end in owed:
             self._owed.change(start, end, False)

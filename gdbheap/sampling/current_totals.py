@@ -41,7 +41,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class StandingSum:
-    """The sums over all processes. Unknown figures count as 0."""
+    """The number of processes, and the sums of their figures in bytes. Unknown figures count as 0."""
 
     processes: int
     rss: int
@@ -72,7 +72,7 @@ class Table:
 
 
 class Standings:
-    """Reads the same processes again and again, and makes a table of their current figures each time."""
+    """Samples the processes repeatedly, and makes a table of their current figures each time."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler

@@ -334,9 +334,9 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
 def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
     """Return the function that identifies an object across snapshots.
 
-    In snapshots of one process, an object is identified by its address, because its path may change. An object with
-    neither address nor path is identified by its chain, if the chain is a name.
-    """
+    In snapshots of one process, an object that several snapshots contain is identified by its address, because its path
+    may change. Any other object is identified by its path. An object with neither address nor path is identified by its
+    chain, if the chain is a name."""
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)
 
@@ -358,7 +358,7 @@ def _bound(rows: Sequence[Kept]) -> int:
 
 
 def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
-    """Return the new holes and the gone ones, the largest first."""
+    """Return the holes that appeared or disappeared between the two snapshots, the largest first."""
     before, after = (look.holes.rows if look.holes else [] for look in (first, last))
     changes = [_hole(hole, NEW) for hole in _apart(after, before)] + [
         _hole(hole, GONE) for hole in _apart(before, after)

@@ -132,7 +132,8 @@ def _read(source: _Source) -> Look:
 
 
 def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
-    """Return the columns of the blocks. Raises UsageError if they do not have as many blocks as the document says."""
+    """Return the columns of the blocks. Raises UsageError if their number of blocks differs from the number in the
+    document."""
     path, table = source.path, snapshot.blocks
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:

@@ -51,7 +51,7 @@ class SizeCount:
 
 @dataclass(frozen=True)
 class ThreadName:
-    """A thread by the kernel's number and name ("" if unknown)."""
+    """A thread: its id in the kernel, and its name ("" if unknown)."""
 
     tid: int
     name: str

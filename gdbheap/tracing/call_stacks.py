@@ -37,8 +37,7 @@ class AllocatingStack:
     """A stack and the blocks that it allocated.
 
     ``bytes`` and ``blocks`` count its blocks in use. The fields ``allocated_…`` count all blocks that it has allocated
-    so far. In a difference of two moments, each figure is the later one minus the earlier one.
-    """
+    so far. In a comparison of two calls, each figure is that after the later call minus that after the earlier call."""
 
     frames: list[StackFrame]
     bytes: int

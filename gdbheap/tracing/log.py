@@ -98,9 +98,8 @@ class ProcessCalls:
 class CallLog:
     """A log of calls.
 
-    ``held``: its file; ``whole``: whether its end is complete; ``status``: the command's exit status, None if unknown;
-    ``size``: bytes up to the end of the last complete frame.
-    """
+    ``held``: the descriptor of its file; ``whole``: whether the record that ends the log was read; ``status``: the
+    command's exit status, None if unknown; ``size``: bytes up to the end of the last complete frame."""
 
     path: str
     held: Descriptor
@@ -165,7 +164,6 @@ class LogWriter:
         self._document(END, 0, {"status": status})
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _document(self, kind: bytes, number: int, content: dict[str, Any]) -> None:

@@ -97,7 +97,6 @@ class RecorderFile:
         self.pid, self.began = int(pid, 16), int(began, 16)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def remove(self) -> None:
@@ -142,8 +141,7 @@ class RecorderFile:
         """Yield the finished stages, packed for the log, each with the time of its first call. If ``is_last`` is true,
         yield the unfinished stage too.
 
-        When the next stage is asked for, the disk space of the previous stage is released.
-        """
+        When the next stage is requested, the disk space of the previous stage is released."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return

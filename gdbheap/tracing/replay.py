@@ -118,12 +118,11 @@ class Job:
     fill: bool
 
     def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
-        """Return the answer to the replay of one process: its calls' figures and ``runs``.
+        """Return the answer to the replay of one process: the figures of its calls, and ``runs``.
 
         ``fixed``: whether addresses were the same in each run. ``best``: the index of the run that used least memory,
         None if none used significantly less than the first. ``stopped``: the number of the call after which the replay
-        was ended early, None if it ran to its end.
-        """
+        was ended early, None if it ran to its end."""
         who, content = self.process.who, self.content
         whole = content.whole and self.process.ended
         return Replayed(
@@ -194,13 +193,12 @@ def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
 def run(
     job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
 ) -> tuple[Run, ReplayMoment | None]:
-    """Replay the calls once. Return the figures, and the state at the last moment.
+    """Replay the calls once. Return the figures, and the replayer's state after the last call.
 
     ``with_gaps``: find glibc's holes at the peak and at the end. ``at_stop`` is called after each of the calls
-    ``stops`` and after the last call, with the replayer's pid and the number of calls done; it returns whether to go
-    on. If the replayer ended early, the run has the reason as its ``failure``, and the moment is None. Raises
-    UsageError if the library is not an allocator.
-    """
+    ``stops`` and after the last call, with the replayer's pid and the number of calls done; it returns whether to
+    continue. If the replayer ended early, the run has the reason as its ``failure``, and the state is None. Raises
+    UsageError if the library is not an allocator."""
     looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
     wanted = frozenset(stops)
     found: dict[int, Gaps | None] = {}

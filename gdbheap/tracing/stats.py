@@ -78,7 +78,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class Requested:
-    """The calls that returned a block, including calls of realloc."""
+    """The calls that returned a block, including calls of realloc: their number, the requested bytes and the usable
+    bytes."""
 
     calls: int
     bytes: int
@@ -192,7 +193,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class CallStats:
-    """The answer of ``gdbheap stats FILE`` for one process.
+    """The answer of ``gdbheap calls FILE`` for one process.
 
     ``not_released``: blocks whose release is missing in the log, although their address was handed out again."""
 

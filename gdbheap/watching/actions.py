@@ -154,7 +154,6 @@ class Request:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self.folder.pid
 
 

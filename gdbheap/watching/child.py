@@ -105,7 +105,6 @@ class Child:
             self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the child."""
         self._signal(signal.SIGKILL)
 
     def is_gone(self) -> bool:

@@ -17,8 +17,7 @@ __all__ = ["Event", "Limit"]
 class Limit:
     """A memory limit that is watched. ``limit``: its bytes; ``mark``: the bytes at which the watch acts.
 
-    ``is_ours``: gdbheap itself is in this control group.
-    """
+    ``is_ours``: whether gdbheap itself is in this control group."""
 
     cgroup: str
     limit: int

@@ -135,7 +135,7 @@ class Server:
         return is_loopback(self.address.host)
 
     def end(self) -> None:
-        """Stop listening."""
+        """Stop serving metrics, and close the server's port."""
         self._http.shutdown()
         self._http.server_close()
 

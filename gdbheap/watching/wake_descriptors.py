@@ -30,8 +30,8 @@ EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 class Waker:
     """A descriptor that ends a wait, and the event that it reports.
 
-    ``name``: the name of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: the descriptor must be
-    read to reset it; ``owner``: set if the descriptor is closed together with the waker."""
+    ``name``: the name of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: whether the descriptor
+    must be read to reset it; ``owner``: set if the descriptor is closed together with the waker."""
 
     name: str
     descriptor: int
@@ -52,8 +52,8 @@ class Waker:
 
 
 def process_wakers(folder: ProcessFolder) -> list[Waker]:
-    """Return the waker "end", which reports that the process has ended (pidfd_open(2), Linux 5.3); none if it cannot be
-    made."""
+    """Return the waker "end", which reports that the process has ended (pidfd_open(2), Linux 5.3); an empty list if the
+    waker cannot be made."""
     return _those_that_can(lambda: Waker.owning("end", folder.pidfd(), select.POLLIN))
 
 

@@ -88,9 +88,9 @@ class Happening:
     MemoryErrors cannot be caught; "unrestored": the process's code is still changed; "missed": a read of the process's
     heap failed for a new reason; "left-out": the processes ``pids`` are wanted but cannot be watched, "unreadable":
     their memory cannot be read (both are reported once for each); "nobody": no process matches yet; "acted": the action
-    of ``request`` is finished, with the result ``done``. ``reason``: the reason of such an event. ``status``: the exit
-    status of a process that has ended, negative for a signal, None if it is unknown; ``oom``: the OOM killer was at
-    work at that time."""
+    of ``request`` is finished, with the result ``done``. ``reason``: why the event occurred. ``status``: the exit
+    status of a process that has ended, negative for a signal, None if it is unknown; ``oom``: whether the OOM killer
+    was active at that time."""
 
     kind: str
     pid: int | None = None
@@ -141,7 +141,6 @@ class WatchedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self.folder.pid
 
     @property
