@@ -50,8 +50,8 @@ def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]
 
 
 def _placed(answer: int | str) -> int | gdb.Value:
-    """Return an answer as a value for gdb. A text is put into a convenience variable, because gdb's ``printf`` and
-    ``eval`` would otherwise copy the text into the process by calling the process's malloc()."""
+    """Return an answer as a value for gdb. A text is put into a convenience variable. Otherwise gdb's ``printf`` and
+    ``eval`` would copy the text into the process by calling the process's malloc()."""
     if isinstance(answer, int):
         return answer
     gdb.set_convenience_variable(TEXT, answer)

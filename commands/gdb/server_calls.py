@@ -129,8 +129,8 @@ class GdbCaller:
         self._purpose = purpose
 
     def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
-        """Raise GdbheapError if gdb cannot unwind the process's stacks or restore its registers, or if a seccomp filter
-        may kill the process because of a call."""
+        """Raise GdbheapError if gdb cannot unwind the process's stacks or restore its registers. Raise it also if a
+        seccomp filter may kill the process because of a call."""
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
@@ -165,9 +165,9 @@ class GdbCaller:
     def _forget_signal(self) -> None:
         """Execute one "nop" in the process, then restore the registers.
 
-        A call by gdb ends with a SIGSEGV, when the function returns to an address on the stack, and gdb takes that for
-        its breakpoint there. gdbserver remembers this signal as the last stop, and would deliver it when it detaches:
-        that would kill the process. After the step, the last stop is a SIGTRAP, which is never delivered
+        A call by gdb ends with a SIGSEGV, when the function returns to an address on the stack. gdb takes this signal
+        for its breakpoint at that address. gdbserver remembers this signal as the last stop, and would deliver it when
+        it detaches: that would kill the process. After the step, the last stop is a SIGTRAP, which is never delivered
         (gdbserver/linux-low.cc, get_detach_signal)."""
         nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()

@@ -106,8 +106,8 @@ def _split(
 def _is_option(word: str, command: AnyCommand) -> bool:
     """Return whether a word is an option: it has two hyphens and a name, or one hyphen and a letter.
 
-    If the command has an argument, a word with one hyphen counts only if the command declares this option, because it
-    may also be a part of an expression ("-offset")."""
+    If the command has an argument, a word with one hyphen may also be a part of an expression ("-offset"). Such a word
+    counts only if the command declares this option."""
     if command.argument is not None:
         own = {option.name for option in command.own_options}
         return word.startswith("--") and len(word) > 2 or word.partition("=")[0] in own

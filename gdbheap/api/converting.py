@@ -1,4 +1,5 @@
-"""Convert the records of ``gdbheap.answers`` to records of the library. Only this module knows both kinds."""
+"""Convert the records of ``gdbheap.answers`` to records of the library. Only this module handles both kinds of
+records."""
 
 from __future__ import annotations
 

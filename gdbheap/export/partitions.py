@@ -1,6 +1,6 @@
 """Partition folders in Hive's style, whose names contain values: ``blocks/host=web1/pid=1234/data.parquet``.
 
-The table's name comes first, so that Spark and Trino see each folder at the top as a table, and DuckDB reads
+The table's name comes first. So Spark and Trino see each folder at the top as a table, and DuckDB reads
 ``blocks/*/*/*.parquet`` as one table."""
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class StoredTables:
     def batches(self, table: Table) -> Iterator[Batch] | None:
         """Return the rows of a table in batches; None if the database does not contain it.
 
-        Raises UsageError if no export can have written the table (also while the rows are read), and GdbheapError if
+        Raises UsageError if no export can have written the table, also while the rows are read. Raises GdbheapError if
         there is no room for the copy."""
         try:
             if self._database is None:

@@ -118,9 +118,8 @@ def _kept(evidence: Evidence, allocator: Allocator) -> list[KeepReason]:
 
 
 def reclaimable(allocator: Allocator, sums: Sums) -> dict[LineId, int]:
-    """Return, for each ledger line of an allocator without children, the bytes that a call of the allocator's own
-    function would return to the kernel now.
-    """
+    """Return the bytes that a call of an allocator's own function would return to the kernel now, for each of its
+    ledger lines without children."""
     own = ((line, found) for line, found in sums.items() if line.startswith(f"{allocator.name}."))
     return {line: allocator.reclaimable(line, found.whole) for line, found in own if found.whole}
 
@@ -128,11 +127,10 @@ def reclaimable(allocator: Allocator, sums: Sums) -> dict[LineId, int]:
 def _unknown(evidence: Evidence) -> Unknown | None:
     """Return the resident memory that is not walked; None if there is too little of it to be mentioned.
 
-    The result is the memory of the allocator next to glibc's, if there is one. Otherwise it is the memory of the
-    runtime that certainly has its own mappings, or without one the largest line that may contain a runtime's memory.
-    Memory without a known owner counts as such a line if a runtime's memory may be there, or if it is more than
-    MAX_PERCENT_IGNORED of the resident memory.
-    """
+    If there is an allocator next to glibc's, the result is its memory. Otherwise it is the memory of the runtime that
+    certainly has its own mappings. If there is none, it is the largest ledger line that may contain a runtime's memory.
+    The line of memory without a known owner is one of these if a runtime's memory may be there. It is also one of these
+    if it has more than MAX_PERCENT_IGNORED of the resident memory."""
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:

@@ -78,8 +78,10 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """The calls that made memory grow and whose stacks were not kept, because there were more than MAX_STACKS stacks
-    or MAX_FRAMES frames in them, or because reading them would have taken too long."""
+    """The calls that made memory grow and whose stacks were not kept.
+
+    Stacks are not kept beyond MAX_STACKS stacks or MAX_FRAMES frames in them. A stack is also not kept if reading it
+    would take too long."""
 
     bytes: int
     calls: int

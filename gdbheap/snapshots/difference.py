@@ -211,9 +211,8 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
 def _is_one_process(looks: Sequence[Snapshot]) -> bool:
     """Return whether all snapshots may be of one process.
 
-    A core does not record when the machine was started, so a core with the pid and the executable of a process counts
-    as a core of this process.
-    """
+    A core does not record when the machine was started. So a core counts as one of a process if it has the pid and the
+    executable of this process."""
     known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
     for key in ("pid", "exe"):
         if len({look.target.get(key) for look in looks}) > 1:

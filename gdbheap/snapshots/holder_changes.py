@@ -102,8 +102,8 @@ def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[
 def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, str]:
     """Return, for each path, the path under which it is compared.
 
-    If a path is in only one of the two snapshots and begins with a path that is in both, it is compared as a part of
-    that path."""
+    A path in only one of the two snapshots may begin with a path that is in both. It is then compared as a part of that
+    path."""
     both = first.keys() & last.keys()
     lengths = sorted({len(path) for path in both if path}, reverse=True)
     return {path: path if path in both else _above(path, both, lengths) or path for path in {**first, **last}}

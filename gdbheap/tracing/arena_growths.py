@@ -46,8 +46,8 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
     """Return all arena growths of a log's process, in order of the calls.
 
     The free chunks are read only for the ``count`` largest growths (None: for all). Raises UsageError if the file is
-    not a log, or the program did not use glibc's malloc without huge pages, and GdbheapError if the calls cannot be
-    replayed."""
+    not a log, or if the program did not use glibc's malloc without huge pages. Raises GdbheapError if the calls cannot
+    be replayed."""
     with planned(path, pid, False, False) as job:
         setting = recorded_setting(job.process.who)
         if setting.library is not None or HUGE_TUNABLE in setting.tunables:

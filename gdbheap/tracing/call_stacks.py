@@ -101,7 +101,7 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
 
     ``at``: the number of the call, or "peak" or "end"; ``since``: None, or another call in the same form: its figures
     are then subtracted; ``pid``: None for the process with the most calls. Raises UsageError if the file is not a log,
-    if it has no stacks or no such process, or if the call does not exist."""
+    if it has no stacks, or if there is no such process or call."""
     log = read_log(path)
     process = log.chosen(pid, with_stacks=True)
     sums = _native.plan_calls(process.opened, process.frames, room_for_copy())

@@ -77,9 +77,8 @@ class ProcessCalls:
     """The calls of one process in a log.
 
     ``frames``: its stages (compressed series of calls) in the file ``held``; ``lanes``: the number of stages of each
-    lane (the stages of one thread, if calls are ordered by time), by the time when the lane began; ``lost``: the number
-    of calls that were not written; ``ended``: whether no more stages follow.
-    """
+    lane, by the time when the lane began (a lane is the stages of one thread, if calls are ordered by time); ``lost``:
+    the number of calls that were not written; ``ended``: whether no more stages follow."""
 
     who: RecordedProcess
     held: Descriptor

@@ -140,8 +140,8 @@ def planned(
     """Plan the replay of a log's process. Yield a job that is valid inside the ``with`` block.
 
     ``shown``: a context manager that gives the function to call with the progress of planning. Raises UsageError if the
-    file is not a log or has no such process, and GdbheapError if there is no room for the plan (8 bytes for each call,
-    in TMPDIR)."""
+    file is not a log or has no such process. Raises GdbheapError if TMPDIR has no room for the plan, which takes 8
+    bytes for each call."""
     log = read_log(path)
     process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:

@@ -194,8 +194,8 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
 
 
 def _path(base: str, ending: str) -> str:
-    """Return the path of one file. If other users may create files in the folder, the name gets a random part that they
-    cannot guess, not even from the names of the other files."""
+    """Return the path of one file. If other users may create files in the folder, the name gets a random part. They
+    cannot guess this part, not even from the names of the other files."""
     part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
     return f"{base}{part}{ending}"
 

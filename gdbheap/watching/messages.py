@@ -30,9 +30,9 @@ class Event:
     """An event of a watch.
 
     ``event`` is its kind. "began": a process is watched from now on; "ended": it has ended, with ``exit_status``
-    (negative for a signal, None if it is unknown), and ``oom`` says whether the kernel's OOM killer was active at that
-    time; "nobody": no process matches yet; "unreadable": the memory of the processes ``pids`` cannot be read; "killed":
-    the kernel killed a process of ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": the
+    (negative for a signal, None if unknown); ``oom``: whether the kernel's OOM killer was active at that time;
+    "nobody": no process matches yet; "unreadable": the memory of the processes ``pids`` cannot be read; "killed": the
+    kernel killed a process of ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": the
     process's code is still changed; "missed": a read of the process's heap failed; "left-out": the processes ``pids``
     are wanted but cannot be watched; "serving": metrics are served at ``url``; "acted": the steps were done; "end": the
     watch is over, for the reason ``why_ended``: "count", "ended" (all processes), "duration" or "asked"."""

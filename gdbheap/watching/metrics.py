@@ -30,12 +30,13 @@ Values = Iterable[tuple[tuple[str, ...], Optional[float]]]
 
 @dataclass(frozen=True)
 class Now:
-    """The state of a watch: each process with its current RSS in bytes, how many processes have ended, how often the
-    watch acted, how often something failed, and how many processes the OOM killer killed.
+    """The state of a watch, which the metrics describe.
 
-    ``scan_age``: how many seconds ago processes were last searched for; ``groups``: the memory of their control groups
-    and of the machine. ``is_summed``: whether to sum the processes of a service; ``gone``: for each service, the counts
-    of its processes that have ended."""
+    ``processes``: each process with its current RSS in bytes; ``ended``: how many processes have ended; ``acted``,
+    ``failed``: how often the watch acted, and how often something failed; ``killed``: how many processes the OOM killer
+    killed; ``scan_age``: how many seconds ago processes were last searched for; ``groups``: the memory of their control
+    groups and of the machine. ``is_summed``: whether to sum the processes of a service; ``gone``: for each service, the
+    counts of its processes that have ended."""
 
     processes: Sequence[tuple[Seen, int]]
     ended: int = 0

@@ -2,9 +2,8 @@
 
 The standard library's HTTP server runs the client library's WSGI application. The server answers a few requests at a
 time, each for a few seconds at most, and drops the oldest request if others wait. The server accepts only requests for
-its own host names, because a web page from elsewhere can make a browser connect to it under a foreign name (DNS
-rebinding). The only figure of a process that is read for a request is RSS.
-"""
+its own host names. Otherwise a foreign web page could make a browser connect to it under another name (DNS rebinding).
+The only figure of a process that is read for a request is RSS."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def command_named(name: str) -> AnyCommand:
 def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Value], allows_calls: bool) -> list[str]:
     """Return the words of a command line that follow the command's name.
 
-    Raises UsageError for a wrong option or argument, for an option that would write a file, and for a call into the
-    process if ``allows_calls`` is False."""
+    Raises UsageError for a wrong option or argument, and for an option that would write a file. If ``allows_calls`` is
+    False, also raises UsageError for a call into the process."""
     if (argument is not None) != (command.argument is not None) and not _may_lack(command, argument):
         need = f"needs {command.argument.metavar} as its argument" if command.argument else "takes no argument"
         raise UsageError(f"{command.shell_name} {need}")
