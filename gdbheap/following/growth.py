@@ -78,10 +78,10 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """The calls that made memory grow and whose stacks were not kept.
+    """The calls that made memory grow and whose stacks were not kept, because there were too many or reading them would
+    take too long.
 
-    Stacks are not kept beyond MAX_STACKS stacks or MAX_FRAMES frames in them. A stack is also not kept if reading it
-    would take too long."""
+    The limits are MAX_STACKS stacks, and MAX_FRAMES frames in them."""
 
     bytes: int
     calls: int
