@@ -1,4 +1,4 @@
-"""``gdbheap plot``: plot recordings."""
+"""``gdbheap plot``: draw recordings as curves over time."""
 
 from __future__ import annotations
 

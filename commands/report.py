@@ -47,7 +47,7 @@ class Options(Several, Writing):
 
 @dataclass(frozen=True)
 class Page:
-    """The answer of ``gdbheap report``."""
+    """The answer of ``gdbheap report``: the page that was written, and a line for each answer that it lacks."""
 
     file: str
     size: int

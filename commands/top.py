@@ -52,7 +52,7 @@ class Options(Several):
 
 
 def _answer(programs: Programs, options: Options) -> Table:
-    """Show tables, and return the last one."""
+    """Show tables until the command ends, and return the last table."""
     if not programs.are_named:
         programs = Programs(owner=os.geteuid())
     sampler = Sampler(programs)

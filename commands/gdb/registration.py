@@ -318,7 +318,7 @@ class _Words:
 
     @property
     def help(self) -> str:
-        """The help text. A subclass defines it."""
+        """The command's help text. A subclass defines it."""
         raise NotImplementedError
 
     def run(self, words: list[str]) -> None:

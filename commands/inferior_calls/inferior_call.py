@@ -224,7 +224,7 @@ def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def bytes_kept(caller: Writer, address: int, size: int) -> Iterator[None]:
-    """Restore these bytes at the end of the block."""
+    """Restore the ``size`` bytes at ``address`` at the end of the block."""
     before = caller.read(address, size)
     try:
         yield

@@ -79,7 +79,7 @@ class Tracer(Protocol):
         ...
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make the calls of a plan in a thread."""
+        """Make the calls of a plan in a thread, and return their result."""
         ...
 
 
@@ -91,7 +91,7 @@ class Debugger:
         return _native.look_at_thread(tid)
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make the calls of a plan in a thread."""
+        """Make the calls of a plan in a thread, and return their result."""
         return _native.call_in_thread(tid, plan)
 
 

@@ -265,7 +265,7 @@ def _name(words: list[str]) -> str:
 
 
 def _help_about(words: list[str]) -> str:
-    """Return the help that a line asks for."""
+    """Return the help for a line of a session that asks for help."""
     return _help(words[1:] if words[0] == HELP else [word for word in words if not word.startswith("-")])
 
 

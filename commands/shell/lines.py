@@ -39,7 +39,7 @@ class Piped:
     is_terminal = False
 
     def next(self) -> str | None:
-        """Return the next line, as in ``Lines``."""
+        """Return the next line of standard input; None at its end. Raises UsageError if the line is too long."""
         if sys.stdin is None:
             return None
         line = sys.stdin.buffer.readline(LINE_LIMIT)
@@ -59,7 +59,7 @@ class Typed:
         self._prompt = prompt
 
     def next(self) -> str | None:
-        """Return the next line, as in ``Lines``."""
+        """Return the line that the user types; None for Ctrl-D. Raises UsageError for bytes that are no text."""
         try:
             return input(self._prompt)
         except EOFError:
@@ -141,8 +141,8 @@ def _remembered(readline: ModuleType, history: str | None) -> int:
 
 
 def _is_read_whole(descriptor: int) -> bool:
-    """Return whether a history file belongs to this user and is small enough. readline reads all of it, even to append
-    lines."""
+    """Return whether a history file belongs to this user and is small enough to be read whole. readline reads all of
+    it, even to append lines."""
     status = os.fstat(descriptor)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= LARGEST
 

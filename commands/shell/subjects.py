@@ -264,7 +264,7 @@ def _process(line: CommandLine, word: str) -> Named:
 
 
 def _about_reported(line: CommandLine) -> Result:
-    """Answer a command about the subjects that its words name: one or more targets, snapshots, traces or recordings."""
+    """Answer a command about the subjects that the line names: one or more targets, snapshots, traces or recordings."""
     from gdbheap.sampling.series import is_series
     from gdbheap.snapshots.file import is_snapshot, read
     from gdbheap.tracing.log import is_call_log

@@ -99,7 +99,7 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """The option as usage lines show it."""
+        """The option as usage lines show it, such as "--top=N"."""
         if self.bare is not None:
             return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
@@ -280,7 +280,7 @@ class Filed(Writing):
     file: str = ""
 
     def check(self) -> None:
-        """Raise UsageError if the file cannot be written."""
+        """Replace "-" by the path of standard output. Raise UsageError if the file cannot be written."""
         if self.file == "-":
             self.file = STANDARD_OUTPUT
         if self.json and self.takes_output:

@@ -173,7 +173,7 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
 
 
 def ask_about_process(command: AnyCommand, process: LocalProcess, options: Common) -> Result:
-    """Answer a command about a process that runs."""
+    """Answer a command that observes a process while it runs."""
     described = process.describe()
     answered = ask_of(command, process, [], options)
     info = TargetInfo([described], [*process.warnings, *process.unread], [], bool(process.warnings), None)

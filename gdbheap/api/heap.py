@@ -121,7 +121,7 @@ class Heap:
 
     @property
     def verdict(self) -> str:
-        """The first line of the first page."""
+        """The first line of the first page: how much memory is resident, in use and free."""
         return plain_verdict(printable_record(self._known()))
 
     @property

@@ -157,7 +157,7 @@ def cells_of(row: Any, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a cell as text for people."""
+    """Return a cell of a table as text: a size, an address, a number, or one line of at most LONGEST characters."""
     last = name.rpartition("_")[2]
     if value is None:
         return "?"

@@ -18,7 +18,7 @@ __all__ = ["CoreFile", "Current", "LiveProcess", "Opened"]
 
 
 class Opened(Protocol):
-    """A target that the library can be asked about."""
+    """An open target that answers the library's questions: a process, a core, or the target that is selected in gdb."""
 
     @property
     def name(self) -> str:

@@ -340,7 +340,7 @@ class _Maker:
 
 
 def _edges_of_roots(nodes: Nodes) -> Batches:
-    """Return the rows of the references from roots. Roots lie outside the heaps."""
+    """Return the rows of the table ``edges`` for the references from roots. Roots lie outside the heaps."""
 
     def batches() -> Iterator[Batch]:
         for number in range(nodes.first_root, nodes.graph.nodes):

@@ -71,7 +71,7 @@ class NamedGraph:
 
     @property
     def first_root(self) -> int:
-        """The number of the first root."""
+        """The number of the first root. Roots come after all other nodes."""
         return self.graph.nodes - len(self.roots)
 
 

@@ -67,7 +67,8 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Exported:
-    """The answer of ``gdbheap export``."""
+    """The answer of ``gdbheap export``: the tables that were written, and a line for each target or table that was left
+    out."""
 
     folder: str
     format: str

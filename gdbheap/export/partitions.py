@@ -122,9 +122,8 @@ def _names(system: Any) -> Sequence[str]:
 def check_url(url: str) -> None:
     """Check a URL to which files are uploaded.
 
-    Raises UsageError if it names files of this machine or no file system that fsspec has, Unsupported if a library is
-    missing.
-    """
+    Raises UsageError if the URL names files of this machine, or a file system that fsspec does not have. Raises
+    Unsupported if a library is missing."""
     with _told(url):
         _system_of(url)
 

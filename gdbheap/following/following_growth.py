@@ -194,7 +194,8 @@ class _Sums:
             self._note_stack(process, hit, call, reads_stack)
 
     def add_rest(self, following: Following) -> None:
-        """Add the calls that threads made while the process was being released. Stacks are read for REST_SECONDS."""
+        """Add the calls that threads made while the process was being released. Stacks are read only for the first
+        REST_SECONDS."""
         end = time.monotonic() + REST_SECONDS
         while (hit := following.follower.next(0)) is not None:
             self.add(hit, following.place(hit), time.monotonic() < end)

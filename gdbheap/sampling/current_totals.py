@@ -51,7 +51,7 @@ class StandingSum:
 
 @dataclass(frozen=True)
 class Table:
-    """The answer of ``gdbheap top`` at one moment."""
+    """The answer of ``gdbheap top`` at one moment: a row for each process, and their sums."""
 
     time: float
     rows: list[Standing]

@@ -58,7 +58,7 @@ class ProcessCurves:
 
     @property
     def peak(self) -> int:
-        """The highest value of any curve."""
+        """The highest value of any curve, in bytes."""
         return max((max(curve.values) for curve in self.curves.values()), default=0)
 
 
@@ -82,7 +82,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Plotted:
-    """The answer of ``gdbheap plot``."""
+    """The answer of ``gdbheap plot``: the picture that was written, and the extent of each curve."""
 
     file: str
     size: int

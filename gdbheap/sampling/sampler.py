@@ -59,7 +59,7 @@ class Sampler:
 
     @property
     def moment(self) -> SampleTime:
-        """The current time."""
+        """The current time, in seconds since 1970 and since the sampler was made."""
         return SampleTime(time.time(), time.monotonic() - self._began)
 
     @property
@@ -68,7 +68,7 @@ class Sampler:
         return not self.watched and not self._programs.may_come
 
     def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
-        """Return an event with the current time."""
+        """Return an event with the current time. ``known``: further fields of the event."""
         time_, offset = self.moment
         return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
 

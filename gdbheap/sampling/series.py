@@ -471,7 +471,8 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
-    """Return the document of one line. Raises ValueError."""
+    """Return one line of a recording as a JSON document. ``columns``: the columns of a CSV file, None for JSON lines.
+    Raises ValueError."""
     if columns is None:
         found = parsed(line)
         if not isinstance(found, dict):

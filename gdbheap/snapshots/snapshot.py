@@ -102,7 +102,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Written:
-    """The answer of ``heap snapshot``."""
+    """The answer of ``heap snapshot``: the file that was written, and how many rows of each kind it has."""
 
     file: str
     size: int

@@ -75,7 +75,7 @@ class Filmed:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The answer of ``gdbheap replay``."""
+    """The answer of ``gdbheap replay``: the figures of the recorded calls, and a ``Run`` for each setting."""
 
     file: str
     pid: int

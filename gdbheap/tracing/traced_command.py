@@ -75,7 +75,7 @@ class TracedPython:
 
 @dataclass(frozen=True)
 class Traced:
-    """The answer of ``gdbheap trace``."""
+    """The answer of ``gdbheap trace``: the log that was written, and the sums of each process."""
 
     file: str
     size: int
@@ -300,7 +300,8 @@ class _Collecting:
 
     @property
     def path(self) -> str:
-        """The path of the finished log."""
+        """The path of the log: its final path, or the path in the folder of the parts if the log could not be
+        completed."""
         if not self._failed or self._inside == self._path:
             return self._path
         return os.path.join(self._path + PARTS, LOG)

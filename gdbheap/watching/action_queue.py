@@ -73,7 +73,7 @@ class ActionQueue:
         return [action.child.descriptor for action in self._actions if action.child is not None]
 
     def add(self, request: Request) -> None:
-        """Add an action. The action starts at the next ``turn``, or when there is room for it."""
+        """Add an action. The action starts at the next ``turn``, or later, when there is room for it."""
         saves = self._limits.snapshot or self._limits.heap or self._limits.core
         self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
 

@@ -113,7 +113,7 @@ class Done:
     run: int | None = None
 
     def add(self, other: Done) -> None:
-        """Add the result of later steps."""
+        """Merge the result of later steps into this one."""
         self.files.update(other.files)
         self.errors += other.errors
         self.held = other.held if self.held is None else self.held

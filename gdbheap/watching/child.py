@@ -147,7 +147,7 @@ class Child:
 
 
 class Leaving:
-    """The child processes that were asked to end. gdbheap does not wait for them."""
+    """The child processes that were asked to end. gdbheap does not wait for them before ``end``."""
 
     def __init__(self) -> None:
         self._children: dict[Child, float] = {}
@@ -171,7 +171,7 @@ class Leaving:
                 child.kill()
 
     def end(self) -> None:
-        """Wait until all children have ended."""
+        """Wait until all children have ended. Kill those that do not end."""
         for child in self._children:
             child.finish()
         self._children.clear()

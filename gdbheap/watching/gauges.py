@@ -119,7 +119,7 @@ class Gauges:
         self.drop(self._gauges.keys() - set(keys))
 
     def hurry(self, keys: Iterable[str]) -> None:
-        """Make the gauges with these keys due now."""
+        """Make the gauges with these keys due now, so that ``look`` reads them next."""
         for key in self._gauges.keys() & set(keys):
             self._gauges[key].due = 0.0
 

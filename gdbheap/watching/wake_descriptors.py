@@ -120,7 +120,7 @@ def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Wa
 
 
 def _eventfd() -> int:
-    """Create an eventfd. Raises OSError."""
+    """Create an eventfd, and return its descriptor. Raises OSError."""
     make = getattr(os, "eventfd", None)
     if make is None:
         # os.eventfd exists since Python 3.10.

@@ -75,7 +75,7 @@ class WatchRequest:
         return above if self.grows is None else [*above, Grows(*self.grows)]
 
     def of_limit(self) -> list[Trigger]:
-        """Return the conditions on memory that has a limit."""
+        """Return the conditions on memory that has a limit. Without ``at_oom``, its growth is only measured."""
         return [NearLimit(self.share, self.within) if self.at_oom else Measured()]
 
 

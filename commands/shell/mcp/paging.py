@@ -1,4 +1,4 @@
-"""Split long answers into parts."""
+"""Split long answers into parts of at most MOST bytes."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ OFFERED = tuple(noun or HEAP for noun in COMMANDS if _is_offered(noun))
 
 
 def command_named(name: str) -> AnyCommand:
-    """Return a command by its name. Raises UsageError."""
+    """Return the command that a client names. Raises UsageError if clients may not use it."""
     noun = name.removeprefix(f"{SHELL} ").removeprefix(f"{HEAP} ")
     noun = HEAP_NOUN if noun in (HEAP, SHELL) else noun
     if noun == COMPARED:
