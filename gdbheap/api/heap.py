@@ -147,8 +147,7 @@ class Heap:
     def holders(self) -> Table[Holder]:
         """Return the variables, modules, classes, threads and other holders of most memory in use, largest first.
 
-        These holders are the same as on the first page, each with at least 1 % of RSS.
-        """
+        They are the holders on the first page: at most five, each with at least 5 % of RSS."""
         return Table(map(converting.holder_of, self._first_page().holders), Holder)
 
     def owners(self, top: int | None = None) -> Table[Holder]:

@@ -236,7 +236,7 @@ class Watcher:
         return self._gauges.wait(min(due, default=math.inf), also)
 
     def _finished(self, ready: set[int]) -> Iterator[Happening]:
-        """Start actions, and yield an event for each that is finished."""
+        """Start actions, and yield an event for each action that is finished."""
         for request, done in self.queue.turn(ready) if self.queue is not None else ():
             group = request.cause.cgroup
             yield Happening("acted", request.pid, request.name, request.cause, group, request=request, done=done)
@@ -426,7 +426,8 @@ class Watcher:
         return limits | ({THE_GROUP} if triggers else set())
 
     def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
-        """Make the missing gauges for the limits of these groups and of the machine. Return the keys of all of them."""
+        """Make the missing gauges for the limits of these groups and of the machine. Return the keys of all gauges for
+        these limits."""
         memories: list[GroupMemory | MachineMemory] = [*groups]
         with suppress(OSError):
             memories.append(MachineMemory())
