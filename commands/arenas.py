@@ -50,7 +50,7 @@ COMMAND = Command(
     lists (central), in transfer caches and in each thread's cache.
 
     For musl's malloc, each row is a slot size. The row shows the number of groups, of used slots and of free slots, and
-    the requested bytes. The malloc of musl before 1.2.1 has no groups, so that its table has no rows.""",
+    the requested bytes. The malloc of musl before 1.2.1 has no groups, so its table has no rows.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -86,7 +86,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: a heapsnapshot is one file: leave out --partition and --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
-            raise UsageError("gdbheap export: DevTools opens only files whose names end so: -o FILE.heapsnapshot")
+            raise UsageError("gdbheap export: DevTools opens only files named *.heapsnapshot: -o FILE.heapsnapshot")
         return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []

@@ -57,11 +57,11 @@ COMMAND = Command(
     summary="List the small blocks that keep whole pages from being returned",
     text="""Each row describes a group of blocks, often a single block. The group keeps at least twice its own bytes
     from being returned. The column "would free" counts the resident pages that would be freed with the whole group. No
-    block belongs to two groups, so that the rows add up.""",
+    block belongs to two groups, so the rows add up.""",
     example="heap pins --top=20",
     details="""The allocator determines which pages count. In glibc, these are the pages that malloc_trim(0) can release
-    only after the group is freed. pymalloc returns an arena when its last block is freed, so that all pages of the
-    arena count. In mimalloc, these are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, these
+    only after the group is freed. pymalloc returns an arena when its last block is freed, so all pages of the arena
+    count. In mimalloc, these are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, these
     are slabs. The groups that keep the most memory, apart from their own bytes, come first. A second table lists the
     blocks of all groups by type or owner. One column counts the groups that contain only blocks of the row's type or
     owner.

@@ -55,7 +55,7 @@ COMMAND = Command(
     process. Each row shows RSS, PSS, USS, the heap's used and free bytes, and the largest finding. The column
     "reclaimable" shows the bytes that malloc_trim(0) would return.
 
-    All processes are stopped while gdbheap reads the kernel's figures, so that PSS adds up. Each process is then
+    All processes are stopped while gdbheap reads the kernel's figures, so PSS adds up. Each process is then
     stopped separately. gdbheap compares a process with its parent or a sibling if the two come from one exec. The
     answer shows which pages are no longer shared since the fork, and what wrote to them (docs/processes.md). The answer
     shows how much memory a call of gc.freeze() before the fork would save. The answer also counts equal pages of

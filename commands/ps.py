@@ -58,7 +58,7 @@ COMMAND = Command(
     noun="ps",
     summary="Show the memory of each program, all its processes together",
     text="""The column RAM is the proportional share (PSS): each page is divided by the number of processes that map it,
-    so that the column adds up. Private pages belong to one process; the column "shared" is the program's share of all
+    so the column adds up. Private pages belong to one process; the column "shared" is the program's share of all
     other pages.""",
     example="gdbheap ps --filter=python",
     details="""The figures are the same as those of the tool ps_mem. Like ps_mem, gdbheap adds half a KiB to each figure

@@ -107,7 +107,7 @@ COMMAND = Command(
     gdbheap passes on the command's exit status. The status is 1 instead of 0 if calls are missing because the disk is
     full. Recording ends when the command and all processes that it started have ended.
 
-    The calls of several threads are made one after the other, so that their order is known. If `--order=time` is given,
+    The calls of several threads are made one after the other, so their order is known. If `--order=time` is given,
     no thread waits for another: each thread records its own calls, with the time of the processor's clock.
     `--order=time` suits programs that allocate in many threads at once. A replay is then similar to the program, but
     not equal. docs/calls.md describes the file, and `gdbheap replay` makes the calls again.

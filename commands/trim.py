@@ -68,7 +68,7 @@ def _refuse_damaged(heap: Heap) -> None:
     if heap.damage:
         first = heap.damage[0]
         raise TRIM.error(
-            f"the heap is damaged ({first.what} at {first.address:#x}), so that malloc_trim() might end the "
+            f"the heap is damaged ({first.what} at {first.address:#x}), so malloc_trim() might end the "
             "process or release memory in use ('heap check' lists the damage)"
         )
 

@@ -437,7 +437,7 @@ def _group(options: Options) -> GroupMemory | None:
     found = group_at(folders(options.cgroup), is_exact=options.rss is not None or options.grows is not None)
     if found is None:
         raise UsageError(
-            f"{one_line(options.cgroup)} has no memory controller, so that the kernel does not count its memory"
+            f"{one_line(options.cgroup)} has no memory controller, so the kernel does not count its memory"
         )
     return found
 

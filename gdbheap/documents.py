@@ -67,7 +67,7 @@ def is_time(seconds: float) -> bool:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def test_the_most_that_a_row_may_free() -> None:
 @pytest.mark.parametrize(("share", "start"), [(0.001, "Nothing worth fixing: removing"), (0.2, "Removing")])
 def test_whether_pins_are_worth_it(share: float, start: str) -> None:
     """Check that pins of less than a hundredth of RSS count as not worthwhile."""
-    sums = PinSums("glibc", 3, 7, 700, round(share * 100 * MIB), 7, ("group is", "groups are"), "would go")
+    sums = PinSums("glibc", 3, 7, 700, round(share * 100 * MIB), 7, ("group is", "groups are"), "would be freed")
     text = pins.render(Pins([], [sums], [], 4096, True), Style(rss=100 * MIB))
     assert text.startswith(f"{start} 7 blocks would free ")
 

@@ -132,7 +132,8 @@ OURS = {
     "Setting.how": "set", "Setting.memory": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
     "Other.whose": "malloc's", "Check.state": "ok", "Check.id": "mem", "Fact.fact": "glibc", "Group.name": "main arena",
     "Operation.id": "brk", "Line.name": "stacks", "Extent.figure": "rss", "Sums.allocator": "glibc",
-    "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
+    "Sums.emptied": "would be freed", "TableFile.name": "types", "Caught.function": "malloc",
+    "GrowingBuffers.origin": "set",
     "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
     "RuntimeMemory.kind": "go", "StatsRow.arena_name": "total", "StatsRow.what": "in use bytes",
     # The first page begins with the verdict.

@@ -281,7 +281,7 @@ def test_published_is_damaged(
         base = int(facts(str(target.pid))[OWN]["value"], 16)
         damage(target.pid, base, release)
         found = check_facts(str(target.pid), release)
-        assert found[OWN]["value"] == "not believed"
+        assert found[OWN]["value"] == "rejected"
         (warning,) = [text for text in ask("info", str(target.pid))["warnings"] if OWN in text]
         assert "is damaged, so gdbheap uses its own table" in warning
         check(str(target.pid), tmp_path)

@@ -368,7 +368,10 @@ def made_fit(**changes: Any) -> Fit:
             {"fits": True, "by_arena": [ArenaFit(0, None, True, 16, False, None)]},
             ["takes the chunk from the top chunk; the"],
         ),
-        ({"nearest": [ShortPiece(0x70, 960, 1, 48)]}, ["where none is large enough:", "0x70", "960", "48 bytes"]),
+        (
+            {"nearest": [ShortPiece(0x70, 960, 1, 48)]},
+            ["In these arenas, the largest free chunk is too small:", "0x70", "960", "48 bytes"],
+        ),
     ],
 )
 def test_fit(changes: dict[str, Any], words: list[str]) -> None:
@@ -416,7 +419,7 @@ def test_no_holes() -> None:
     assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("There is no hole of 1.0 MiB or more")
 
 
-UNITS = ("group is", "groups are"), "would go"
+UNITS = ("group is", "groups are"), "would be freed"
 
 
 def made_pins(rng: random.Random) -> Pins:

@@ -134,7 +134,7 @@ class GdbCaller:
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
-                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
+                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so "
                 "gdbheap cannot prove that no thread is inside malloc: if the process runs in a container, type 'set "
                 "sysroot /proc/PID/root'"
             )

@@ -172,7 +172,7 @@ def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
         if loaded.exported(purpose.function) and loaded.exported("gnu_get_libc_version"):
             return Libc(loaded, target, purpose)
     raise purpose.error(
-        f"no file here has the build-id of the process's C library, so that {purpose.function}() cannot be found"
+        f"no file here has the build-id of the process's C library, so {purpose.function}() cannot be found"
     )
 
 

@@ -312,7 +312,7 @@ class Allocator(ABC):
     shown_idle: ClassVar[bool] = True
     why_holes_stay: ClassVar[str]
     groups: ClassVar[tuple[str, str]]
-    emptied: ClassVar[str] = "would go"
+    emptied: ClassVar[str] = "would be freed"
     returned_lines: ClassVar[tuple[LineId, ...]] = ()
 
     def __init__(self, around: Surroundings) -> None:

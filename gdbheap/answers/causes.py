@@ -34,7 +34,7 @@ HEADS = {
     "circle": "lost blocks point to one another",
     "weak": "only stack words, interior or tagged pointers reach it",
 }
-MIDDLES = "only interior or tagged pointers, or words behind a container's last item, reach it"
+MIDDLES = "only interior or tagged pointers, or words after a container's last item, reach it"
 HANGING = {"nothing": "a lost block points to it", "circle": "lost blocks that point to one another also point to it"}
 SAME = "the same"
 

@@ -82,5 +82,5 @@ def children_of(heap: Heap) -> int:
 def next_of_snapshot(target: Mapping[str, Any], path: str) -> list[str]:
     """Return the command lines for a page from a snapshot of ``target``, which is in the file ``path``."""
     file, pid = shlex.quote(path), target.get("pid")
-    later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
+    later = f"gdbheap diff {file} {pid}  # what grew since then, if the process still runs" if pid else ""
     return [line for line in (later, f"gdbheap report {file} -o report.html") if line]

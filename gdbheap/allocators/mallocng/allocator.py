@@ -92,7 +92,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     }
     why_holes_stay = "mallocng returns only mappings in which no slot is in use."
     groups = ("mapping is", "mappings are")
-    emptied = "would be returned, except those of often requested sizes"
+    emptied = "would be returned, except mappings for often requested sizes"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)

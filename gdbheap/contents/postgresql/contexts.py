@@ -417,7 +417,9 @@ class _Reader:
                     self.is_cut = True
                     return found, damage
                 self._chunks_left -= 1
-                wrong = _misplaced(chunk, size + header, blocks) or (None if met.add(chunk) else "one met before")
+                wrong = _misplaced(chunk, size + header, blocks) or (
+                    None if met.add(chunk) else "a chunk that is already in a list"
+                )
                 if wrong is None:
                     head, after = self._words(chunk, 2)
                     is_right = head == size if has_size else head & ID_BITS == ALLOC_SET_ID

@@ -201,8 +201,8 @@ def _advice(figures: Holder) -> str:
         return f"this memory belongs to {same}: the same remedy helps"
     if figures.left_over:
         return (
-            "free each item that was taken from a container once it is done. 'heap unreachable' lists these blocks "
-            "by size"
+            "free each item that is removed from a container when the program no longer needs the item. 'heap "
+            "unreachable' lists these blocks by size"
         )
     remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:

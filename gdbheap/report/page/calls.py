@@ -127,4 +127,6 @@ def _stacks(found: CallStacks, most: int) -> Section:
         "blocks."
     )
     body = paragraph(about + estimate) + f"<figure>{picture}</figure>\n"
-    return Section("stacks", "Who allocated it", body + table("sites-table", "Innermost lines", SITES, sites, most))
+    return Section(
+        "stacks", "What allocated the memory", body + table("sites-table", "Innermost lines", SITES, sites, most)
+    )

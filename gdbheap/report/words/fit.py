@@ -23,7 +23,7 @@ def render(answer: Fit, style: Style) -> str:
     return join(
         style.filled(_verdict(answer)),
         table(ARENA_COLUMNS, [_arena(arena, style) for arena in answer.by_arena], style),
-        "The largest free chunks in arenas where none is large enough:" if nearest else "",
+        "In these arenas, the largest free chunk is too small:" if nearest else "",
         table(NEAREST_COLUMNS, nearest, style) if nearest else "",
     )
 

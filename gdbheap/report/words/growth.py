@@ -103,7 +103,9 @@ def _stack(stack: GrowthStack, answer: Growth, style: Style) -> str:
 
 def _others(found: OtherStacks, style: Style) -> str:
     kept = f"{counted(found.calls, 'call')} for {style.bytes(found.bytes)} came from stacks that gdbheap did not keep"
-    return style.filled(f"{kept}: the stacks were too many or too deep, or reading them would have taken too long.")
+    return style.filled(
+        f"{kept}: there were too many stacks, or they were too deep, or reading them would have taken too long."
+    )
 
 
 def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:

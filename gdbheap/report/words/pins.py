@@ -101,7 +101,7 @@ def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     most = next((kind for kind in _by_blocks(answer.by_kind) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
     partly = "" if row.described == row.blocks else f" (among the {row.described:,} blocks that keep the most)"
-    unsure = "" if answer.resident_known else " at most: resident memory is unknown"
+    unsure = "" if answer.resident_known else " (at most: resident memory is unknown)"
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
     return f"{text}{of_which}{partly}. Without these blocks {freed} {row.emptied}{unsure}."
 

@@ -147,7 +147,7 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     ),
     "edges-numbered": ("only about {most:,} references, those near the roots, have names: the others have numbers"),
     "first-paths": ("paths are shown for the first {most:,} of {blocks:,} blocks: no path is shown for the others"),
-    "holders-not-known": "holders are not known: {error}",
+    "holders-not-known": "the holders are unknown: {error}",
     "jemalloc-blocks-moving": _moving(
         "jemalloc", "a slab or a cache", "a few free blocks may count as used, or still as cached"
     ),
@@ -172,8 +172,8 @@ SENTENCES: dict[RemarkId, str | Callable[..., Any]] = {
     "mappings-alone": "{error}: memory is classified only by its mappings, so memory in use is unknown",
     "mimalloc-lists-moving": _moving("mimalloc", "a list of free blocks", "the blocks of this list count as used"),
     "mimalloc-not-known": (
-        "{module} contains a mimalloc with the layout of no known release ({nearest}): gdbheap cannot list its blocks, "
-        "and its memory counts as other memory"
+        "{module} contains a mimalloc with an unknown layout ({nearest}): gdbheap cannot list its blocks, and its "
+        "memory counts as other memory"
     ),
     "mimalloc-pages-moving": _pages,
     "no-paths": "no paths are shown: {error}",

@@ -67,7 +67,7 @@ class Interpreter:
             if version is not None and own.version != version:
                 raise ValueError(f"its version is {own.release}, but Py_Version is {version_text(version)}")
         except ValueError as error:
-            self._facts.add("_Py_DebugOffsets", "not believed", f"{source}: {error}")
+            self._facts.add("_Py_DebugOffsets", "rejected", f"{source}: {error}")
             self.warnings.append(
                 f"the interpreter's own table of offsets (_Py_DebugOffsets at {address:#x}) is damaged, so gdbheap "
                 f"uses its own table: {error}"
