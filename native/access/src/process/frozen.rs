@@ -43,9 +43,9 @@ const OK: u64 = 0;
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
-    "none of its threads can make a system call for us now",
+    "none of its threads can make a system call for gdbheap now",
     "it has no vDSO that could make the call",
-    "the call was cut short by something else",
+    "another event interrupted the call",
     "its children get a namespace of their own (unshare(2)), of which the copy would be the first process",
 ];
 const TOO_SLOW: u64 = REASON;

@@ -14,6 +14,7 @@ use iced_x86::{
 const JUMP_SIZE: usize = 5;
 pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
+const TOO_FAR: &str = "the space for their new code is too far away";
 /// The landing pad for indirect calls. A patch does not replace it.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The bytes below the stack pointer that a function may use without moving it (System V ABI).
@@ -32,12 +33,12 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     let size = displaced.iter().map(Instruction::len).sum::<usize>();
     let back = from + size as u64;
     if targets(function).any(|target| from < target && target < back) {
-        return Err(refused(from, "a jump leads into what would be replaced"));
+        return Err(refused(from, "a jump leads into them"));
     }
     let mut stub = vec![0; HEADER];
     let carry_out = |stub: &mut Vec<u8>, to| {
         let moved = moved(&displaced, wish.stub_at + stub.len() as u64, to);
-        moved.map(|moved| stub.extend(moved)).ok_or_else(|| refused(from, "they are not to be moved"))
+        moved.map(|moved| stub.extend(moved)).ok_or_else(|| refused(from, "they cannot be moved"))
     };
     if from < address {
         carry_out(&mut stub, None)?;
@@ -46,12 +47,12 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     let trap = wish.stub_at + look_and_tell(&mut stub, wish, flags) as u64;
     if from < address {
         let end = wish.stub_at + stub.len() as u64;
-        stub.extend(replacement(end, back, JUMP_SIZE).ok_or_else(|| refused(from, "it is too far away"))?);
+        stub.extend(replacement(end, back, JUMP_SIZE).ok_or_else(|| refused(from, TOO_FAR))?);
     } else {
         carry_out(&mut stub, Some(back))?;
     }
     let replacement = replacement(from, wish.stub_at + HEADER as u64, size);
-    let replacement = replacement.ok_or_else(|| refused(from, "it is too far away"))?;
+    let replacement = replacement.ok_or_else(|| refused(from, TOO_FAR))?;
     let original = code[..size].to_vec();
     write_header(&mut stub, from, &original);
     Ok(Patch { address: from, original, replacement, stub_at: wish.stub_at, stub, trap, seen_at: address })
@@ -96,7 +97,7 @@ fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
         }
         let instruction = decoder.decode();
         if instruction.is_invalid() {
-            return Err(refused(address, "they are not known"));
+            return Err(refused(address, "gdbheap does not know them"));
         }
         size += instruction.len();
         found.push(instruction);

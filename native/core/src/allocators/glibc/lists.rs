@@ -116,7 +116,7 @@ impl Chunks {
         let place = candidates.find(cursor.at, cursor.bin).filter(|_| aligned);
         let place = place.ok_or("a used chunk of the bin's size")?;
         if bits::get(&candidates.taken, place as u64) {
-            return Err("a used chunk, once");
+            return Err("a used chunk that is not in the list yet");
         }
         bits::set(&mut candidates.taken, place as u64);
         cursor.at = reveal(candidates.links[place].word, cursor.at + 16, safe_linking);

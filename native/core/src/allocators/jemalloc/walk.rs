@@ -235,7 +235,7 @@ impl Gathered {
         if span == Use::Moving {
             self.moving.extents += 1;
             self.changing.push((extent.at, extent.links));
-            self.leave_unfinished(extent.at, "state of an extent", "one that lasts", || "one in between");
+            self.leave_unfinished(extent.at, "state of an extent", "a lasting state", || "a temporary state");
         }
         self.pieces.push(Piece { arena: extent.arena, ..Piece::new(extent.start, extent.end, span, root) });
         if extent.is_huge {
@@ -253,7 +253,7 @@ impl Gathered {
             let Some((count, free)) = extent.regions(size).and_then(|count| Some((count, extent.bitmap(count)?)))
             else {
                 let expected = format!("regions of {size} bytes");
-                self.unfit.push(Damage::new(extent.at, "bitmap of a slab", expected, "bits that do not fit"));
+                self.unfit.push(Damage::new(extent.at, "bitmap of a slab", expected, "a bitmap that does not match"));
                 return Use::Unexplained;
             };
             if ones(free) != extent.free_count {
@@ -403,7 +403,9 @@ impl Gathered {
         areas.retain_runs(&mut self.runs, |(run, _)| run.start);
         self.moving.extents += overlaps.len() as u64;
         self.moving.lists = joined_by(&self.changing) + overlaps.len() as u64;
-        overlaps.iter().for_each(|start| self.leave_unfinished(*start, "pages of an extent", "of one", || "of two"));
+        overlaps.iter().for_each(|start| {
+            self.leave_unfinished(*start, "pages of an extent", "pages of one extent", || "pages of two extents")
+        });
         let mut owners: Vec<Owner> = Vec::with_capacity(self.runs.len());
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
@@ -422,7 +424,7 @@ impl Gathered {
             let of_bin: HashSet<u64> = bin[kept..].iter().copied().filter(is_off).collect();
             self.moving.both += of_bin.len() as u64;
             for block in &of_bin {
-                let place = if listed[block] > 1 { "twice in caches" } else { "in its slab too" };
+                let place = if listed[block] > 1 { "listed twice in caches" } else { "free in its slab, too" };
                 self.leave_unfinished(*block, "block in a thread's cache", "free once", || place);
             }
             off.push((of_bin, *has_astray));

@@ -73,8 +73,8 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
             found.damage.push(Damage::new(
                 at,
                 "area of metadata",
-                "one page after the other",
-                "a link that leads back",
+                "a chain without loops",
+                "an area that was already read, or is not aligned",
             ));
             break;
         }
@@ -104,7 +104,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
 fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
     let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
-        return damage("sizeclass of a group", "one that mallocng has", u64::from(meta.class));
+        return damage("sizeclass of a group", "a class of mallocng", u64::from(meta.class));
     };
     let masks = meta.avail | meta.freed;
     if masks & !meta.all() != 0 || meta.avail & meta.freed != 0 {

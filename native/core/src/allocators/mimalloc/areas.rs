@@ -64,7 +64,7 @@ fn placed_pages(
             (Some(page), _) => found.push(page),
             (None, false) => damage.push((at, Damage::new(at, "mi_page_t of a slice", READABLE, ABSENT))),
             (None, true) => {
-                let expected = format!("memory around {first:#x}");
+                let expected = format!("the memory that contains {first:#x}");
                 let place = at + form.fields.memid as u64;
                 damage.push((at, Damage::new(place, "memid of a page", expected, "other memory")));
             }
@@ -135,7 +135,12 @@ pub(super) fn read_areas(
                 areas.push((Some(arena), pages));
             }
             None => {
-                damage.push(Damage::new(address, "header of an arena", "counts and bitmaps that fit", "others"));
+                damage.push(Damage::new(
+                    address,
+                    "header of an arena",
+                    "counts and bitmaps that agree",
+                    "a contradiction",
+                ));
                 beside.extend(pages);
             }
         }

@@ -204,8 +204,8 @@ impl Page {
                 is_new
             });
             if let Err(at) = followed {
-                let found = format!("it leaves the page or meets itself after {count}");
-                let expected = format!("{name} ends with zero");
+                let found = format!("a list that leaves the page or repeats a block after {count} blocks");
+                let expected = format!("a list {name} that ends with 0");
                 let damage = Damage::new(self.entry, "list of free blocks of a page", expected, found);
                 let others = self.lists.iter().enumerate().filter(|(other, _)| *other != list);
                 let passing = others.into_iter().any(|(_, head)| *head == at) || self.is_new(at);
@@ -215,7 +215,7 @@ impl Page {
         }
         let left = used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + waiting;
         if left != self.counted {
-            let found = format!("{} on no list but xthread_free", left);
+            let found = format!("{} blocks that are on no list except xthread_free", left);
             let damage = Damage::new(self.entry, "used blocks of a page", self.counted.to_string(), found);
             fault = fault.or(Some(Miscounted { damage, by_one: left.abs_diff(self.counted) == 1, passing: true }));
         }

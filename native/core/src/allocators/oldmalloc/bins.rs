@@ -147,12 +147,13 @@ impl Oldmalloc {
         let address = |number: u64| self.block_of(number).address - HEADER;
         let lost = places.numbers().zip(0..).filter(|(_, place)| !get(&seen, *place)).map(|(number, _)| number);
         let lost = lost.take(MAX_DAMAGE).map(address);
-        let lost = lost.map(|at| Damage::new(at, "free chunk", "one that is in a bin", "in none"));
+        let lost = lost.map(|at| Damage::new(at, "free chunk", "in a bin", "in no bin"));
         let wrong = wrong.into_iter().map(|at| match at & PLACE {
             0 => at,
             _ => places.numbers().nth((at >> 1) as usize).map_or(0, address),
         });
-        let wrong = wrong.map(|at| Damage::new(at, "list of a bin", "free chunks", "something else, or one twice"));
+        let wrong = wrong
+            .map(|at| Damage::new(at, "list of a bin", "free chunks, each once", "another word, or a chunk twice"));
         let found: Vec<Damage> = wrong.chain(lost).collect();
         self.unbinned.extend(found);
         Ok(())

@@ -150,7 +150,7 @@ fn tile(
             break;
         }
         if !head.fits(row.end, limit) {
-            let expected = "the size of one in the heap";
+            let expected = "a size that fits into the heap";
             found.damage.push(Damage::new(row.end + 8, "csize of a chunk", expected, hex(head.csize)));
             break;
         }

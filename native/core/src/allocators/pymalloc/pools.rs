@@ -359,7 +359,7 @@ impl Pools {
     }
 
     fn report_overlap(&mut self, address: u64) {
-        self.report(address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
+        self.report(address, "address of an arena", "no overlap with another arena".into(), format!("{address:#x}"));
     }
 
     fn add_arenas(&mut self, space: &Space, arenas: &[ArenaRow]) {
@@ -373,8 +373,8 @@ impl Pools {
                 continue;
             }
             if !space.covers(*address, (*size).max(1)) {
-                let found = format!("{address:#x}, where nothing is");
-                self.report(*address, "address of an arena", "memory that is mapped".into(), found);
+                let found = format!("{address:#x}, which is not mapped");
+                self.report(*address, "address of an arena", "mapped memory".into(), found);
                 continue;
             }
             let carved = (*carved).min(end);
@@ -383,7 +383,7 @@ impl Pools {
             let first = self.first_pool_address(&arena);
             let count = carved.saturating_sub(first) / self.pool_size;
             if carved > first && carved != first + count * self.pool_size {
-                let expected = format!("{first:#x} and a multiple of {:#x}", self.pool_size);
+                let expected = format!("{first:#x} plus a multiple of {:#x}", self.pool_size);
                 self.report(*address, "pool_address of an arena", expected, format!("{carved:#x}"));
                 arena.carved = first + count * self.pool_size;
             }

@@ -261,7 +261,7 @@ impl Walked {
         let of = match span.location {
             Location::Free => Use::Free,
             Location::Returned => Use::Returned,
-            Location::Unknown => self.odd(span, "place of a span", "in use, free or given back"),
+            Location::Unknown => self.odd(span, "state of a span", "in use, free or returned"),
             Location::InUse if !space.covers(span.start, span.size()) => {
                 self.odd(span, "memory of a span", "mapped memory")
             }
@@ -281,8 +281,8 @@ impl Walked {
             return Use::Run(span.start);
         }
         let Some((size, count)) = span.blocks(sizes) else {
-            let (most, found) = (sizes.len(), format!("{}, {} blocks", span.class, span.handed_out));
-            let expected = format!("one of {most}, and no more blocks than have room");
+            let (most, found) = (sizes.len(), format!("class {}, {} blocks", span.class, span.handed_out));
+            let expected = format!("one of {most} classes, and at most as many blocks as fit");
             self.damage.push(Damage::new(span.at, "class of a span", expected, found));
             return Use::Unexplained;
         };
@@ -294,8 +294,8 @@ impl Walked {
         }
         if !counted.fits {
             let free = count - counted.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            let expected = format!("{free} free, {} others of {count}", count - free);
-            let found = format!("{} others", span.handed_out);
+            let expected = format!("{free} free and {} other blocks, {count} in total", count - free);
+            let found = format!("{} other blocks", span.handed_out);
             let miscounted = || Damage::new(span.at, "blocks of a span", expected, found);
             self.miscounted.push(counted.broken.unwrap_or_else(miscounted));
         }

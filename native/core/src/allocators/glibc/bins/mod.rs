@@ -85,7 +85,7 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
             if found.len() >= MAX_DAMAGE {
                 return;
             }
-            found.push(Damage::new(region.address(number), "free chunk", "in a bin of its arena", "in none"));
+            found.push(Damage::new(region.address(number), "free chunk", "in a bin of its arena", "in no bin"));
         }
     }
 }
@@ -93,7 +93,7 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
 /// Report wrong `fd_nextsize` and `bk_nextsize` links: in a large bin, the first chunks of neighbouring sizes must
 /// point to each other.
 fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
-    const EXPECTED: &str = "the first chunk of another size, linked back";
+    const EXPECTED: &str = "the first chunk of another size, whose link points back";
     for link in &free.size_links {
         let bin = free.number(link.address).map_or(NO_BIN, |number| free.bin(number));
         if u64::from(bin) < SMALL_BINS || found.len() >= MAX_DAMAGE {

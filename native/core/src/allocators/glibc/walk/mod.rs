@@ -53,7 +53,7 @@ impl RegionBits {
         let mut damage = Vec::new();
         if !Bits::fits(3 * (size / GRAIN + 1)) {
             stretch.end = stretch.start;
-            let (expected, found) = ("one that memory suffices for".into(), format!("{size:#x}"));
+            let (expected, found) = ("a size for which there is enough memory".into(), format!("{size:#x}"));
             damage.push(Damage { address: stretch.start, what: "size of a heap", expected, found });
         }
         let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);

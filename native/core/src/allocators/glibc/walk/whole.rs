@@ -137,7 +137,7 @@ impl Walk<'_> {
     fn settle(&mut self, next: &Header) {
         if let Some(before) = self.walker.previous.filter(|_| self.walker.contradicts(next)) {
             let (expected, found) = (format!("{:#x}", before.size()), format!("{:#x}", next.prev_size));
-            self.report(next.address, "prev_size behind a free chunk", expected, found);
+            self.report(next.address, "prev_size after a free chunk", expected, found);
         }
         self.walker.settle(next);
     }
