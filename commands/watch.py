@@ -398,7 +398,7 @@ class _Lines:
             return True
         self._left = min(LINES, self._left + (now - self._last) / LINE_SECONDS)
         self._last = now
-        # The line about the others is a line, too.
+        # The line that counts the other events is a line, too.
         needed = 2 if self.began or self.ended else 1
         if self._left >= needed:
             self._left -= needed

@@ -37,7 +37,7 @@ def attach(pid: int) -> None:
             with contextlib.suppress(gdb.error):
                 gdb.execute(f"remove-inferiors {number}", to_string=True)
     if not folder.is_there():
-        # gdb attaches to a process id, which another process had by then.
+        # gdb has attached to the process id, which belongs to another process by now.
         gdb.execute("detach", to_string=True)
         raise refusal.another(folder)
 

@@ -45,7 +45,7 @@ __all__ = [
 
 Row = TypeVar("Row")
 PARTIAL = 1
-# The number of rows for which MOST bytes of JSON are meant, if a command has no default of --top.
+# If a command has no default of --top, the limit of MOST bytes of JSON is for this many rows.
 USUAL_ROWS = 20
 SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5

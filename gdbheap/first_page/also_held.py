@@ -24,9 +24,9 @@ from gdbheap.layout.asyncio import task_layout
 
 __all__ = ["with_others"]
 
-# The text that stands in a path for a reference without a name outside C code.
+# A path has this text for a reference that only C code names.
 NO_NAME = "holds it"
-# The text that comes in a path before blocks without names outside C code.
+# A path has this text before blocks that only C code names.
 THROUGH = ", through "
 # The number of the largest blocks among which a global's block is searched.
 MAX_LARGEST = 32
@@ -125,7 +125,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
         return _Others(retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in rest]
     names = [_holder_of(source_path(way.name)) for way in ways]
-    # A path in which only C code names a reference may lead through the holder's own memory.
+    # A path in which only C code names a reference may pass through the holder's own memory.
     names += [_holder_of(source_path(name)) for name in map(in_a_line, aliases) if NO_NAME not in name]
     others = _folded(name for name in dict.fromkeys(names) if name not in ("", row.path))
     together = graph.also_held(members | {way.node for way in ways}, 0).retained if ways else 0

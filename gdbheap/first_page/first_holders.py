@@ -24,7 +24,7 @@ __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 LOOKED_AT_A_SECOND = 16_000_000
 # The search of a core ends after SLOWER times the given seconds plus MARGIN.
 #
-# A core is read piece by piece, which takes longer than reading copied memory.
+# A core is read in parts, which takes longer than reading copied memory.
 SLOWER, MARGIN = 1.25, 0.5
 
 

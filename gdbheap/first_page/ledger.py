@@ -71,7 +71,7 @@ LAST: tuple[Name, ...] = (
     (OTHER, None, "other mmap"),
     (UNEXPLAINED, None, "unexplained"),
 )
-# The name and the share from which on data files are mentioned in the name of the files' line.
+# The name of the line of files if data files have at least MIN_PERCENT_OF_DATA of its resident bytes.
 WITH_DATA, MIN_PERCENT_OF_DATA = "program, library and data files", 10
 ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads")
 CUT_OFF: Name = (MISSING, None, "missing from the core")

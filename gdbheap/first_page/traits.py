@@ -115,7 +115,7 @@ def _connections(
     threads = {thread.thread_pointer for thread in heap.target.threads}
     if not any(state.thread is not None for state in heap.python.interpreter.threads.states):
         threads = set()
-    # If rows share a node or a path, the first of them wins.
+    # If rows share a node or a path, the first of them counts.
     last_first = list(zip(range(len(rows)), rows, numbers))[::-1]
     by_number = {number: place for place, _row, number in last_first if number is not None}
     by_path = {row.path: place for place, row, _number in last_first if row.kind == VARIABLE}

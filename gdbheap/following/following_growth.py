@@ -46,8 +46,9 @@ REST_SECONDS = 1.0
 # The most readers of stacks at a time: each has open descriptors and some 100 KB, and a program may start many
 # processes.
 MAX_READERS = 64
-# A stack that took longer than SLOW_SECONDS of a processor, as in a process with tens of thousands of mappings, is
-# followed by a pause: the other processes wait meanwhile. Then reading its stacks takes this share of the time.
+# If reading a stack took more than SLOW_SECONDS of CPU time, as in a process with tens of thousands of mappings, no
+# stack of this process is read for a while, because the other processes wait meanwhile. Reading its stacks then takes
+# the share STACK_SHARE of the time.
 SLOW_SECONDS, STACK_SHARE = 0.05, 0.05
 
 

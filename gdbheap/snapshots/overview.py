@@ -39,7 +39,7 @@ Types = Union[PyObjects, BlockKinds]
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
 NOT_KEPT = "no snapshot contains this; a report of the process or of a core has it"
-# The reasons for which a snapshot lacks answers that need references.
+# The reasons why a snapshot lacks answers that need references.
 NO_OBJECTS = "a snapshot contains this only for Python objects"
 NO_KEPT = "this snapshot was taken without this; 'heap snapshot --owners' keeps it, for a large process too"
 NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps those that retain the most"

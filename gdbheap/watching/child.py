@@ -27,7 +27,7 @@ BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
 # When gdbheap is asked to end, it first releases the process that it stopped. A child has this many seconds to do so.
 PARTING_SECONDS = 5.0
-# The seconds after which a child that waits in the kernel and reacts to no signal is no longer waited for.
+# gdbheap no longer waits for a child that reacts to no signal, and has waited in the kernel for this many seconds.
 #
 # Its first thread waits (D), or has ended (Z) while other threads wait.
 DEAF_SECONDS = 0.5
