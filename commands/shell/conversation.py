@@ -6,8 +6,8 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TextIO
 
 from gdbheap.answers.accounting.records import SCHEMA
@@ -137,14 +137,12 @@ class Talk:
         """Write the reply to a line. Meanwhile Ctrl-C is ignored. Raises _Ended if the reply cannot be written."""
         self._note(status)
         body = f'"answer": {answer}' if error is None else text_of({"error": error_keys(status, told(error))})[1:-1]
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
+        with _ctrl_c_ignored():
             self._replied = number
-            self._write(f'{{"line": {number}, "status": {status}, {body}}}')
-        except BrokenPipeError:
-            raise _Ended from None
-        finally:
-            signal.signal(signal.SIGINT, handler)
+            try:
+                self._write(f'{{"line": {number}, "status": {status}, {body}}}')
+            except BrokenPipeError:
+                raise _Ended from None
 
     def _goes_on(self, lines: Lines) -> bool:
         """Read and answer one line. Return False if there was none.
@@ -212,7 +210,11 @@ class Talk:
 
     def _ask(self, words: list[str]) -> None:
         answered = self._answered(words)
-        self._write(present(answered, _style_of(answered, sys.stdout)))
+        text = present(answered, _style_of(answered, sys.stdout))
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        # A program that reads one document per line could not read the part of a document.
+        with _ctrl_c_ignored() if wants_json(words) and not is_terminal else nullcontext():
+            self._write(text)
         self._note(status_of(answered))
 
     def _refuse(self, message: str, words: list[str], status: int) -> None:
@@ -240,6 +242,16 @@ class Talk:
 
     def _note(self, status: int) -> None:
         self._status = max(self._status, status)
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C while the block runs, so that a document is written whole."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _ends_program(interrupt: KeyboardInterrupt) -> bool:
