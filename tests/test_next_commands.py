@@ -6,7 +6,6 @@ import os
 import random
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.attackers import STRANGER, as_stranger, needs_root, place
+from support.attackers import STRANGER, needs_root, place
 from support.library import heap_of
 from support.programs import PATIENCE, SOURCES, ask, build, c_program, gdbheap, running
 
@@ -163,15 +162,16 @@ def test_no_line_starts_words_for_a_setuid_program() -> None:
         program = folder / "program"
         shutil.copy(build("becomes_root"), program)
         program.chmod(0o4755)
-        pid = as_stranger(lambda: os.execv(program, [str(program), "words"]))
+        become = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+        started = subprocess.Popen([*become, str(program), "words"])
         try:
-            status, limit = Path(f"/proc/{pid}/status"), time.monotonic() + PATIENCE
-            while "Uid:\t0\t0\t0\t0" not in status.read_text() and time.monotonic() < limit:
+            status, limit = Path(f"/proc/{started.pid}/status"), time.monotonic() + PATIENCE
+            while not is_roots(status) and started.poll() is None and time.monotonic() < limit:
                 time.sleep(0.01)
-            assert "Uid:\t0\t0\t0\t0" in status.read_text() and not has_our_rights(str(pid))
+            assert is_roots(status) and not has_our_rights(str(started.pid))
         finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            started.kill()
+            started.wait()
 
 
 def test_folder_of_a_script(tmp_path: Path) -> None:
