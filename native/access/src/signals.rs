@@ -30,12 +30,12 @@ struct Lines {
     blocked: Vec<u8>,
 }
 
-/// From now on, end this process if it cannot react to a request to end, or if it waits without end for the lock of
-/// another process's memory map.
+/// From now on, end this process in two cases: it cannot react to a request to end; or it waits without end for the
+/// lock of another process's memory map.
 ///
-/// A process cannot react if one of its threads waits in the kernel, for an NFS server that is down or for such a lock,
-/// and if the signal handler waits for that thread. `deaf` or `blocked` is then written to standard error. The kernel
-/// releases everything that the process holds, as at any other end. A second call does nothing.
+/// A process cannot react if its signal handler waits for a thread that is blocked in the kernel, by an NFS server that
+/// is down or by such a lock. `deaf` or `blocked` is then written to standard error. The kernel releases everything
+/// that the process holds, as at any other end. A second call does nothing.
 pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
     if LINES.set(Lines { deaf, blocked }).is_ok() {
         let _held = SignalsHeld::hold();
@@ -52,8 +52,8 @@ pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
     }
 }
 
-/// End this process if the first thread stays in the kernel while a signal of ENDING is pending, or if any thread stays
-/// in a read of another process's memory.
+/// End this process if the first thread stays in the kernel while a signal of ENDING is pending. Also end it if any
+/// thread stays in a read of another process's memory.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let first = std::process::id() as i32;
     let (mut stuck, mut blocked, mut before) = (Stuck::default(), Blocked::default(), processor_time());
@@ -148,7 +148,8 @@ pub(crate) struct Stuck {
 
 impl Stuck {
     /// End this process, if it is gdbheap's own, once several checks in a row have found each of `threads` in one of
-    /// `states` and without any work since the first check. Do nothing if the last check was a moment ago.
+    /// `states`. The threads must have done no work since the first check. Do nothing if the last check was a moment
+    /// ago.
     pub(crate) fn look(&mut self, threads: &[i32], states: &[&str]) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK * 9 / 10) {
             return;

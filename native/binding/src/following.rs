@@ -165,7 +165,7 @@ pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
 }
 
 /// Return the tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES if this
-/// user may not read the tracepoint, EPERM if tracefs is not mounted and this user may not mount it, ENODEV if the
+/// user may not read the tracepoint; EPERM if tracefs is not mounted and this user may not mount it; ENODEV if the
 /// kernel has no such tracepoint.
 #[pyfunction]
 pub fn find_tracepoint() -> PyResult<Tracepoint> {
@@ -259,8 +259,8 @@ impl Follower {
         py.detach(|| self.0.end());
     }
 
-    /// The reason why there will be no more hits: "asked" (the follower was asked to end), "gone" (the process has
-    /// ended) or "exec" (it runs another program). "" while there may be more hits.
+    /// The reason why there will be no more hits; "" while there may be more hits. "asked": the follower was asked to
+    /// end. "gone": the process has ended. "exec": the process runs another program.
     #[getter]
     fn finish(&self) -> &'static str {
         match self.0.finish() {

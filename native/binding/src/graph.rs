@@ -338,9 +338,9 @@ impl From<graph::KeptNode> for KeptNode {
 
 /// Build the graph of a target without Python objects: every word of a block that points into another block is an edge.
 ///
-/// An edge is exact if the word points to the beginning of a block or of another thing in the graph, likely if the word
-/// is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data and for
-/// memory that belongs to threads, 1 for stacks and registers. The type of a block is the number of its kind in
+/// An edge is exact if the word points to the beginning of a block, or of another node of the graph. It is likely if
+/// the word is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data
+/// and for memory that belongs to threads, 1 for stacks and registers. The type of a block is the number of its kind in
 /// `structures`. `texts`: blocks that contain only text, ascending. For `linked` and the exceptions, see `draw_graph`.
 #[pyfunction]
 #[pyo3(signature = (

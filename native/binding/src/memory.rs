@@ -400,9 +400,10 @@ pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
     memory::words_at(&space.0, &addresses)
 }
 
-/// Return the words of `raw`, ascending, at which a structure may begin that has a pointer at the offset `first` to a
-/// second structure, which has a pointer back at the offset `back`. A structure does not begin below or at `below`, nor
-/// in `apart`. If `place` is given, a structure may also have a null pointer at `first` and an address at `place`.
+/// Return the words of `raw` that may be the address of a certain structure, ascending. The structure has a pointer at
+/// the offset `first` to a second structure. The second structure has a pointer back at the offset `back`. A structure
+/// does not begin below or at `below`, nor in `apart`. If `place` is given, a structure may also have a null pointer at
+/// `first` and an address at `place`.
 #[pyfunction]
 pub fn find_led_back(
     space: &Space,

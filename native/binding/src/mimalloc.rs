@@ -188,8 +188,8 @@ pub fn mimalloc_forms() -> Vec<MimallocForm> {
     mimalloc::FORMS.iter().map(row).collect()
 }
 
-/// Read one or more mimallocs. `roots`: for each mimalloc, the name of its form, whether its blocks record the
-/// requested size, and the addresses of its segments or the address of its page map. Raises ValueError for an unknown
+/// Read one or more mimallocs. `roots`: for each mimalloc, the name of its form; whether its blocks record the
+/// requested size; and the addresses of its segments, or the address of its page map. Raises ValueError for an unknown
 /// name.
 #[pyfunction]
 pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Py<Mimalloc>> {

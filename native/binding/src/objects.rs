@@ -108,8 +108,8 @@ answers! {
     /// The sums over tracemalloc's tables by traceback, and the number of entries that were read.
     struct Traces { rows: Vec<Traced>, entries: u64 }
 
-    /// Objects with equal values: the hash of the value, its kind, the number of objects, the bytes of their blocks,
-    /// the size of the largest block, and the address of the first object.
+    /// Objects with equal values. `hash` and `kind`: those of the value. `count`: the number of objects. `bytes`: the
+    /// bytes of their blocks. `largest`: the size of the largest block. `address`: the address of the first object.
     struct Equal of python::Equal { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
 
     /// Sums over all values of a kind. `objects`, `bytes`: the number of objects with such values, and their bytes.
@@ -186,8 +186,8 @@ pub struct Census {
     contested: Vec<u64>,
     /// The blocks with room for many objects in which no object is alive.
     idle_slabs: Tally,
-    /// The seconds of the walk in which several workers searched the owners of buffers (`settling`), and the seconds in
-    /// which pointers to the other buffers were followed (`following`).
+    /// `settling`: the seconds of the walk in which several workers searched the owners of buffers. `following`: the
+    /// seconds in which pointers to the other buffers were followed.
     settling: f64,
     following: f64,
 }

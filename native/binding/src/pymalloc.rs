@@ -35,8 +35,8 @@ answers! {
     /// An arena with used blocks, and the counts of each size class in this arena.
     struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
 
-    /// The spread of a size class: the number of `arenas` in which it has blocks, the number of arenas in which no
-    /// other size class has blocks (`alone`), and the number of blocks in the latter arenas.
+    /// The spread of a size class. `arenas`: the number of arenas in which it has blocks. `alone`: the number of arenas
+    /// in which no other size class has blocks. `blocks_alone`: the number of blocks in the arenas of `alone`.
     struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
 
     /// The number of arenas that are filled to at most `percent`, and the used bytes in them.
@@ -129,8 +129,8 @@ fn occupied(arena: pymalloc::Occupied) -> Occupied {
     Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// Return the spread of the blocks of each size class over arenas, the number of arenas filled up to each of `percents`
-/// (ascending), and the `most` emptiest arenas.
+/// Return three facts about arenas: the spread of the blocks of each size class over them; the number of arenas filled
+/// up to each of `percents` (ascending); and the `most` emptiest arenas.
 #[pyfunction]
 pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
     let found = watched(py, None, |watcher| pymalloc::occupancy(watcher, &pools.0, &percents, most))?;

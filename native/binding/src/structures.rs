@@ -97,8 +97,9 @@ pub fn blocks_with(
     watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
 }
 
-/// Return the used blocks that contain the address of a page in `ranges` and, next to this address, a size, if address
-/// and size end in the same range: `(block, offset of the word, address, size)`. `ranges`: ascending and disjoint.
+/// Return the used blocks that contain the address of a page in `ranges`, with a size next to this address, as
+/// `(block, offset of the word, address, size)`. The memory of this address and size must be in one range. `ranges`:
+/// ascending and disjoint.
 #[pyfunction]
 #[pyo3(signature = (heaps, ranges, page, progress=None))]
 pub fn find_mapped(

@@ -1,8 +1,8 @@
 //! Compressed streams: files of consecutive zstd or lz4 frames, as the command-line tools zstd and lz4 write them.
 //!
-//! The memory needed is bounded for any file. A zstd window has at most the 128 MiB that the zstd tool accepts by
-//! default, and an lz4 block has at most the 4 MiB of its format. The time of one read is bounded too: a long run of
-//! frames without content, such as terabytes of a sparse file, is an error.
+//! The memory needed is bounded for any file. A zstd window may have at most 128 MiB, the default limit of the zstd
+//! tool. An lz4 block may have at most 4 MiB, the limit of its format. The time of one read is bounded too: a long run
+//! of frames without content, such as terabytes of a sparse file, is an error.
 #![forbid(unsafe_code)]
 
 use gdbheap_access::error::{Error, Result};

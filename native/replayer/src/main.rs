@@ -1,10 +1,10 @@
 //! A program that repeats recorded allocator calls: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
 //! DESCRIPTOR is an open descriptor of a plan (gdbheap-plan). FILL is 1 to touch a byte of each page that a request
-//! covers, else 0; add 2 to write a line for each call that made an arena of glibc larger. After each call whose number
-//! is one of CALL, and after the last call of the plan, the program writes its figures to standard output and waits for
-//! a byte on standard input. When the input has ended, the program ends. If the replay is impossible, the program
-//! writes the reason as JSON and ends with status 2.
+//! covers, else 0; add 2 to write a line for each call that made an arena of glibc larger. The program stops after each
+//! call whose number is one of CALL, and after the last call of the plan. At each stop it writes its figures to
+//! standard output, and waits for a byte on standard input. When the input has ended, the program ends. If the replay
+//! is impossible, the program writes the reason as JSON and ends with status 2.
 //!
 //! THREADS is the largest number of threads that may exist at once. MEMORY limits the private memory of the program in
 //! bytes; 0 means no limit. If the machine runs out of memory, the kernel ends this program before others.

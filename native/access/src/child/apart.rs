@@ -1,9 +1,9 @@
 //! Asks the kernel questions that it may never answer. Not even SIGKILL interrupts the wait for such an answer.
 //!
-//! The kernel waits for the lock of the file's inode before it finds the holes of a file, and for the lock of an epoll
-//! before it lists what the epoll watches. A thread of another user may hold such a lock without end. If a thread of
-//! gdbheap waited for the lock, gdbheap could not end. So a child process asks the kernel, and gdbheap leaves the child
-//! behind if the kernel blocks it.
+//! Before the kernel finds the holes of a file, it waits for the lock of the file's inode. Before it lists what an
+//! epoll watches, it waits for the lock of the epoll. A thread of another user may hold such a lock without end. If a
+//! thread of gdbheap waited for the lock, gdbheap could not end. So a child process asks the kernel, and gdbheap leaves
+//! the child behind if the kernel blocks it.
 
 use crate::bytes::u64_at;
 use crate::child::descriptor::close_others;

@@ -24,8 +24,9 @@ const KEPT_PART: usize = 64;
 /// The number of words after a possible size that are stored with it.
 const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
-/// Bytes of a room that are populated at once, and the CPU time above which small pages are not slower: 2 GiB/s, where
-/// small pages took 2.2 to 2.9 GiB/s, huge pages 8 to 10 GiB/s, and 0.3 to 0.6 GiB/s if the host had taken them back.
+/// The bytes of a room that are populated at once, and the CPU time above which small pages are not slower than huge
+/// pages. The time is that of 2 GiB/s. Small pages were populated at 2.2 to 2.9 GiB/s. Huge pages were populated at 8
+/// to 10 GiB/s, or at 0.3 to 0.6 GiB/s if the host had taken them back.
 const POPULATED: usize = 16 << 20;
 const POPULATION_TIME: Duration = Duration::from_micros(7_800);
 
@@ -65,8 +66,8 @@ impl Room {
 
     /// Have the kernel provide the pages: huge ones as long as they do not take longer than small ones would.
     ///
-    /// In a virtual machine whose host takes back free memory, a huge page may cost 16 times as much as its small pages,
-    /// because free memory that the host took back is in large pieces.
+    /// In a virtual machine, the host may take back free memory, in large pieces. A huge page may then cost 16 times as
+    /// much as its small pages.
     fn populate(&self) {
         let (mut at, mut advice) = (self.start, libc::MADV_HUGEPAGE);
         while at < self.start + self.size {

@@ -100,9 +100,9 @@ pub struct Look {
     pub vector_size: usize,
 }
 
-/// Wait until the thread stops or `is_over` returns true. During the time AWAKE there is no sleep between checks,
-/// because the called function may make tens of thousands of system calls with two stops each, and sleeping before each
-/// stop would be slow. Afterwards the sleeps between checks become longer and longer.
+/// Wait until the thread stops or `is_over` returns true. During the time AWAKE there is no sleep between checks. The
+/// called function may make tens of thousands of system calls with two stops each, and a sleep before each stop would
+/// be slow. Afterwards the sleeps between checks become longer and longer.
 pub(crate) fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
     let (began, mut pause) = (Instant::now(), Duration::from_micros(5));
     loop {

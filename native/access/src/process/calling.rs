@@ -4,8 +4,8 @@
 //! All of this code must run on the thread that traces. A signal frame with the whole state of the thread is written
 //! below its red zone, and the function returns through libc's own rt_sigreturn. So if the tracer dies, the thread
 //! finishes the call by itself and continues at its old place. Usually the tracer skips that rt_sigreturn and restores
-//! everything itself, because only then does the kernel restart an interrupted system call with the rest of its time
-//! limit. The steps below are ordered so that the thread could continue from every state between two of them.
+//! everything itself. Only then does the kernel restart an interrupted system call with the rest of its time limit. The
+//! steps below are ordered so that the thread could continue from every state between two of them.
 //!
 //! The function belongs to the target, and may do anything. Memory is written through one file that was opened before,
 //! and a thread that called exec(2) is released at once: a set-uid program gets neither registers nor bytes of the old

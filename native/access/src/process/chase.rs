@@ -35,8 +35,8 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc
 
 /// The request to follow a process.
 ///
-/// It has the process, the memory of its program (opened before the code was searched for places to patch), the
-/// patches, and the signal by which threads report that they reached a patched place.
+/// It has the process, the patches, and the signal by which threads report that they reached a patched place. It also
+/// has the memory of the program, which was opened before the code was searched for places to patch.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub process: ProcessFolder,

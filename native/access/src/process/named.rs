@@ -3,7 +3,7 @@
 //! Walking such a path may block without end: on a program that implements a file system (FUSE), on an NFS server that
 //! is down, or on the lock of another process's memory map (/proc/PID/map_files). So a separate thread walks, and
 //! gdbheap continues without this thread if it blocks (`patient`). A path named by a target is walked one name at a
-//! time, and never into an unknown mount, because not even SIGKILL interrupts a request to such a mount.
+//! time. The walk never enters an unknown mount, because not even SIGKILL interrupts a request to such a mount.
 #![forbid(unsafe_code)]
 
 use crate::patient::at_name;
@@ -46,8 +46,9 @@ pub fn hold(path: &Path, follows: bool) -> Result<Held> {
 }
 
 /// Open with O_PATH a file that a target names. `path` begins at the folder `root`, and so do absolute symbolic links.
-/// EXDEV if the path leads to a mount that is not in `mounts` (ids of mountinfo), ETIMEDOUT if the kernel blocks, ELOOP
-/// if there are too many links. `checks_root`: whether the mount of the root folder must be in `mounts`, too.
+/// `mounts`: ids of mountinfo. Errors: EXDEV if the path leads to a mount that is not in `mounts`; ETIMEDOUT if the
+/// kernel blocks; ELOOP if there are too many links. `checks_root`: whether the mount of the root folder must be in
+/// `mounts`, too.
 pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -> Result<Held> {
     let (top, name) = (root.to_owned(), path.to_owned());
     at_name([root.as_os_str(), OsStr::new("\0"), path.as_os_str()].into_iter().collect(), move || {

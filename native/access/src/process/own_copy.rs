@@ -2,10 +2,10 @@
 //!
 //! The program needs no right that the process does not have: it traces nothing, and reads only its own files in /proc.
 //!
-//! The copy is made by clone(2), like fork(2), but runs no handlers of fork (pthread_atfork), no malloc, no Python
-//! code, and no code of libraries that are loaded before libc, because other threads may have held any lock at that
-//! moment. The copy only makes system calls: it closes all descriptors, opens its own memory, starts the program, which
-//! inherits that descriptor, and waits for the program's end.
+//! The copy is made by clone(2), in the same way as by fork(2). Other threads may have held any lock at that moment.
+//! The copy therefore runs no handlers of fork (pthread_atfork), no malloc, no Python code, and no code of libraries
+//! that are loaded before libc. The copy only makes system calls: it closes all descriptors, opens its own memory,
+//! starts the program, which inherits that descriptor, and waits for the program's end.
 //!
 //! The end of the copy sends no SIGCHLD (the exit signal is 0). A wait(2) for any child does not collect the copy; only
 //! a wait with __WALL does. The copy ends with the thread that created it (PR_SET_PDEATHSIG). The program ends with the

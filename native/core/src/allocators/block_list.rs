@@ -38,9 +38,10 @@ impl Order {
 }
 
 /// A filter for blocks, with the order and the length of the list of blocks that pass it. The filter accepts blocks of
-/// `least` to `largest` bytes. The accepted blocks are blocks in use if `used` is true, free blocks in thread caches if
-/// only `cached` is true, and other free blocks if both are false. `arena`: the index of the allocator among several,
-/// and the number of the arena in that allocator; None for all arenas. `most`: the largest number of blocks to list.
+/// `least` to `largest` bytes. If `used` is true, blocks in use are accepted. If only `cached` is true, free blocks in
+/// thread caches are accepted. If both are false, other free blocks are accepted. `arena`: the index of the allocator
+/// among several, and the number of the arena in that allocator; None for all arenas. `most`: the largest number of
+/// blocks to list.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub least: u64,

@@ -3,8 +3,8 @@
 //!
 //! An edge is EXACT if the word points to a place where something begins. It is LIKELY if such a word is the last word
 //! of a block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if the
-//! word points to the middle of a block, unless that block is a proven structure, such as a Rust table, to whose middle
-//! its holder points. Something begins at the first byte of a block, at the places that Valgrind knows (memcheck's
+//! word points to the middle of a block. The exception is a proven structure to whose middle its holder points, such as
+//! a Rust table. Something begins at the first byte of a block, at the places that Valgrind knows (memcheck's
 //! `--leak-check-heuristics`), and at places that the C library itself uses. A word that points to the last bytes of a
 //! block also points to the header of the chunk after the block. It counts like any other word into a block if many
 //! blocks have such a word at the same offset, or if one block has many such words. Otherwise it is STRAY, because it

@@ -62,8 +62,8 @@ struct Sharing<'a> {
 }
 
 impl Graph {
-    /// Return the memory that `members` hold, how much of it would be freed if all members were removed, and at most
-    /// `most` other nodes from which the remaining blocks are reached.
+    /// Return the memory that `members` hold, and how much of it would be freed if all members were removed. Also
+    /// return at most `most` other nodes from which the remaining blocks are reached.
     pub fn also_held(&self, watcher: &dyn Watcher, members: &HashSet<u32>, most: usize) -> Result<AlsoHeld> {
         for id in members {
             self.check(*id)?;

@@ -235,8 +235,8 @@ impl BlockColumns {
         }
     }
 
-    /// Check columns that come from a file. Fails if the columns have different lengths, if `far` or `large` has too
-    /// few or too many numbers, or if the kind of a block is above `types`, the number of types.
+    /// Check columns that come from a file. Fails in three cases: the columns have different lengths; `far` or `large`
+    /// has too few or too many numbers; the kind of a block is above `types`, the number of types.
     pub fn check(&self, types: usize) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {

@@ -1,5 +1,5 @@
-//! Compare two snapshots: find the blocks that were kept (they have the same address, size and type in both), the
-//! blocks that are new or gone, and the holders of the new blocks.
+//! Compare two snapshots: find the blocks that are in both (with the same address, size and type), the blocks that are
+//! new or gone, and the holders of the new blocks.
 //!
 //! Free lists hand out the same address again. So a block that counts as kept may in fact be a similar block that
 //! replaced the old one.

@@ -72,9 +72,9 @@ struct Seen {
     tracked: AtomicBool,
 }
 
-/// The private pages of a process, compared with another process. There is a bit for each word that differs
-/// (`changed`), for each such word that is a reference count (`counts`), and for each such word that belongs to the
-/// collector (`collector`).
+/// The private pages of a process, compared with another process. `changed` has a bit for each word that differs.
+/// `counts` has a bit for each changed word that is a reference count. `collector` has a bit for each changed word that
+/// belongs to the collector.
 pub struct Compared {
     page: PageSize,
     own: Vec<u64>,

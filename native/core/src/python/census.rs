@@ -339,8 +339,8 @@ pub struct Census {
     pub contested: Vec<u64>,
     /// Blocks that were made for many objects, and in which no object is alive.
     pub idle_slabs: Tally,
-    /// The time that it took to find the owners of buffers during the walk (`settling`, the mean of all workers), and
-    /// the time that it took to follow the pointers to the other buffers (`following`).
+    /// `settling`: the time that it took to find the owners of buffers during the walk, the mean of all workers.
+    /// `following`: the time that it took to follow the pointers to the other buffers.
     pub settling: Duration,
     pub following: Duration,
 }

@@ -18,7 +18,7 @@ pub struct Extent {
 }
 
 /// A pointer field that owns a block, at `offset` in the object. The pointer counts only if the 32 bits at the offset
-/// `test` in the object, masked, are in the range from `low` to `high` (if the mask is zero, it always counts).
+/// `test` in the object, masked, are in the range from `low` to `high`. If the mask is zero, the pointer always counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub offset: i64,

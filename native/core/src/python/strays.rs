@@ -2,8 +2,8 @@
 //!
 //! Above 4 GiB, hardly any word is the address of a block by accident. Below 4 GiB, a reference count of a static
 //! object, a size, a limit or a float may have the same value as an address. The heap of a program that is linked at a
-//! fixed address lies there. So a low word in static data or on a stack counts as a reference only if something begins
-//! where it points, and if its neighbours are pointers too.
+//! fixed address lies there. So a low word in static data or on a stack counts as a reference under two conditions: a
+//! block or an object begins at the address to which it points, and its neighbours are pointers too.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;

@@ -53,8 +53,8 @@ impl Visitor for Finding<'_> {
     }
 }
 
-/// Find the used blocks that contain the address of a page in `ranges` (ascending) and, near this address, a size that
-/// does not exceed the rest of the range.
+/// Find the used blocks that contain the address of a page in `ranges` (ascending), with a size near this address. The
+/// size must not exceed the rest of the range.
 pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
     let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });

@@ -66,7 +66,7 @@ fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignm
 }
 
 /// Return `(address, table)` of those words in [start, end) that point to a table of `struct arena_object` (48 bytes
-/// each), if the table fits every sample `(pool address, arenaindex)`. `homes` are the ranges in which the table may
+/// each). The table must fit every sample `(pool address, arenaindex)`. `homes` are the ranges in which the table may
 /// lie, ascending.
 pub fn find_arena_tables(
     space: &Space,

@@ -82,9 +82,9 @@ impl<'a, 'b> Objects<'a, 'b> {
         found
     }
 
-    /// Return the family of a block, if its size fits the object of a vtable as exactly as block sizes allow, with or
-    /// without counts before the object; else None. The smallest block fits both, and small numbers at its beginning
-    /// may be counts.
+    /// Return the family of a block. The block's size must fit the object of a vtable as exactly as block sizes allow,
+    /// with or without counts before the object; else None. The smallest block fits both, and small numbers at its
+    /// beginning may be counts.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
         let (low, high) = self.look.requests(&block, false);

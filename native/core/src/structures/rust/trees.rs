@@ -1,9 +1,9 @@
 //! Prove BTreeMap and BTreeSet by their nodes. Each node has space for eleven keys and eleven values. Nodes that are
 //! not leaves have twelve pointers to children after them.
 //!
-//! The offsets of the link to the parent, and of two short numbers (the node's index among the children of its parent,
-//! and its number of keys), depend on the sizes of keys and values. The right offsets are those with which all children
-//! of the root agree.
+//! The offsets of three fields depend on the sizes of keys and values: the link to the parent, the node's index among
+//! the children of its parent, and its number of keys. The right offsets are those with which all children of the root
+//! agree.
 
 use super::candidates::Root;
 use crate::structures::kinds::UNKNOWN;
@@ -29,8 +29,8 @@ struct Form {
     length: u64,
 }
 
-/// Return the nodes of the tree with this root, if their links are consistent in both directions and if they have
-/// together as many keys as the root says; else None.
+/// Return the nodes of the tree with this root. Their links must be consistent in both directions, and they must have
+/// as many keys in total as the root says; else None.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
