@@ -196,7 +196,7 @@ def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
     (warning,) = [warning for warning in ask("arenas", str(core))["warnings"] if "libanswer" in warning]
     assert f"{path} is another version" in warning and "--sysroot" in warning
     fact = next(row for row in ask("info", str(core))["rows"] if row["fact"] == f"object {path}")
-    assert fact["value"] == "not known" and "another version" in fact["confirmed"]
+    assert fact["value"] == "unknown" and "another version" in fact["confirmed"]
     kept.rename(path)
     assert file_of(core, path) == str(path)
 

@@ -31,7 +31,7 @@ def info(heap: Heap) -> Info:
         try:
             ask()
         except GdbheapError as error:
-            facts.append(Fact(name, "not known", str(error), None))
+            facts.append(Fact(name, "unknown", str(error), None))
     return Info(facts + heap.facts.all() + _other_facts(heap) + _runtime_facts(heap))
 
 
@@ -73,7 +73,7 @@ def _target_facts(heap: Heap) -> list[Fact]:
     facts += [_object_fact(loaded, target.pid) for loaded in target.objects]
     for file in target.unseen:
         other = f"{file.other} is another version" if file.other is not None else None
-        facts.append(Fact(f"object {file.path}", "not known", "its ELF headers are not in the core", other))
+        facts.append(Fact(f"object {file.path}", "unknown", "its ELF headers are not in the core", other))
     return facts
 
 

@@ -86,9 +86,9 @@ class OldmallocAllocator(ListingAllocator):
             raise NotInUse("musl's malloc is mallocng")
         found = find_mal(self.target)
         if found is None:
-            raise NotInUse("no oldmalloc: no static data holds 64 bins whose lists end where they begin")
+            raise NotInUse("no oldmalloc: no static data holds 64 bins with circular lists")
         self.module, self.mal = found
-        source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.mal:#x}: 64 bins whose lists lead back"
+        source = f"{one_line(self.module.path, NAME_LIMIT)}, {self.mal:#x}: 64 bins, each a circular list"
         around.facts.add("musl malloc", NAME, source)
 
     @cached_property

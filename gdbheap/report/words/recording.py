@@ -29,7 +29,7 @@ def render(answer: Recorded, style: Style) -> str:
     parts += [f"{answer.doubtful_samples:,} of the samples doubtful"] if answer.doubtful_samples else []
     parts.append(f"in {duration_text(answer.seconds)}")
     size, why = style.bytes(answer.size), WHY_ENDED[answer.reason]
-    lines = [f"The series is in {answer.file} ({size}): {', '.join(parts)}; {why}."]
+    lines = [f"The recording is in {answer.file} ({size}): {', '.join(parts)}; {why}."]
     if answer.snapshots:
         lines.append(f"Saved {counted(len(answer.snapshots), 'snapshot')}; the last one is {answer.snapshots[-1]}.")
     lines += [f"Warning: {failure}" for failure in answer.failures]

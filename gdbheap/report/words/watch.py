@@ -67,9 +67,10 @@ def _began(event: Event, style: Style) -> str:
 
 
 def _limit(limit: Limit, style: Style) -> str:
-    ours = ", which this watch is part of: start the watch in another control group" if limit.is_ours else ""
+    ours = "; this watch is part of that group: start the watch in another control group" if limit.is_ours else ""
     return (
-        f"the watch acts at {style.bytes(limit.mark)} of the {style.bytes(limit.limit)} of {_group(limit.cgroup)}{ours}"
+        f"the watch acts when {_group(limit.cgroup)} needs {style.bytes(limit.mark)} of its limit of "
+        f"{style.bytes(limit.limit)}{ours}"
     )
 
 
