@@ -1,7 +1,7 @@
-"""A server that can look at itself: a route that writes a snapshot, as an ASGI and as a WSGI application.
+"""A route that writes a snapshot of its own server, as an ASGI and as a WSGI application.
 
-Run it with any server of these (``uvicorn inside_server:asgi``, ``gunicorn inside_server:wsgi``), and keep the route
-for administrators. Two requests at once do no harm: the second one gets 503."""
+Run it with any ASGI or WSGI server (``uvicorn inside_server:asgi``, ``gunicorn inside_server:wsgi``), and keep the
+route for administrators. Two requests at once do no harm: the second one gets 503."""
 
 from __future__ import annotations
 
