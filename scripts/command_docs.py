@@ -29,11 +29,13 @@ they are `gdbheap --help` and `gdbheap holes --help`. A size is bytes or has a u
 address is any expression in gdb, and hexadecimal or decimal in a shell.
 
 {HEAD}"""
-COLOURS = """ ## Colours A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own
-palette. The ledger and `heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the
-allocator's own memory in magenta. Damage is red, and so is a finding of 10 % of RSS or more. Colours only repeat facts
-that the text shows, too. Output to a pipe or a file has no colours. A terminal shows no colours if `NO_COLOR` is set,
-or if `TERM` is `dumb` or not set. gdb shows no colours after `set style enabled off`.
+COLOURS = """
+## Colours
+A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own palette. The ledger and
+`heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the allocator's own memory in
+magenta. Damage is red, and so is a finding of 10 % of RSS or more. Colours only repeat facts that the text shows, too.
+Output to a pipe or a file has no colours. A terminal shows no colours if `NO_COLOR` is set, or if `TERM` is `dumb` or
+not set. gdb shows no colours after `set style enabled off`.
 """
 FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
     ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
@@ -51,12 +53,12 @@ def rows() -> Iterator[str]:
 
 def facts() -> Iterator[str]:
     """Yield the needs and effects of commands that do more than read a target."""
-    others = [command for command in COMMANDS.values() if command.needs is not TARGET]
+    others = [command for command in COMMANDS.values() if command.needs.what != TARGET.what]
     named = ", ".join(f"`{command.name}` ({command.needs.what})" for command in others)
-    yield f"- All take {TARGET.what}, except {named}.\n"
+    yield f"- All commands take {TARGET.what}, except {named}.\n"
     for what, is_so in FACTS:
         found = [f"`{command.name}`" for command in COMMANDS.values() if is_so(command)]
-        yield f"- These {what}: {', '.join(found)}.\n"
+        yield f"- These commands {what}: {', '.join(found)}.\n"
 
 
 def options() -> Iterator[str]:

@@ -16,18 +16,18 @@ from gdbheap.commands.surface.help import LISTING
 from gdbheap.commands.surface.options import Common, options_of
 from gdbheap.commands.surface.registry import COMMANDS
 
-DESCRIPTION = """gdbheap shows where the memory of a process went. It works from outside, on a running process or on the
-core of one that ended, and runs nothing in it. It shows what the allocators hold and why they do not return it, which
-types have the memory, and who holds those. TARGET is a process id or the path of a core. Each command has a help of its
-own: gdbheap NOUN --help. The same words are commands of gdb, with heap in place of gdbheap and without TARGET, after
-gdbheap install."""
+DESCRIPTION = """gdbheap shows where the memory of a process went. It reads a running process from outside, or the core
+of a process that has ended, and runs nothing in the process. It shows how much memory the allocators keep and why they
+do not return it, which types have the memory, and which variables hold it. TARGET is a process id or the path of a
+core. gdbheap NOUN --help explains a command. After gdbheap install, gdb has the same commands, with heap instead of
+gdbheap and without TARGET."""
 STATUSES = (
-    ("0", "It was answered."),
-    ("1", "Something is damaged or missing, and the answer is as far as it goes."),
+    ("0", "The answer is complete."),
+    ("1", "The answer is partial, or the heap is damaged."),
     ("2", "The command line is wrong."),
-    ("3", "The system does not permit it."),
-    ("4", "There is no such process, or the file is no core."),
-    ("5", "What was asked is not supported of this target."),
+    ("3", "The system does not permit reading the target."),
+    ("4", "There is no such process, or the file is not a core."),
+    ("5", "gdbheap does not support this target, or not for this command."),
 )
 ESCAPED = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})
 
