@@ -74,8 +74,8 @@ COMMAND = Command(
     details="""The stack contains frames of Python and of C, in the order of the calls. gdbheap adds a few instructions
     at the beginning of the function; these instructions compare the sizes. A conditional breakpoint of gdb would slow
     down each call by a tenth of a millisecond or more. gdbheap removes the instructions when it ends. If gdbheap is
-    killed with kill -9, the instructions may stay. They then cost a few system calls each time a thread reaches them
-    (docs/growth.md).
+    killed with kill -9, the instructions may stay. The instructions then cost a few system calls each time a thread
+    reaches them (docs/growth.md).
 
     SIZE is the requested size; for calloc, it is the product of the two arguments. A call of free does not contain the
     requested size. For free, SIZE matches if malloc would serve a request of SIZE bytes with a chunk of the block's

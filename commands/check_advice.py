@@ -24,7 +24,7 @@ COMMAND = Command(
     noun="check-advice",
     summary="Check whether an advised setting is active",
     text="""Run this command after you have restarted the program with a setting that a finding names. The answer says
-    whether malloc uses the setting. It also says how much memory of the affected kind is left.""",
+    whether malloc uses the setting. The answer also says how much memory of the affected kind is left.""",
     example="heap check-advice",
     details="""The kernel keeps the environment with which the program started; it shows whether the setting was given.
     malloc's own variable mp_ shows whether the value is in force. A list shows the settings that `heap` advises now.

@@ -53,7 +53,7 @@ COMMAND = Command(
     noun="map",
     summary="Draw each arena and mapping, cell by cell",
     text="""Each character stands for a cell of address space. A cell is drawn as in use if at least three quarters of
-    it are used. It is drawn as partly used from one quarter on. The other cells are free but resident, free and
+    it are used. A cell is drawn as partly used from one quarter on. The other cells are free but resident, free and
     returned, top of a heap, or other.""",
     example="heap map --svg=heap.svg",
     details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on

@@ -560,12 +560,12 @@ COMMAND = Command(
     user. Without it, `--name` also matches processes of users who chose that name.
 
     `--prometheus` serves these figures of each process: RSS, bytes in use, free, kept and trimmable, and findings.
-    watch then needs no other condition, and continues after `--count` actions. It needs prometheus_client: `pip install
-    'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading. `--look-every`
-    sets the time between two readings. A reading stops a process while its memory is copied; in total, a process is
-    stopped for at most 1 % of the time. Without HOST, only this machine can send requests. If HOST is 0.0.0.0 or
-    an address, every machine that reaches this address can send requests. A request may name these addresses or
-    localhost as its host; `--prometheus-host` adds host names, separated by commas. `--prometheus-sum` sums the
+    watch then needs no other condition, and continues after `--count` actions. `--prometheus` needs prometheus_client:
+    `pip install 'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading.
+    `--look-every` sets the time between two readings. A reading stops a process while its memory is copied; in total, a
+    process is stopped for at most 1 % of the time. Without HOST, only this machine can send requests. If HOST is
+    0.0.0.0 or an address, every machine that reaches this address can send requests. A request may name these addresses
+    or localhost as its host; `--prometheus-host` adds host names, separated by commas. `--prometheus-sum` sums the
     figures of all processes with the same program, systemd unit, container and pod. docs/watching.md lists the metrics.
 
     `--json` prints each event as a JSON document when it happens. Each document is one line on standard output.""",

@@ -59,8 +59,8 @@ def _advice(figures: LostBlocks) -> str:
         return BESIDE_MALLOC
     weak = f"{WEAK[figures.cycles.kind]}. " if figures.cycles.count else ""
     return (
-        f"{weak}'heap unreachable' lists these blocks by size and type, 'heap catch malloc --min={figures.least} "
-        f"--max={figures.most}' stops at the next call that requests a block of these sizes, and 'gdbheap trace "
+        f"{weak}'heap unreachable' lists these blocks by size and type. 'heap catch malloc --min={figures.least} "
+        f"--max={figures.most}' stops at the next call that requests a block of these sizes. 'gdbheap trace "
         "--stacks=1', from the program's start on, records which code allocates them ('heap at ADDRESS --calls=FILE' "
         "shows this code)"
     )
