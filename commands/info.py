@@ -23,8 +23,8 @@ def _render(shown: Shown[info.Info, Common]) -> str:
 COMMAND = Command(
     noun="info",
     summary="Show what gdbheap knows about the process, with sources",
-    text="""Each row shows a fact, such as a version, an address or a layout. The row also shows the source of the fact,
-    and whether a second source or the bytes in memory confirm it.""",
+    text="""Each row shows a fact, such as a version, an address or a layout, and the source of the fact. `confirmed by`
+    names a second source, or the bytes in memory, that confirm the fact.""",
     example="heap info",
     details="""CPython 3.13 and later publish the offsets of their objects' fields (_Py_DebugOffsets). Each published
     offset that differs from gdbheap's own table for that release of CPython has a row. If glibc ended the program

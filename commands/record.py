@@ -87,10 +87,10 @@ COMMAND = Command(
     sampled less often; each takes at most 1 % of a CPU. 'gdbheap plot' draws the file.""",
     example="gdbheap record --every=1s -o memory.csv",
     details="""Each row describes one process at one moment. The row shows RSS, PSS, anonymous, file and shared memory,
-    swap, page faults and the size of the heap of brk(). Each row also shows malloc's memory and the bytes in use, for
-    each arena and for large blocks, and how much malloc_trim(0) would return at most. Python's arenas, pools and
-    blocks by size follow. Events have rows of their own: a process starts, runs another program or ends, or a
-    snapshot was written.
+    swap, page faults and the size of brk()'s heap. The row also shows malloc's memory and the bytes in use, for each
+    arena and for large blocks. `trim` is an upper bound of what malloc_trim(0) would return. Python's arenas, pools and
+    blocks by size follow. Events have rows of their own: a process starts, runs another program or ends, or a snapshot
+    was written.
 
     A figure that changed while gdbheap read it is left out, and the row is marked as doubtful. Rows between two samples
     of an expensive figure leave the figure out. `--stop` makes the bytes in use exact in each row.
