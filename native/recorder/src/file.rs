@@ -95,8 +95,8 @@ fn open_folder() -> Option<c_int> {
     None
 }
 
-/// The descriptor of this process's file, -1 if it is closed; and the time when the file began. In a forked child they
-/// are those of its parent until it begins a file of its own.
+/// The descriptor of this process's file, -1 if it is closed; and the time when the file began. In a forked child, both
+/// belong to the parent's file until the child begins a file of its own.
 static HELD: AtomicI32 = AtomicI32::new(-1);
 static HELD_BEGAN: AtomicU64 = AtomicU64::new(0);
 
@@ -138,7 +138,7 @@ fn pause(turn: u32) {
     }
 }
 
-/// The time in which a thread opens a file and either notes its descriptor or closes it.
+/// As long as this value exists, a thread opens a file, and notes the file's descriptor or closes it.
 pub(crate) struct Opening;
 
 impl Opening {

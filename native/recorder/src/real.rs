@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 pub(crate) type Address = *mut c_void;
 
 /// A function that a hook replaces: its address, and its name. The address is null until the function was looked up,
-/// and if it does not exist.
+/// and stays null if the function does not exist.
 pub(crate) struct Function(AtomicPtr<c_void>, &'static [u8]);
 
 impl Function {

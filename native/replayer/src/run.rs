@@ -42,7 +42,7 @@ pub(crate) struct Run {
     pub(crate) failures: u64,
 }
 
-/// The data about a call that the steps before it contain.
+/// What the steps before a call say about the call.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,

@@ -100,7 +100,7 @@ impl Threads {
         unsafe { system::set_thread_pointer(self.current, self.can_set) };
     }
 
-    /// Use this thread's own identity again, which is that of the first thread.
+    /// Use this thread's own identity again: this is the first thread.
     pub(crate) fn become_main(&mut self) {
         // SAFETY: the pointer is that of this thread.
         unsafe { system::set_thread_pointer(self.main, self.can_set) };

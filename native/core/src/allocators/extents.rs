@@ -143,8 +143,8 @@ pub struct Extents {
     pub(crate) runs: Runs,
     /// The owner of each run, by the index of the run.
     pub(crate) owners: Vec<Owner>,
-    /// A bit for each block in a thread's cache, in a transfer cache, and for each block in which a thread's cache keeps
-    /// its lists (`own`), by the block's number.
+    /// Bits by the number of a block: whether the block is in a thread's cache, whether it is in a transfer cache, and
+    /// whether a thread's cache keeps its lists in it (`own`).
     pub(crate) cached: Bits,
     pub(crate) transfer: Bits,
     pub(crate) own: Bits,

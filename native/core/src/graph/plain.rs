@@ -475,8 +475,8 @@ impl Visitor for Drawer<'_> {
 }
 
 /// Return whether `pointer` is memory that was aligned inside its block, and whether this memory has the address of the
-/// block for free(): in the word right before it, or in one of its first words, as in the dynamic linker's tables of
-/// loaded objects (elf/dl-find_object.c).
+/// block for free(). The address is in the word right before the memory, or in one of the memory's first words, as in
+/// the dynamic linker's tables of loaded objects (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
     near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))

@@ -251,9 +251,9 @@ impl Grouping<'_> {
     }
 }
 
-/// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned. If it is
-/// not, the last block below that end counts as fixed: if this block were freed, the free memory below it would only
-/// become a part of the end.
+/// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned. If the end
+/// is not returned, the last block below it counts as fixed: if this block were freed, the free memory below it would
+/// only become a part of the end.
 fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let mut grouping =
         Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };

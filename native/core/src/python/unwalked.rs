@@ -29,8 +29,8 @@ const COUNT: u8 = 1;
 const KEYS: u8 = 2;
 /// A rule for the size of a buffer: the buffer is a text up to and including the byte 0.
 const TEXT: u8 = 3;
-/// A rule for the size of a buffer: the word at `at` of the owner is the number of items, and the word at `unit` of the
-/// owner points to the description of an item, which has the item's size at `more` (array.array).
+/// A rule for the size of a buffer: the word at `at` of the owner is the number of items. The word at `unit` of the
+/// owner points to the description of an item (array.array). The description has the item's size at `more`.
 const ITEMS: u8 = 4;
 /// A rule for the size of a buffer: the buffer is an object of variable size. It has `more` bytes, and one byte more
 /// for each item that its `ob_size`, at `unit`, counts.
@@ -47,8 +47,9 @@ const STATE: u8 = 9;
 /// width of a character is in the owner's bits at `unit`, from bit `more` on.
 const CHARACTERS: u8 = 10;
 /// A rule for the size of a buffer: the buffer contains the values of attributes, after a prefix whose size is in its
-/// last byte. The word at `unit` of the type points to the keys of the type. The number of values is the sum of the
-/// number of entries of these keys (at `more` of the keys) and the number of free entries (in the word before).
+/// last byte. The word at `unit` of the type points to the keys of the type. The number of values is the sum of two
+/// words of these keys: the number of entries (at `more` of the keys), and the number of free entries (in the word
+/// before).
 const PREFIXED: u8 = 11;
 
 /// The number of bytes of an object that are read to find its size.

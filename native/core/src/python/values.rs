@@ -197,8 +197,8 @@ fn known(answer: Answer, depth: u32) -> Option<Answer> {
 }
 
 /// A reader that hashes values, and remembers the hashes of tuples' items by address. Its work is proportional to the
-/// bytes of the heaps: an object is read only inside its own block, an item that is expensive to hash is hashed once,
-/// and the number of bytes that are read outside blocks is limited.
+/// bytes of the heaps, for three reasons. An object is read only inside its own block. An item that is expensive to
+/// hash is hashed once. The number of bytes that are read outside blocks is limited.
 struct Reader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,

@@ -130,8 +130,8 @@ impl Settler<'_, '_> {
         rest.any(|at| self.prover.reader.word(at) == Some(first))
     }
 
-    /// Return whether these words are the only ones that point to the block or into it: all words in blocks and static
-    /// data that do so or, if there are none, all words on stacks that do so.
+    /// Return whether these words are the only ones that point to the block or into it. Words on stacks count only if
+    /// no word in blocks or static data does so.
     fn are_all(&self, rows: &[Held]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();

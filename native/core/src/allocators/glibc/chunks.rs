@@ -402,9 +402,9 @@ impl Head {
         &self.bytes[..self.size as usize]
     }
 
-    /// Return whether a block with these first bytes may contain a Python object: either a possible address of a type
-    /// lies at offset 8, 24 or 40, or the block begins with the words of Python's debug hooks, and the type lies after
-    /// these words.
+    /// Return whether a block with these first bytes may contain a Python object. There are two such cases: a possible
+    /// address of a type lies at offset 8, 24 or 40; or the block begins with the words of Python's debug hooks, and
+    /// the type lies after these words.
     #[inline]
     pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
         let pointer = |at| {

@@ -48,8 +48,8 @@ pub(crate) struct ArenaHead {
 /// The rule for the offset at which the blocks of a page begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// The blocks begin after the space of three blocks for block sizes up to 64 bytes, and of one block for sizes up
-    /// to 512, so that the blocks of different pages fall on different cache lines.
+    /// The blocks begin after a gap, so that the blocks of different pages fall on different cache lines. The gap has
+    /// the size of three blocks for block sizes up to 64 bytes, and of one block for sizes up to 512.
     Blocks,
     /// The blocks begin at this offset, if they have 8 to 1024 bytes.
     Fixed(u64),

@@ -1,7 +1,7 @@
 //! Find the buffers of String, Vec and VecDeque. A buffer shows little about its holder. So three words (a triple)
-//! count as the holder of a buffer only if nothing else points to the buffer, and if there is a proof: the numbers in
-//! the words fit the block better than chance allows; or the bytes of the block are a text; or triples of the same type
-//! at other places prove it together.
+//! count as the holder of a buffer only if nothing else points to the buffer, and if there is a proof. There are three
+//! proofs: the numbers in the words fit the block better than chance allows; the bytes of the block are a text; triples
+//! of the same type at other places prove the holder together.
 
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple};

@@ -53,9 +53,9 @@ impl<'a, 'b> Objects<'a, 'b> {
     }
 
     /// Return the family of the block to which all these trait pointers point, and the vtable if all have the same one.
-    /// None if their vtables disagree about the family, or if `rows` does not have all pointers to the block: a pointer
-    /// may be stale, and the block may have a new owner. None also if the pointers may be plain pointers, after which a
-    /// stale vtable was left.
+    /// None if their vtables disagree about the family. None also if `rows` does not have all pointers to the block: a
+    /// pointer may be stale, and the block may have a new owner. None also if the pointers may be plain pointers, after
+    /// which a stale vtable was left.
     pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
