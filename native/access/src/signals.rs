@@ -87,8 +87,9 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Notices when threads of this process wait in a read of another process's memory: its measures, and the number of
-/// checks in a row that found the same, by thread. A map with a hasher would call malloc even if it stays empty.
+/// Notices when threads of this process wait in a read of another process's memory. For each thread, it has the values
+/// that the last check found, and the number of checks in a row that found the same values. A map with a hasher would
+/// call malloc even if it stays empty.
 #[derive(Default)]
 struct Blocked(Vec<(i32, [String; 3], u32)>);
 

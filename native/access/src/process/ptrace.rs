@@ -138,8 +138,8 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
-/// Return `si_code` of the signal with which a thread stopped: it is above 0 if the kernel made the signal
-/// (sigaction(2)), and SIGTRAP, with or without 0x80, for a system call stop.
+/// Return `si_code` of the signal with which a thread stopped (sigaction(2)). The code is above 0 if the kernel made the
+/// signal. For a system call stop, the code is SIGTRAP, with or without the bit 0x80.
 pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     let mut info = [0u8; 128];
     request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;

@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-/// Ask about the processes that no thread has asked about, until it is true of one.
+/// Ask about the processes that no thread has asked about, until `is_true` holds for one of them.
 fn ask(progress: &Mutex<Progress>, is_true: &impl Fn(i32) -> bool) {
     loop {
         let next = {

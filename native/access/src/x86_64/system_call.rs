@@ -11,8 +11,8 @@ pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 /// The value of the register `cs` in 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_X86_64`), and the
-/// first system call number that belongs to another architecture: the numbers of x32 have this bit.
+/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_X86_64`). System
+/// call numbers from NUMBERS_OF_OTHERS on belong to another architecture: the numbers of x32 have this bit.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;

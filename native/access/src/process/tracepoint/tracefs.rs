@@ -20,8 +20,10 @@ pub struct Tracepoint {
     pub number_at: usize,
 }
 
-/// Return the tracepoint at the end of every system call. Errors: Errors: EACCES if this user may not read it; EPERM if
-/// tracefs is not mounted and this user may not mount it; ENODEV if the kernel has no such tracepoint.
+/// Return the tracepoint at the end of every system call.
+///
+/// Errors: EACCES if this user may not read it; EPERM if tracefs is not mounted and this user may not mount it; ENODEV
+/// if the kernel has no such tracepoint.
 pub fn tracepoint() -> Result<Tracepoint, Error> {
     let mut refused = None;
     for folder in MOUNTED {
