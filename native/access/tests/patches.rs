@@ -58,7 +58,7 @@ fn what_cannot_be_replaced_is_refused() {
     // call; a function that ends before five bytes have passed
     refused(&[0xe8, 0, 0, 0, 0, 0xc3], "call a function");
     refused(&[0x31, 0xc0, 0xc3, 0x55, 0x53, 0x51], "end too soon");
-    refused(&[0x06, 0x06, 0x06, 0x06, 0x06], "not known");
+    refused(&[0x06, 0x06, 0x06, 0x06, 0x06], "does not know");
     let far = Cave { start: START + (1 << 40), ..cave(1024) };
     assert!(plan_all(&[place(PUSHES, 0, None)], &[far], SIGNAL).is_err());
     assert!(plan_all(&[place(PUSHES, 0, None)], &[cave(64)], SIGNAL).is_err());
