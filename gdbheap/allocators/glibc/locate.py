@@ -1,10 +1,10 @@
 """Find ``main_arena``, ``mp_`` and the thread caches of glibc's malloc without symbols, by their shape.
 
 - ``main_arena`` has 127 bins, each the head of a circular list. No other data has that many list heads in a row. Its
-field ``next`` begins a circular list of all arenas, which also shows which of the known layouts applies. - ``mp_``
-(``struct malloc_par``) lies within a few pages of ``main_arena``; the values of its fields limit each other. - A
-thread's cache is an arena chunk of one exact size. A pointer to it lies just below the thread pointer. Its counts are
-the lengths of its lists.
+  field ``next`` begins a circular list of all arenas, which also shows which of the known layouts applies.
+- ``mp_`` (``struct malloc_par``) lies within a few pages of ``main_arena``; the values of its fields limit each other.
+- A thread's cache is an arena chunk of one exact size. A pointer to the cache lies just below the thread pointer. The
+  counts of the cache are the lengths of its lists.
 """
 
 from __future__ import annotations

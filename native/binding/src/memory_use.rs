@@ -58,11 +58,12 @@ answers! {
     /// The numbers of a process's pages, by what differs between them and the same pages of another process.
     ///
     /// - Private and equal: `restored` (without objects), `restored_counts` (with objects, none of them tracked by the
-    /// garbage collector), `restored_tracked` (with tracked objects). - Private and different: in words that the
-    /// garbage collector writes (`collector`), in reference `counts`, in `both`, or in other bytes (`other`). -
-    /// `only_here`: the other process has no such page. `shared`: the two processes still share the page. - Pages with
-    /// objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
-    /// `quiet_shared` (still shared).
+    ///   garbage collector), `restored_tracked` (with tracked objects).
+    /// - Private and different: in words that the garbage collector writes (`collector`), in reference `counts`, in
+    ///   `both`, or in other bytes (`other`).
+    /// - `only_here`: the other process has no such page. `shared`: the two processes still share the page.
+    /// - Pages with objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
+    ///   `quiet_shared` (still shared).
     struct WrittenPages {
         restored: u64,
         restored_counts: u64,

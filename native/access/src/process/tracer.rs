@@ -1,11 +1,12 @@
 //! Stops every thread of a process and releases them again. Everything must run on one thread of gdbheap.
 //!
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
-//! by itself when the tracer dies. These facts were observed: - A signal that arrives between the two requests causes a
-//! signal-delivery-stop. It is passed on at once, and no wait consumes the stop before that, so a tracer that is killed
-//! in between takes no signal with it. - Seizing a thread that is ending sometimes gives EPERM. - A thread in state D
-//! (the parent in a vfork) does not stop before the kernel wakes it. - Some system calls end with EINTR after a stop
-//! (signal(7)): they are restarted.
+//! by itself when the tracer dies. These facts were observed:
+//! - A signal that arrives between the two requests causes a signal-delivery-stop. The signal is passed on at once, and
+//!   no wait consumes the stop before that. So a tracer that is killed in between takes no signal with it.
+//! - Seizing a thread that is ending sometimes gives EPERM.
+//! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
+//! - Some system calls end with EINTR after a stop (signal(7)): they are restarted.
 
 use crate::arch::registers::{self, GENERAL, PROGRAM_COUNTER, STACK_POINTER};
 use crate::arch::restarting::restart_interrupted;
