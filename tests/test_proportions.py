@@ -35,11 +35,14 @@ SHAPES = [
     (("shared_block", "table", 2 << 20, 1), ["PID"]),
     (("shared_block", "circle", 0, 1500), ["PID"]),
     (("static_words", 4 << 20), ["export", "PID", "-o", "OUT"]),
+    (("nested_dicts.py", 40_000), ["retained", "PID"]),
 ]
 
 
 def started(folder: Path, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs a program of C or C++."""
+    """Return the command that runs a program of Python, C or C++."""
+    if name.endswith(".py"):
+        return [sys.executable, str(SOURCES / name), *map(str, arguments)]
     source = SOURCES / f"{name}.cc"
     if not source.exists():
         return c_program(name, *arguments)

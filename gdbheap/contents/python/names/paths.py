@@ -17,6 +17,8 @@ from gdbheap.layout.cpython import FLAG_TYPE
 
 PORTION = 512
 MAX_RUN = 30
+# The most runs of an expression. Nobody can use a longer one, and each chain of the graph would hold a copy of it.
+MAX_RUNS = 500
 # The most edges whose names are cached. Caching helps, because many chains lead through the same edges.
 KEPT_EDGES = 1 << 14
 FRAME, MEMORY = "frame", "memory"
@@ -251,6 +253,10 @@ class _Prefix:
         """
         if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
             self.lost = True
+        if len(self.runs) > MAX_RUNS:
+            self.lost = True
+            # `repeated` and `own_dict` need the last run, and the next one may take the place of the run before.
+            del self.runs[:-2]
         if self.place:
             last = self.runs[-1]
             self.runs.append(_Run(last.edges[: self.place], last.kind, last.of_class))
@@ -288,7 +294,8 @@ class _Prefix:
         return edge
 
     def text(self) -> str | None:
-        """Return the whole expression; a long run becomes a loop. None if an edge has no expression."""
+        """Return the whole expression; a long run becomes a loop. None if an edge has no expression, or if there are too
+        many runs."""
         if self.lost or not self.runs:
             return None
         text = ""
