@@ -291,9 +291,9 @@ def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float
         f"Measured on {cores} cores, Linux {platform.release().split('-')[0]}, {platform.machine()}, where the limit is"
         f" {rate:.1f} GB/s ({live.limit * 1000:.0f} ms). Load when it began: {load:.1f}.",
         f"The Python process: {blocks:,} pymalloc blocks in use. The walk of `heap pyobjects` took {walk.ratio:.2f}"
-        f" times the limit, {speed:.0f} million blocks a second: {objects.ratio:.2f} to read and classify every block"
-        f" (goal: 1.5), and {owners.ratio:.2f} to find the owners of the buffers. The whole answer, from a target"
-        f" about which nothing is known, took {whole.ratio:.2f} times the limit.",
+        f" times the limit: {objects.ratio:.2f} times to read and classify every block (goal: 1.5), and"
+        f" {owners.ratio:.2f} times to find the owners of the buffers. That is {speed:.0f} million blocks a second. The"
+        f" whole answer, from a target about which nothing is known, took {whole.ratio:.2f} times the limit.",
         f"The C process: {chunks:,} chunks of 16 to 400 bytes, half of them freed at random. The walk took"
         f" {chunk_walk.ratio:.2f} times the limit (goal: 2), {chunk_speed:.0f} million chunks a second.",
     ]

@@ -135,7 +135,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     """Raise the exception that ends the command.
 
     While the message about a finished command is being written, one signal is ignored. The next one ends the process,
-    because nobody may be reading the message.
+    because perhaps nobody reads the message.
     """
     if _is_over(frame):
         signal.signal(number, signal.SIG_DFL)

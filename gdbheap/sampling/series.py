@@ -410,7 +410,8 @@ def _add(series: Series, document: dict[str, Any], shift: float) -> None:
 
 
 def _sums(sample: Sample) -> tuple[object, ...]:
-    """Return the sums that are computed from the figures of a sample."""
+    """Return malloc's system, in-use and trimmable bytes, and the used bytes of the pools. A value is None if the
+    sample does not have it."""
     malloc, pools = sample.malloc, sample.pools
     return malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used
 

@@ -258,7 +258,8 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
 
 
 def _recorded(content: Any) -> RecordedProcess:
-    """Return the process that a frame describes. Raises ValueError if the description is invalid."""
+    """Return the process that ``content``, the JSON of a record of the log, describes. Raises ValueError if it is
+    invalid."""
     try:
         who = from_json(RecordedProcess, content)
     except UsageError as error:

@@ -122,7 +122,8 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the whole pages, mapped by huge pages, that belong to the lines ``parts`` or to lines below them."""
+    """Return the ranges of ordinary pages that are parts of huge pages, and belong entirely to the lines ``parts`` or
+    to lines below them."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -155,7 +156,8 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The whole pages, mapped by huge pages, that belong to the lines ``parts`` or to lines below them."""
+        """The ranges of ordinary pages that are parts of huge pages, and belong entirely to the lines ``parts`` or to
+        lines below them."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:

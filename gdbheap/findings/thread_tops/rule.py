@@ -25,12 +25,12 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """The number of threads' ``arenas``, and the bytes that their top chunks keep (``kept``): if the threshold is the
-    reason, the bytes beyond the default threshold.
+    """The bytes that the top chunks of the threads' arenas keep.
 
-    ``keeping``: the number of arenas whose top chunk keeps bytes. ``arena_max``: the value of this setting in force, 0
-    if it is not set. ``origin``: how ``trim_threshold`` got its value (see ``thresholds``); ``by_threshold``: whether
-    this threshold is the reason.
+    ``arenas``: the number of these arenas; ``keeping``: of those whose top chunk keeps bytes. ``by_threshold``: whether
+    the top chunks are large because the trim threshold was raised. ``kept``: the bytes; if ``by_threshold``, only those
+    beyond glibc's default threshold. ``arena_max``: the value of this setting in force, 0 if it is not set.
+    ``origin``: how ``trim_threshold`` got its value (see ``thresholds``).
     """
 
     ids = ("thread-tops",)

@@ -47,10 +47,10 @@ OTHER = len(NAMES) + COLOURED
 
 @dataclass(frozen=True)
 class _Place:
-    """One or more adjacent finest cells.
+    """One cell of the map at its finest resolution, or adjacent ones that are drawn as one cell.
 
-    ``first``: the number of the first one in its range; ``count``: the number of cells; ``start``, ``end``: their
-    addresses; ``kind``, ``type``: the state and the type of most of this memory.
+    ``first``: the number of the first cell within its area; ``count``: the number of cells; ``start``, ``end``: where
+    their memory begins and ends; ``kind``, ``type``: the state and the type of most of this memory.
     """
 
     first: int

@@ -294,8 +294,8 @@ class _Prefix:
         return edge
 
     def text(self) -> str | None:
-        """Return the whole expression; a long run becomes a loop. None if an edge has no expression, or if there are too
-        many runs."""
+        """Return the whole expression; a long run becomes a loop. None if an edge has no expression, or if there are
+        too many runs."""
         if self.lost or not self.runs:
             return None
         text = ""

@@ -217,7 +217,7 @@ class CallStacks:
 
 
 class _States:
-    """Finds the state of a thread when it is first asked for, and later checks whether it still belongs to the thread.
+    """Finds the PyThreadState of a thread when it is first asked for, and checks later that it is still the thread's.
 
     ``space`` reads the states.
     """
