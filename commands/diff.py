@@ -37,10 +37,10 @@ COMMAND = Command(
     text="""A state is a snapshot, or the present state of a process or a core. diff compares the last state with the
     first. If there are three or more states, diff also shows which figures only rise.""",
     example="heap diff second.heap",
-    details="""In gdb, all states are snapshots. If only one snapshot is given, it is compared with gdb's target. The
-    first line says which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes,
-    retained bytes, arenas, holes and findings. The changes of the ledger's lines add up to the change of RSS. A hole is
-    listed if it is new or gone, together with the blocks next to it.
+    details="""In gdb, name only snapshots. If you name one, diff compares it with the process or core that is open
+    in gdb. The first line says which holders grew. A table follows for each kind of change: holders, ledger, types,
+    block sizes, retained bytes, arenas, holes and findings. The changes of the ledger's lines add up to the change of
+    RSS. A hole is listed if it is new or gone, together with the blocks next to it.
 
     The machine's start, the process id and the process's start time identify a process. In states of one process,
     addresses identify arenas, holes and objects. In states of different processes, paths identify objects, and diff

@@ -75,7 +75,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
     if not sources:
         raise NoTarget("no running process matches: 'heap ps' lists the programs")
     if len(sources) > 1 and not options.partition:
-        raise UsageError("gdbheap export: each of several targets needs its own folder: --partition=host,pid")
+        raise UsageError("gdbheap export: each of several targets needs its own folder: give --partition=host,pid")
     if is_url(path) and not options.partition:
         raise UsageError("gdbheap export: a URL needs --partition, such as --partition=host,day,pid")
     if options.with_contents and options.format != HEAPSNAPSHOT:
@@ -86,7 +86,7 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
         if options.partition or options.tables:
             raise UsageError("gdbheap export: a heapsnapshot is one file: leave out --partition and --tables")
         if not path.endswith(f".{HEAPSNAPSHOT}"):
-            raise UsageError("gdbheap export: DevTools opens only files named *.heapsnapshot: -o FILE.heapsnapshot")
+            raise UsageError("gdbheap export: DevTools opens only *.heapsnapshot files: give -o FILE.heapsnapshot")
         return export_graph(sources[0], path, options.mode)
     check(path, options.format, options.partition)
     missed: list[str] = []

@@ -45,7 +45,7 @@ class Options(Several, Writing):
     csv_safe: bool = csv_safe()
     every: float = valued("--every", "TIME", "take a sample every TIME [default: 1s]", 1.0, some_time)
     duration: float | None = valued(
-        "--duration", "TIME", "end after TIME [default: at Ctrl-C or without processes]", None, some_time
+        "--duration", "TIME", "end after TIME [default: at Ctrl-C, or when no process is left]", None, some_time
     )
     stop: bool = switch("--stop", "stop each process for about 1 ms per sample, for exact figures")
     snapshot_every: float | None = valued(

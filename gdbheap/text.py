@@ -73,7 +73,7 @@ def bounded_number(digits: str, most: int, base: int = 10) -> int:
 def as_typed(text: str, command: str) -> str:
     """Return ``text`` with ``command`` instead of "heap" in the commands that it quotes.
 
-    Texts of a target in it contain no commands, because ``printable_record`` escapes them.
+    ``printable_record`` has already escaped commands in texts from the target, so only gdbheap's own commands change.
     """
     if command == IN_GDB:
         return text

@@ -276,8 +276,8 @@ def test_remedy_of_another() -> None:
         (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=90, alike=40, each=64 * KIB),
             "without malloc; 90 mappings; the largest mapping, at"),
         (Mapped(4096, MIB, MIB, MAPPED_MEMORY, "x", [], False, mappings=1, alike=1, each=MIB),
-            "without malloc; 1 mapping (the kernel joins neighbours, so there may have been many calls of mmap()); "
-            "the largest mapping, at"),
+            "without malloc; 1 mapping (the kernel merges adjacent mappings, so there may have been many calls of "
+            "mmap()); the largest mapping, at"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
             "libx.so and other anonymous memory: it is unknown how much of this is free in libx.so"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),

@@ -142,7 +142,7 @@ def test_shared_memory_that_nobody_maps(rng: random.Random, tmp_path: Path) -> N
             for name in names:
                 Path("/dev/shm", name).unlink(missing_ok=True)
     assert first["id"] == "shared-memory" and size <= first["bytes"] < size + (1 << 20)
-    assert "more outside its RSS, in" in first["text"] and all(name in first["text"] for name in names[:2])
+    assert "of shared memory is in" in first["text"] and all(name in first["text"] for name in names[:2])
     assert all("SharedMemory" not in row["text"] for row in others)
 
 

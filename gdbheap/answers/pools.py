@@ -205,8 +205,11 @@ def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
 def _pool_class(
     row: _native.SizeClass, spread: _native.Spread | None, asked: dict[int, tuple[int, int, int]]
 ) -> PoolClass:
-    """Return the row of a size class. ``spread``: how many arenas have blocks of the class; None for an allocator
-    without arenas.
+    """Return the row of a size class.
+
+    ``spread``: how many arenas have blocks of the class; None for an allocator without arenas. ``asked``: by block
+    size, the number of objects of known size, the bytes that they asked for, and the remaining bytes of their blocks;
+    empty if these were not counted.
     """
     where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
     wasted = asked.get(row.block_size, _unknown(asked))

@@ -133,7 +133,10 @@ class HoleChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of ``heap``, and how much the bytes changed that following its advice would save."""
+    """A finding of ``heap``, and by how much its ``bytes`` changed.
+
+    The bytes of a finding are the memory that its advice would save.
+    """
 
     id: str
     state: Change

@@ -415,7 +415,7 @@ REPORTS: tuple[Report, ...] = (
         "shared_memory_files.py",
         "vllm-project/vllm#51317",
         "no process maps three files of 20 MiB in /dev/shm",
-        r"\d+\.0 MiB more outside its RSS, in \d+ files .*(feed_\d+_[012] 20\.0 MiB\W*[\w/]*){3}",
+        r"\d+\.0 MiB of shared memory is in \d+ files .*(feed_\d+_[012] 20\.0 MiB\W*[\w/]*){3}",
         r"[Rr]emove the files that nobody uses: unlink\(\)",
     ),
     Report(

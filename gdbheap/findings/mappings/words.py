@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 TEXTS = {
     MAPPED_MEMORY: "private memory that the program or a library mapped itself, without malloc",
-    SHARED_MEMORY: "shared memory{}, which counts in the RSS of every process that maps it",
+    SHARED_MEMORY: "shared memory, which counts in the RSS of every process that maps it",
     MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
@@ -22,17 +22,17 @@ ADVICE = {
 WRITTEN = ", once it has written changes to disk"
 REPEATED = "; pages that are mapped several times add {} to RSS"
 SHOWN_FILES = 4
-# Fewer mappings than this may be many that the kernel joined.
-FEW, JOINED = 8, "(the kernel joins neighbours, so there may have been many calls of mmap())"
+# Fewer mappings than this may be many that the kernel merged.
+FEW, JOINED = 8, "(the kernel merges adjacent mappings, so there may have been many calls of mmap())"
 UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
 TRACED = ". The command shows, while the program runs, which code maps more memory"
 
 
 def _text(figures: Mapped) -> str:
     most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
-    text = TEXTS[figures.kind].format(_left(figures)) + WRITTEN * figures.written + _pattern(figures)
+    text = TEXTS[figures.kind] + WRITTEN * figures.written + _pattern(figures)
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
-    return f"{text}; {most}{repeated}"
+    return f"{text}; {most}{repeated}{_left(figures)}"
 
 
 def _pattern(figures: Mapped) -> str:
@@ -56,8 +56,8 @@ def _left(figures: Mapped) -> str:
     more = [f"{len(figures.left) - SHOWN_FILES:,} more"] * (len(figures.left) > SHOWN_FILES)
     files = counted(len(figures.left), "file")
     return (
-        f", and {size_text(figures.beyond)} more outside its RSS, in {files} that this process does not map: "
-        f"{', '.join(shown + more)}. This process maps shared memory"
+        f". Outside the RSS, {size_text(figures.beyond)} of shared memory is in {files} that this process does not "
+        f"map: {', '.join(shown + more)}"
     )
 
 

@@ -261,7 +261,7 @@ KEYS: dict[str, Key] = {
     ),
     "expected": Key("", "what was expected at the address"),
     "expression": Key("", "the path as a Python expression", "no Python expression reaches it"),
-    "fact": Key("", "the name of the fact"),
+    "fact": Key("", "what the row is about, such as a version, an address or a layout"),
     "failed": Key("number", "the number of failures: of allocations, or of actions of a watch"),
     "failure": Key("", "why there are no figures", "there are figures"),
     "failures": Key("", "one line for each failure"),

@@ -78,7 +78,10 @@ class Places:
 
 
 def root_folder(exe: str, program: str | None) -> str:
-    """Return the copy of the process's root folder that contains ``exe`` as the path ``program``; "" without one."""
+    """Return the copy of the process's root folder: the path of ``exe`` without ``program`` at its end.
+
+    Return "" if ``program`` is unknown or not an absolute path, or if the path of ``exe`` does not end with it.
+    """
     held = FileSystems(named=[exe]).find(exe)
     path = held.path if held is not None else os.path.abspath(exe)
     if not program or not program.startswith("/") or not path.endswith(program):

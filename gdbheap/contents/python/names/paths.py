@@ -274,8 +274,11 @@ class _Prefix:
             self.runs.append(run)
 
     def repeated(self, holder: Node, target: Node) -> Edge | None:
-        """Return the next edge of the last run if it leads from ``holder`` to ``target``, and append it; otherwise
-        None."""
+        """Repeat the last run: append its next edge and return it, if this edge leads from ``holder`` to ``target``.
+
+        A run is one edge, or two in turn, that the path follows repeatedly (``_Run``). Return None if there is no run
+        or the edge leads elsewhere.
+        """
         if not self.runs:
             return None
         run = self.runs[-1]
