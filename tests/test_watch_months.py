@@ -28,9 +28,12 @@ from gdbheap.report.words.watch import counts_text, event_text
 from gdbheap.targets import running_processes
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.running_processes import LONGEST, TICKS, ProcessStat, RunningProcesses, running
-from gdbheap.watching import heap_figures
+from gdbheap.watching import actions, heap_figures
+from gdbheap.watching.actions import Actions, Done, Request
+from gdbheap.watching.child import Child
 from gdbheap.watching.memory_readings import group_at
 from gdbheap.watching.messages import Event
+from gdbheap.watching.triggers import Cause
 from gdbheap.watching.watcher import LONGEST as SECOND
 from gdbheap.watching.watcher import Watcher, WatchRequest
 
@@ -150,6 +153,69 @@ def test_asked_to_end_while_a_hook_hangs(tmp_path: Path) -> None:
             assert watch.end()["why_ended"] == "asked"
             with pytest.raises(ProcessLookupError):
                 wait_for(lambda: os.killpg(int(mark.read_text()), 0), "it goes on")
+
+
+STUBBORN = """
+(trap '' TERM INT HUP; echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000) & wait
+"""
+
+
+def wait_until_gone(group: int) -> None:
+    """Return once no process of the group is left."""
+    with pytest.raises(ProcessLookupError):
+        wait_for(lambda: os.killpg(group, 0), "it goes on")
+
+
+def test_a_hook_that_hears_no_signal(tmp_path: Path) -> None:
+    """Check that a process that a command has started and that ignores signals ends with the watch, also at Ctrl-C,
+    which a terminal sends to the watch's children too, and after --run-limit."""
+    mark = tmp_path / "mark"
+    (tmp_path / "hook").write_text(STUBBORN.format(mark))
+    with swelling(1 << 30, 1) as process:
+        words = [str(process.pid), "--rss=1M", "--no-snapshot", f"--run=sh {tmp_path}/hook", f"--output={tmp_path}"]
+        with watching(*words, "--run-limit=1s") as watch:
+            assert "--run-limit" in watch.event("acted")["errors"][0]
+            wait_until_gone(int(mark.read_text()))
+        mark.unlink()
+        with watching(*words, "--run-limit=0", start_new_session=True) as watch:
+            wait_for(mark.exists, "the command does not start")
+            os.killpg(watch.process.pid, signal.SIGINT)
+            assert watch.process.wait(PATIENCE) == 0
+            wait_until_gone(int(mark.read_text()))
+
+
+def test_a_signal_while_a_hook_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a command ends if gdbheap is asked to end at the moment when the command starts, and that the command
+    itself has no signal blocked."""
+    mark, folder = tmp_path / "mark", ProcessFolder(os.getpid())
+    hook = ("sh", "-c", f"grep SigBlk /proc/self/status > {mark}.new; mv {mark}.new {mark}; sleep 1000")
+    request = Request(folder, "app", Cause("rss", 1, 1))
+    wanted = Actions(str(tmp_path), False, False, False, False, hook, 0.0, None, lambda heap: ("", []))
+    started, usual = os.pipe(), actions._be_anybody
+
+    def prepare() -> None:
+        usual()
+        os.write(started[1], str(os.getpid()).encode())
+        os.kill(os.getppid(), signal.SIGINT)
+
+    monkeypatch.setattr(actions, "_be_anybody", prepare)
+
+    def interrupted() -> dict[str, Any]:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return {"errors": actions.run(wanted, request, Done()).errors}
+        except KeyboardInterrupt:
+            return {}
+
+    # In a process with one thread, as in the watch: another thread would take the signal.
+    child = Child(interrupted)
+    assert child.wait(PATIENCE) and child.result() == {}
+    child.end()
+    wait_until_gone(int(os.read(started[0], 20)))
+    monkeypatch.setattr(actions, "_be_anybody", usual)
+    limited = Actions(str(tmp_path), False, False, False, False, hook, 1.0, None, lambda heap: ("", []))
+    assert "--run-limit" in actions.run(limited, request, Done()).errors[0]
+    assert int(mark.read_text().split()[1], 16) == 0
 
 
 def test_a_hook_without_a_limit_outlives_its_process(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import field
 from typing import Any
@@ -45,6 +45,9 @@ __all__ = ["Actions", "Done", "Request", "check", "run", "save"]
 
 # When gdb is asked to end, it first releases the process. It has this many seconds to do so.
 PARTING_SECONDS = 5.0
+# A command of --run has this many seconds: fewer than the watch gives its child (child.PARTING_SECONDS), which then
+# kills the command.
+COMMAND_SECONDS = 3.0
 PARTING = (signal.SIGTERM, signal.SIGKILL)
 # If gdb does not stop within this time, it is waiting in the kernel.
 STOPPING_SECONDS = 2.0
@@ -296,6 +299,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
     except subprocess.TimeoutExpired:
         return f"gdb took longer than --max-stop={seconds:g} allows: give a larger --max-stop"
     finally:
+        # gdb and its process are stopped until the end of the block.
         with _uninterrupted():
             _end_gdb(gdb, folder, was_stopped)
         _close_pipes(gdb)
@@ -337,6 +341,12 @@ def _be_anybody() -> None:
     """Restore the priority and the limit of open files that gdbheap had at its start, before another program is run."""
     usually()
     open_files.be_usual()
+
+
+def _be_command(signals: Iterable[int]) -> None:
+    """Block only these signals, and be as gdbheap was at its start."""
+    _be_anybody()
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals)
 
 
 def _be_modest(space: int) -> None:
@@ -419,11 +429,13 @@ def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolde
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Block the signals that would end gdbheap: gdb and its process are stopped until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+def _uninterrupted() -> Iterator[set[int]]:
+    """Block the signals that would end gdbheap, until the end of the block. Yield the signals that were blocked
+    before.
+    """
+    before: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, ENDING))
     try:
-        yield
+        yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -437,6 +449,21 @@ def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> 
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(PARTING_SECONDS)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its process group, also a member that ignores SIGTERM and outlives the process.
+
+    The group keeps its id as long as it has a member, so no other group is meant.
+    """
+    for number in PARTING:
+        deadline = time.monotonic() + COMMAND_SECONDS
+        with suppress(OSError):
+            os.killpg(process.pid, number)
+            while time.monotonic() < deadline:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.01)
 
 
 def _is_stopped(folder: ProcessFolder) -> bool:
@@ -487,20 +514,24 @@ def run(actions: Actions, request: Request, saved: Done) -> Done:
     """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the files that were
     written before."""
     done, variables = Done(), _variables(request, saved)
+    process: subprocess.Popen[bytes] | None = None
     try:
-        process = subprocess.Popen(
-            list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
-            start_new_session=True, preexec_fn=_be_anybody,
-        )  # fmt: skip
-    except (OSError, ValueError) as error:
-        done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
-        return done
-    try:
+        # A signal that came before ``process`` is set would end gdbheap, and leave the command.
+        with _uninterrupted() as before:
+            process = subprocess.Popen(
+                list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
+                start_new_session=True, preexec_fn=lambda: _be_command(before),
+            )  # fmt: skip
         done.run = process.wait(actions.run_limit or None)
     except subprocess.TimeoutExpired:
         done.errors.append(f"{one_line(actions.run[0])} was ended after {actions.run_limit:g} s (--run-limit)")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
     finally:
-        _end(process)
+        # Ctrl-C reaches this process as well as the watch, which then asks it to end once more.
+        with _uninterrupted():
+            if process is not None and process.poll() is None:
+                _end_group(process)
     if done.run:
         done.errors.append(f"{one_line(actions.run[0])} ended with status {done.run}")
     return done
