@@ -186,7 +186,7 @@ def test_the_documents_name_those_that_show_contents() -> None:
     """Check that the section of docs/targets.md lists all commands that show contents, and no other."""
     text = (Path(__file__).resolve().parent.parent / "docs/targets.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| `heap ?(\w*)[^`]*` \|", text.split("## What of the contents is shown")[1].split("\n## ")[0], re.M
+        r"^\| `heap ?(\w*)[^`]*` \|", text.split("## Which contents are shown")[1].split("\n## ")[0], re.M
     )
     assert set(rows) == SHOWING | SOMETIMES | set(PARTICULAR)
 
