@@ -192,10 +192,14 @@ def test_no_room_for_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a sparse file of a gigabyte takes no room as a copy, and that a file that is no database is not
-    copied."""
+    """Check that a sparse file of a gigabyte takes no room as a copy and that its hole is not read, and that a
+    file that is no database is not copied."""
     database = exported(tmp_path / "tables")
+    size = database.stat().st_size
     os.truncate(database, 1 << 30)
+    read: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda *asked: read.append(asked[1]) or pread(*asked))
     taken: list[int] = []
     connect = stored.sqlite3.connect
 
@@ -205,6 +209,7 @@ def test_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(stored.sqlite3, "connect", connected)
     assert query(source_of(database.parent), SUM).rows == [[3, 21]] and max(taken) < 4 << 20
+    assert size <= sum(read) < size + (64 << 10)
     database.write_bytes(b"")
     os.truncate(database, 1 << 30)
     with pytest.raises(UsageError, match="not an SQLite database"):

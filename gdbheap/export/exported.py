@@ -20,17 +20,16 @@ __all__ = ["ExportedFiles"]
 DEPTH = 32
 
 
-def data_bytes(descriptor: int) -> int:
-    """Return how many bytes of a file are not in holes. Holes take no disk space and may be of any size."""
-    found = at = 0
-    size = os.fstat(descriptor).st_size
+def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each part of a file that is not in a hole, ascending. Holes take no disk space and
+    may be of any size."""
+    at, size = 0, os.fstat(descriptor).st_size
     # ENXIO: there is no data after the last hole (lseek(2)).
     with suppress(OSError):
         while at < size:
             start = os.lseek(descriptor, at, os.SEEK_DATA)
             at = os.lseek(descriptor, start, os.SEEK_HOLE)
-            found += at - start
-    return found
+            yield start, at
 
 
 class ExportedFiles:
@@ -73,7 +72,7 @@ class ExportedFiles:
         except FileNotFoundError:
             return None
         path = self._keep(file)
-        self.held[path] = (name, data_bytes(file.fileno()))
+        self.held[path] = (name, _data_bytes(file.fileno()))
         return path
 
     def hold_parts(self, name: str) -> list[str]:
@@ -95,7 +94,7 @@ class ExportedFiles:
                 elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
                     file = open_inside(folder, entry.name, os.path.join(self.folder, inside))
                     link = self._linked(inside, self._keep(file))
-                    self.held[link] = (inside, data_bytes(file.fileno()))
+                    self.held[link] = (inside, _data_bytes(file.fileno()))
                     yield link
 
     def _keep(self, file: BinaryIO) -> str:
@@ -114,3 +113,7 @@ class ExportedFiles:
         os.makedirs(os.path.dirname(link), exist_ok=True)
         os.symlink(path, link)
         return link
+
+
+def _data_bytes(descriptor: int) -> int:
+    return sum(end - start for start, end in data_ranges(descriptor))

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.export.batches import AT_ONCE, Batch
 from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn
+from gdbheap.export.exported import data_ranges
 from gdbheap.export.table_files import SQL_TYPES
 from gdbheap.files import temporary_folder
 from gdbheap.host.headroom import disk_left
@@ -80,7 +81,7 @@ class StoredTables:
         return database
 
     def _copy(self, source: BinaryIO, copy: BinaryIO) -> None:
-        left, holes = self._size, 0
+        left = self._size
         if left > disk_left(copy.fileno()):
             raise GdbheapError(
                 f"{one_line(self._path)} must be copied before it is read, and the disk has no room for its"
@@ -88,17 +89,10 @@ class StoredTables:
             )
         if source.read(len(MAGIC)) != MAGIC:
             raise ValueError("it is not an SQLite database")
-        source.seek(0)
-        while left and (piece := source.read(min(PIECE, left))):
-            left -= len(piece)
-            if any(piece):
-                copy.write(piece)
-            else:
-                # A file may have holes that would fill the disk. No row is in a hole, so the copy gets a hole too.
-                copy.seek(len(piece), os.SEEK_CUR)
-                holes += len(piece)
-        copy.truncate(self._size - left)
-        self._size -= holes
+        # A file may have holes that would fill the disk. No row is in a hole, so the copy gets a hole too.
+        descriptor = source.fileno()
+        self._size = sum(_copied(descriptor, copy, start, end) for start, end in data_ranges(descriptor))
+        copy.truncate(left)
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
         """Return whether the table exists in the database. The number of steps is limited, because the pages of a
@@ -163,6 +157,19 @@ class StoredTables:
             raise KeyboardInterrupt from None
         reason = "its list of tables is endless" if is_interrupted else one_line(error)
         raise UsageError(f"{one_line(self._path)}: {reason}") from None
+
+
+def _copied(descriptor: int, copy: BinaryIO, start: int, end: int) -> int:
+    """Copy a range of a file, but make pieces of zeros holes. Return the number of bytes that were written."""
+    copy.seek(start)
+    written = 0
+    while start < end and (piece := os.pread(descriptor, min(PIECE, end - start), start)):
+        start += len(piece)
+        if piece == bytes(len(piece)):
+            copy.seek(start)
+        else:
+            written += copy.write(piece)
+    return written
 
 
 def _is_ours(table: Table, kind: Any, text: Any) -> bool:
