@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
-from gdbheap._native import Branch
+from gdbheap._native import Branch, NodeBytes
 from gdbheap.answers.accounting.absent import BlockBytes
 from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
 from gdbheap.answers.accounting.rows import least_of_row
@@ -16,6 +16,7 @@ from gdbheap.answers.behind_objects import credited
 from gdbheap.contents.content import ContentHolder
 from gdbheap.contents.python.arrays.columns import COLUMN, DataColumn
 from gdbheap.contents.python.arrays.kinds import Frames
+from gdbheap.contents.python.names.edges import FRAMES_OF
 from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import (
     DICT,
@@ -49,7 +50,9 @@ LOOKED_AT, MIN_STEPS = 200, 2
 EXAMINED, MAX_CHAIN = 8, 200
 # A block with at least 1/PART_OF_ROW of a row's bytes is worth its path; so is a path through a frame, whose variables
 # hardly anybody expects in memory, and a typical path with one of the TELLING edges.
-PART_OF_ROW, OF_FRAMES, TELLING = 4, ("_frame", "local variable "), (".__traceback__", "has it as key ", ".__self__")
+PART_OF_ROW, TELLING = 4, (".__traceback__", "has it as key ", ".__self__")
+# The types of the objects that have a frame's variables.
+OF_FRAMES = ("frame", *FRAMES_OF)
 # Kinds with many possible holders. The small holders of a kind are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
@@ -176,30 +179,23 @@ def share_out(
     }
     seeds |= of_others
     used = graph.largest(0, 0).bytes
-    ways: dict[Home, str | None] = {}
     minimum = least_of_row(used)
     variables = list(_variables(paths, homes, minimum, used // PART_SHARE, frames, set(of_others)))
     alone = Counter(alike(words) for _number, words, _path, end in variables if end is not None)
-    found: dict[Home, Shape] = {}
-    addresses: dict[Home, int] = {}
-    ends: dict[Home, int] = {}
-    each: dict[Home, set[str]] = {}
+    named: dict[Home, _Variable] = {}
     for number, words, path, end in variables:
         if end is None:
             seeds[number] = labels.setdefault(Home(GLOBAL, words), len(labels))
             continue
         # Variables that differ only in subscripts share a row.
-        name = alike(words) if alone[alike(words)] > 1 else words
-        home = Home(VARIABLE, name)
-        ways.setdefault(home, path and name)
-        shape = _shape(paths, frames, number) if alone[alike(words)] == 1 else None
-        if shape is not None:
-            found[home] = shape
+        is_alone = alone[alike(words)] == 1
+        home = Home(VARIABLE, words if is_alone else alike(words))
         node = paths.references.node(end)
-        each.setdefault(home, set()).add(paths.type_name(node) if node.type else "")
-        if alone[alike(words)] == 1:
-            addresses[home] = node.address
-            ends[home] = end
+        if is_alone:
+            named[home] = _Variable(path, set(), _shape(paths, frames, number), node.address, end)
+        elif home not in named:
+            named[home] = _Variable(path and home.name, set())
+        named[home].types.add(paths.type_name(node) if node.type else "")
         seeds[number] = labels.setdefault(home, len(labels))
         # A part may begin between the variable's first node and its end.
         seeds.setdefault(end, seeds[number])
@@ -211,28 +207,54 @@ def share_out(
         groups.setdefault(home, []).append(share.group)
     by_node = {node: by_label[label] for node, label in seeds.items()}
     missing, mapped = _by_home(paths, by_node, absent), _by_home(paths, by_node, shared)
-    below = _ways_below(paths, by_node, ends)
-    rows = [
-        replace(
-            _row(paths, home, ways.get(home), own),
-            array=found.get(home),
-            absent=missing[home],
-            shared=mapped[home],
-            address=addresses.get(home),
-            type=_only(each.get(home)),
-            variables=alone[home.name],
+    below = _paths_below(paths, by_node, {home: known.end for home, known in named.items() if known.end is not None})
+    rows = []
+    for home, own in groups.items():
+        known = named.get(home) or _Variable(None, set())
+        parts = _parts(paths, own)
+        size = sum(part.bytes for part in parts)
+        largest = below.get(home)
+        if largest is not None and not largest.explains(size, parts):
+            largest = None
+        rows.append(
+            SharedOut(
+                kind=home.kind,
+                name=NAMES.get(home.kind, "{}").format(home.name),
+                path=known.path,
+                count=sum(part.count for part in parts),
+                bytes=size,
+                parts=parts[:MAX_PARTS],
+                array=known.shape,
+                absent=missing[home],
+                shared=mapped[home],
+                address=known.address,
+                way=None if largest is None else largest.words,
+                largest_block=None if largest is None else largest.address,
+                type=known.type,
+                variables=alone[home.name],
+            )
         )
-        for home, own in groups.items()
-    ]
-    rows = [_with_way(row, below.get(home)) for home, row in zip(groups, rows)]
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
 
 
-def _with_way(row: SharedOut, below: _Below | None) -> SharedOut:
-    """Return a row with the path to its largest block, if the path explains the row."""
-    if below is None or not below.explains(row):
-        return row
-    return replace(row, way=below.way, largest_block=below.address)
+@dataclass(frozen=True)
+class _Variable:
+    """A variable, or several that differ only in subscripts. ``path``: their path as a Python expression, or None.
+
+    ``types``: the names of their objects' types; "" if one is unknown. Several variables have no ``shape``, no
+    ``address`` of an object, and no ``end``, the number of that object's node.
+    """
+
+    path: str | None
+    types: set[str]
+    shape: Shape | None = None
+    address: int | None = None
+    end: int | None = None
+
+    @property
+    def type(self) -> str | None:
+        """The type if there is exactly one and it is known; otherwise None."""
+        return next(iter(self.types)) or None if len(self.types) == 1 else None
 
 
 def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockBytes]) -> Counter[Home]:
@@ -245,71 +267,93 @@ def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockB
     return found
 
 
-def _only(types: set[str] | None) -> str | None:
-    """Return the type if there is exactly one and it is known; otherwise None."""
-    return next(iter(types)) or None if types is not None and len(types) == 1 else None
-
-
 @dataclass(frozen=True)
-class _Below:
-    """The largest block of a variable: the path to it in words, its address and size, and the type of its owner.
+class _PathBelow:
+    """The path from a variable to its largest block, in words, with the address and size of the block.
 
+    ``type``: the type of the object that owns the block. ``is_of_frame``: whether the path leads through a frame.
     ``is_typical``: whether at least half of the variable's largest blocks (at most EXAMINED) have a path that begins
     like this one.
     """
 
-    way: str
+    words: str
     address: int
     size: int
     type: str
+    is_of_frame: bool
     is_typical: bool
 
-    def explains(self, row: SharedOut) -> bool:
-        """Return whether the path explains most of a row's bytes, so that it does not mislead.
+    def explains(self, size: int, parts: Sequence[Part]) -> bool:
+        """Return whether the path explains most of the ``size`` bytes of a row with ``parts``, largest part first.
 
         The block is a large part of the row, or its path leads through a frame or is typical. A typical path must name
         what keeps the memory, or lead to the kind of object that has the most bytes.
         """
-        if PART_OF_ROW * self.size >= row.bytes or any(edge in self.way for edge in OF_FRAMES):
+        if PART_OF_ROW * self.size >= size or self.is_of_frame:
             return True
-        is_most = bool(row.parts) and row.parts[0].what == self.type
-        return self.is_typical and (is_most or any(edge in self.way for edge in TELLING))
+        is_most = bool(parts) and parts[0].what == self.type
+        return self.is_typical and (is_most or any(edge in self.words for edge in TELLING))
 
 
-def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, _Below]:
-    """Return, for each variable, the path in words from its node in ``ends`` to its largest block, and that block.
+def _paths_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, _PathBelow]:
+    """Return, for each variable, the path from its node in ``ends`` to its largest block.
 
-    A table of the variable itself does not count as its largest block. Variables whose path has at most MIN_STEPS steps
-    are left out.
+    ``homes``: the holder of each node. Variables whose path has at most MIN_STEPS steps are left out.
     """
     graph = paths.references.graph
-    first: dict[Home, _Below | None] = {}
-    ways: dict[Home, list[str]] = {}
-    for row in graph.largest(0, LOOKED_AT).rows:
-        chain = graph.chain(row.id)
+    blocks: dict[Home, list[tuple[NodeBytes, list[int]]]] = {}
+    for block in graph.largest(0, LOOKED_AT).rows:
+        chain = graph.chain(block.id)
         home = next((homes[node] for node in reversed(chain) if node in homes), None)
-        is_later = home in first
-        if home is None or home not in ends or (is_later and (first[home] is None or len(ways[home]) >= EXAMINED)):
-            continue
-        if ends[home] not in chain or (is_later and len(chain) > MAX_CHAIN):
-            first.setdefault(home, None)
-            ways.setdefault(home, []).append("")
-            continue
-        above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
-        edges = [step.edge for step in paths.path(chain).steps][above:]
-        if not edges:
-            # This block is the variable's own table.
-            continue
-        way = " ".join(through_blocks(edges))
-        ways.setdefault(home, []).append(alike(way))
-        if not is_later:
-            node, owner = paths.references.node(row.id), paths.references.owner_of(row.id)
-            kind = paths.type_name(owner) if owner is not None and owner.type else paths.type_name(node)
-            first[home] = _Below(way, node.address, row.bytes, kind, True) if len(edges) > MIN_STEPS else None
-    found = {home: below for home, below in first.items() if below is not None}
+        if home is not None and home in ends:
+            blocks.setdefault(home, []).append((block, chain))
+    found = {home: _path_below(paths, ends[home], of_home) for home, of_home in blocks.items()}
+    return {home: below for home, below in found.items() if below is not None}
+
+
+def _path_below(paths: ObjectPaths, end: int, blocks: Iterable[tuple[NodeBytes, list[int]]]) -> _PathBelow | None:
+    """Return the path from the node ``end`` to the first block that is not a table of the variable itself.
+
+    ``blocks``: the blocks of the variable, largest first, each with its chain of nodes. None if no path through ``end``
+    has more than MIN_STEPS steps.
+    """
+    found = _steps_below(paths, end, blocks)
+    block, steps = next(found, (None, []))
+    if block is None or len(steps) <= MIN_STEPS:
+        return None
+    words = _words(steps)
     # The largest block may be the table of a container, through which the paths to other blocks lead.
-    typical = {home: sum(way.startswith(alike(below.way)) for way in ways[home]) for home, below in found.items()}
-    return {home: replace(below, is_typical=2 * typical[home] >= len(ways[home])) for home, below in found.items()}
+    others = [alike(_words(steps)) for _block, steps in islice(found, EXAMINED - 1)]
+    typical = 1 + sum(other.startswith(alike(words)) for other in others)
+    node, owner = paths.references.node(block.id), paths.references.owner_of(block.id)
+    kind = paths.type_name(owner if owner is not None and owner.type else node)
+    is_of_frame = any(holder in OF_FRAMES for holder, _edge in steps)
+    return _PathBelow(words, node.address, block.bytes, kind, is_of_frame, 2 * typical >= 1 + len(others))
+
+
+def _steps_below(
+    paths: ObjectPaths, end: int, blocks: Iterable[tuple[NodeBytes, list[int]]]
+) -> Iterator[tuple[NodeBytes, list[tuple[str, str]]]]:
+    """Yield each block with the (holder's type, edge) of each step from the node ``end`` to it.
+
+    There are no steps if no path through ``end`` is known, or if it is too long. Tables of the variable itself are left
+    out.
+    """
+    is_first = True
+    for block, chain in blocks:
+        is_known = end in chain and (is_first or len(chain) <= MAX_CHAIN)
+        above = len(paths.path(chain[: chain.index(end) + 1]).steps) if is_known else 0
+        steps = paths.path(chain).steps if is_known else []
+        holders = [paths.type_name(paths.references.node(chain[0])), *(step.type for step in steps)]
+        below = [(holder, step.edge) for holder, step in zip(holders[above:], steps[above:])]
+        if below or not is_known:
+            is_first = False
+            yield block, below
+
+
+def _words(steps: Iterable[tuple[str, str]]) -> str:
+    """Return the edges of the steps in words."""
+    return " ".join(through_blocks([edge for _holder, edge in steps]))
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
@@ -508,13 +552,12 @@ def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
         yield SharedOut(kind, name, None, count, size, parts, absent=absent, shared=shared)
 
 
-def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Group]) -> SharedOut:
+def _parts(paths: Paths, groups: Iterable[Group]) -> list[Part]:
+    """Return the blocks of one holder by kind, the kind with the most bytes first."""
     parts: dict[str, tuple[int, int]] = {}
     for group in groups:
         name = group_name(paths, group)
         count, size = parts.get(name, (0, 0))
         parts[name] = count + group.count, size + group.bytes
-    found = sorted((Part(name, *sums) for name, sums in parts.items()), key=lambda part: (-part.bytes, part.what))
-    total = sum(part.bytes for part in found)
-    count = sum(part.count for part in found)
-    return SharedOut(home.kind, NAMES.get(home.kind, "{}").format(home.name), path, count, total, found[:MAX_PARTS])
+    found = (Part(name, *sums) for name, sums in parts.items())
+    return sorted(found, key=lambda part: (-part.bytes, part.what))
