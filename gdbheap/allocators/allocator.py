@@ -540,8 +540,8 @@ class Allocator(ABC):
         """Walk all of the allocator's data, and add the inconsistencies to ``damage``. Return how much was walked."""
 
 
-class StoreAllocator(Allocator):
-    """An allocator that a native store reads. All its blocks lie in groups, and a group has blocks of one size.
+class PartsAllocator(Allocator):
+    """An allocator that a native store reads, and whose pieces consist of parts.
 
     ``parts`` maps the native names for the parts of a piece to ids of ledger lines."""
 
@@ -549,7 +549,7 @@ class StoreAllocator(Allocator):
 
     @property
     @abstractmethod
-    def store(self) -> _native.Pools | _native.Mimalloc | _native.Mallocng | _native.ExtentStore:
+    def store(self) -> _native.BlockStore:
         """The allocator's blocks, as the native code has read them."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
@@ -558,6 +558,20 @@ class StoreAllocator(Allocator):
         """
         owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """Return the groups of blocks that pin memory. Pinned memory is returned or reused once the last block of its
+        group is freed."""
+        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
+
+
+class StoreAllocator(PartsAllocator):
+    """An allocator whose blocks all lie in groups. A group has blocks of one size."""
+
+    @property
+    @abstractmethod
+    def store(self) -> _native.Pools | _native.Mimalloc | _native.Mallocng | _native.ExtentStore:
+        """The allocator's blocks, as the native code has read them."""
 
     def used_sizes(self) -> list[tuple[int, int]]:
         """Return (block size, number of blocks in use) for each size of block."""
@@ -588,11 +602,6 @@ class StoreAllocator(Allocator):
             for row in classes
             for size in (row.block_size,)
         ]
-
-    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return the groups of blocks that pin memory. Pinned memory is returned or reused once the last block of its
-        group is freed."""
-        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
 
 class ListingAllocator(Allocator):

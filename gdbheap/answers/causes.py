@@ -104,7 +104,7 @@ class CauseTexts:
             closed = self._known[number]
             return closed if is_head else f"held by a cycle: {closed}"
         if cause.group == "lost_references":
-            return self._reference(cause) if is_head else f"held by {self._lost_type(cause)}"
+            return self._reference() if is_head else f"held by {self._lost_type(cause)}"
         if cause.kind == "weak" and not self._heap.references.counts_references:
             return MIDDLES
         return HEADS[cause.kind] if is_head else HANGING.get(cause.kind, HEADS[cause.kind])
@@ -112,7 +112,7 @@ class CauseTexts:
     def _lost_type(self, cause: _native.Cause) -> str:
         return f"{self._heap.paths.kind_name(cause.type_address)} whose references are lost"
 
-    def _reference(self, cause: _native.Cause) -> str:
+    def _reference(self) -> str:
         libraries = extension_modules(self._heap)
         likely = libraries[0] if len(libraries) == 1 else "C code"
         listed = ", ".join(libraries[:MAX_LIBRARIES]) + (", and others" if len(libraries) > MAX_LIBRARIES else "")

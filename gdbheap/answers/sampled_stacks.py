@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
+from gdbheap.answers.sizes import sum_of_known
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
@@ -69,8 +69,8 @@ def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -
         len(rows),
         sum(row.blocks for row in rows),
         sum(row.bytes for row in rows),
-        _sum(row.likely_blocks for row in rows),
-        _sum(row.likely_bytes for row in rows),
+        sum_of_known(row.likely_blocks for row in rows),
+        sum_of_known(row.likely_bytes for row in rows),
     )
 
 
@@ -88,8 +88,3 @@ def _row(heap: Heap, found: JemallocLibraries, row: _native.SampledStack, names:
     return SampledRow(
         addresses, frames[::-1], own, row.blocks, row.bytes, row.likely_blocks, row.likely_bytes, row.first
     )
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -140,7 +140,7 @@ class Sizes:
         rows = own + [_size_of(found, row) for found in self.others for row in found.sizes]
         names = [field.name for field in fields(AllSizesTotal)][:4]
         sums = [self.total, *(found.total for found in self.others)]
-        more = [_sum(getattr(found, name) for found in self.others) for name in ("asked", "freed")]
+        more = [sum_of_known(getattr(found, name) for found in self.others) for name in ("asked", "freed")]
         total = AllSizesTotal(*(sum(getattr(one, name) for one in sums) for name in names), *more)
         if self.allocator is None:
             return AllSizes(rows, total)
@@ -215,11 +215,12 @@ def _of_all(allocator: Allocator) -> OtherSizes:
 
 
 def _summed(allocator: Allocator, title: str, sized: list[OtherSizeRow], module: str | None = None) -> OtherSizes:
-    asked, freed = (_sum(getattr(row, name) for row in sized) for name in ("asked", "freed"))
+    asked, freed = (sum_of_known(getattr(row, name) for row in sized) for name in ("asked", "freed"))
     return OtherSizes(allocator.name, title, sized, _total(sized), asked, freed, module)
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def sum_of_known(values: Iterable[int | None]) -> int | None:
+    """Return the sum of the values that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 

@@ -9,7 +9,6 @@ from gdbheap.dataclass import dataclass
 
 __all__ = [
     "ADDRESS",
-    "BIG",
     "BYTES",
     "COUNT",
     "FLAG",
@@ -225,8 +224,6 @@ TABLES: Sequence[Table] = (
         "A process with more than 2,000,000 blocks has no rows in this table, unless --tables or a query asks for it.",
     ),
 )
-BIG = ("blocks", "objects", "edges")
-"""The tables that may have millions of rows."""
 
 
 def table_of(name: str) -> Table:

@@ -100,13 +100,13 @@ def _checked(path: str, folder: HeldFolder, name: str) -> os.stat_result | None:
     Raises UsageError if the file may not be replaced or written.
     """
     status = folder.status(name)
-    reason = None if status is None else _why_not(folder, name, status)
+    reason = None if status is None else _why_not(folder, status)
     if reason:
         raise refused(path, reason)
     return status
 
 
-def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | None:
+def _why_not(folder: HeldFolder, status: os.stat_result) -> str | None:
     if stat.S_ISDIR(status.st_mode):
         return "it is a folder"
     if is_special(status):

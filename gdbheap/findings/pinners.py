@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from gdbheap.allocators.allocator import Allocator, PinRow
+from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator
 from gdbheap.answers.accounting.paths import in_a_line
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.accounting.traced import name_tables
@@ -15,7 +17,7 @@ from gdbheap.errors import or_none
 from gdbheap.findings.finding import Evidence
 from gdbheap.graph.roots import BY_STATIC
 
-__all__ = ["MAX_GROUPS", "NO_PINNER", "Pinner", "pinner_of", "pinner_of_groups"]
+__all__ = ["MAX_GROUPS", "NO_PINNER", "Pinner", "PinnedGroups", "pinned_groups", "pinner_of"]
 
 # The number of groups of pinning blocks that are examined, and of blocks in each of them.
 MAX_GROUPS, MAX_OF_GROUP = 32, 3
@@ -35,12 +37,27 @@ class Pinner:
 NO_PINNER = Pinner("", 0, 0)
 
 
-def pinner_of_groups(evidence: Evidence, allocator: Allocator, rows: Sequence[PinRow]) -> Pinner:
-    """Return the variable that holds most of the first blocks in the groups that pin the most."""
-    if not evidence.is_graph_quick:
-        return NO_PINNER
-    members = (block for row in rows[:MAX_GROUPS] for block in allocator.members(row)[:MAX_OF_GROUP])
-    return pinner_of(evidence, [block.address for block in members if block.used])
+class PinnedGroups(NamedTuple):
+    """All groups of pinning blocks of an allocator. ``free``: the free bytes in the pages that they pin, which are the
+    bytes that freeing the groups would return, less the groups' own bytes. ``pinner``: the variable that holds most of
+    the first blocks in the groups that pin the most.
+    """
+
+    free: int
+    totals: _native.PinTotals
+    pinner: Pinner
+
+
+def pinned_groups(evidence: Evidence, allocator: Allocator) -> PinnedGroups | None:
+    """Return the groups of blocks that pin pages of ``allocator``; None if they pin too little for a finding."""
+    groups = allocator.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
+    free = max(0, groups.totals.freed - groups.totals.bytes)
+    if not evidence.worth(free):
+        return None
+    rows = groups.rows[:MAX_GROUPS] if evidence.is_graph_quick else []
+    members = (block for row in rows for block in allocator.members(row)[:MAX_OF_GROUP])
+    pinner = pinner_of(evidence, [block.address for block in members if block.used])
+    return PinnedGroups(free, groups.totals, pinner)
 
 
 def pinner_of(evidence: Evidence, addresses: Sequence[int]) -> Pinner:

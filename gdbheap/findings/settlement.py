@@ -140,7 +140,7 @@ def _rank(each: Finding | Claim) -> int:
 
 def _add(evidence: Evidence, kept: list[_Settled], claim: Claim) -> None:
     row = _Settled(evidence, claim, list(kept))
-    shared = [(size, other) for other in kept if (size := _resident(evidence, _both(row.memory, other.own)))]
+    shared = [(size, other) for other in kept if (size := evidence.resident_of(_both(row.memory, other.own)))]
     if not shared:
         kept.append(row)
         return
@@ -157,16 +157,11 @@ def _both(one: Ranges, two: Ranges) -> Ranges:
     return subtract(one, subtract(one, two))
 
 
-def _resident(evidence: Evidence, ranges: Ranges) -> int:
-    pages = evidence.heap.target.pages
-    return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
-
-
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
     """Return the first part of the ranges, up to ``size`` resident bytes."""
     found: Ranges = []
     for start, end in ranges:
-        there = _resident(evidence, [(start, end)])
+        there = evidence.resident_of([(start, end)])
         if there > size:
             return [*found, (start, _cut(evidence, start, end, size))]
         found.append((start, end))
@@ -180,7 +175,7 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
     low, high = 0, (end - start) // page
     while low < high:
         middle = (low + high + 1) // 2
-        is_more = _resident(evidence, [(start, start + middle * page)]) > size
+        is_more = evidence.resident_of([(start, start + middle * page)]) > size
         low, high = (low, middle - 1) if is_more else (middle, high)
     return start + low * page
 

@@ -115,7 +115,7 @@ class _Naming:
             self.names[own] = names = [None if one.kind != "buffer" else BUFFER for one in targets]
             self.count += len(names)
             if own == number:
-                known = self._known(node, targets)
+                known = self._known(node)
             for place, target in enumerate(targets):
                 names[place] = names[place] or known(target)
             if own == number:
@@ -146,7 +146,7 @@ class _Naming:
         parts = (numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE))
         return [node for part in parts for node in self.nodes.nodes(part)]
 
-    def _known(self, node: Node, targets: Sequence[Node]) -> Callable[[Node], EdgeName | None]:
+    def _known(self, node: Node) -> Callable[[Node], EdgeName | None]:
         holders = self.holders
         if holders is None:
             return lambda _target: None

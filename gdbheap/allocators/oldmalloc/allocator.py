@@ -8,22 +8,21 @@ its chunks follow one another up to an end chunk.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
-    Drawn,
     KeepReason,
     LedgerLine,
     ListingAllocator,
     Looked,
     Member,
+    PartsAllocator,
     Piece,
     PinRow,
-    PinSums,
     State,
     Surroundings,
     WalkedBlocks,
@@ -58,7 +57,7 @@ def _is_newer(around: Surroundings) -> bool:
     return True
 
 
-class OldmallocAllocator(ListingAllocator):
+class OldmallocAllocator(ListingAllocator, PartsAllocator):
     """musl's malloc up to 1.2.0 in one target; ``mal`` is the address of its bins.
 
     Raises NotInUse if this malloc is absent, or was never called."""
@@ -122,17 +121,6 @@ class OldmallocAllocator(ListingAllocator):
         """Return the heaps, mappings and donated parts, each as a piece."""
         return (Piece(start, end, None) for start, end in self.store.regions())
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the chunks of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
-        piece.
-        """
-        owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
-        return sweep.add_blocks(self.target.space, self.store, start, owners)
-
-    def drawn(self) -> Iterable[Drawn]:
-        """Return the areas that ``heap map`` draws, with adjacent mappings joined."""
-        return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
-
     def find(self, address: int) -> Block | None:
         """Return the chunk that holds ``address``; its own address is the program's pointer. None if there is none."""
         found = self.store.find(address)
@@ -155,10 +143,6 @@ class OldmallocAllocator(ListingAllocator):
     def give(self, blocks: WalkedBlocks) -> None:
         """Add all chunks to ``blocks``."""
         blocks.general["chunks of musl"] = self.store
-
-    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return no pins: heaps are never returned to the kernel, and every other mapping holds only one chunk."""
-        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
         """Return the block in the mapping that ``row`` describes."""

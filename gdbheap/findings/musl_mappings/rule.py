@@ -7,8 +7,7 @@ from dataclasses import field
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
-from gdbheap.findings.pinned_pages.rule import free_of
-from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of_groups
+from gdbheap.findings.pinners import NO_PINNER, Pinner, pinned_groups
 
 
 @dataclass(frozen=True)
@@ -30,15 +29,10 @@ class MuslMappings(Figures):
 def find(evidence: Evidence) -> list[Claim]:
     """Return a finding about the free bytes in resident pages of mappings that are at most half in use."""
     found = evidence.heap.find_allocator(MallocngAllocator)
-    if found is None or evidence.heap.target.pages is None:
+    pinned = None if found is None or evidence.heap.target.pages is None else pinned_groups(evidence, found)
+    if found is None or pinned is None:
         return []
-    groups = found.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
-    totals = groups.totals
-    free = free_of(totals)
-    if not evidence.worth(free):
-        return []
-    regions = found.store.regions()
-    pinner = pinner_of_groups(evidence, found, groups.rows)
-    figures = MuslMappings(totals.groups, totals.blocks, totals.bytes, len(regions), pinner)
+    regions, totals = found.store.regions(), pinned.totals
+    figures = MuslMappings(totals.groups, totals.blocks, totals.bytes, len(regions), pinned.pinner)
     line = evidence.line("pins", f"--allocator={found.name}")
-    return [Claim(Finding("musl-mappings", free, figures, line), lambda: regions)]
+    return [Claim(Finding("musl-mappings", pinned.free, figures, line), lambda: regions)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import CACHED_MAPPED, FREE, TOP, GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
 from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import Evidence, Figures, Finding
-from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of_groups
+from gdbheap.findings.pinners import NO_PINNER, Pinner, pinned_groups
 
 
 @dataclass(frozen=True)
@@ -34,21 +33,12 @@ def find(evidence: Evidence) -> list[Finding]:
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
-    groups = glibc.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
-    totals = groups.totals
-    free = free_of(totals)
-    if not evidence.worth(free):
+    pinned = pinned_groups(evidence, glibc)
+    if pinned is None:
         return []
-    pinner = pinner_of_groups(evidence, glibc, groups.rows)
-    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes, pinner)
-    return [Finding("pinned-pages", free, figures, evidence.line("pins", "--allocator=glibc"))]
-
-
-def free_of(totals: _native.PinTotals) -> int:
-    """Return the free bytes in pinned pages: the bytes that freeing the groups would return, less the groups' own
-    bytes.
-    """
-    return max(0, totals.freed - totals.bytes)
+    totals = pinned.totals
+    figures = PinnedPages(totals.groups, totals.blocks, totals.bytes, pinned.pinner)
+    return [Finding("pinned-pages", pinned.free, figures, evidence.line("pins", "--allocator=glibc"))]
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:

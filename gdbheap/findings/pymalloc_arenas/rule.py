@@ -7,8 +7,7 @@ from dataclasses import field
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
-from gdbheap.findings.pinned_pages.rule import free_of
-from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of_groups
+from gdbheap.findings.pinners import NO_PINNER, Pinner, pinned_groups
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,10 @@ def find(evidence: Evidence) -> list[Claim]:
     Only pool headers are read.
     """
     python = evidence.heap.find_allocator(PymallocAllocator)
-    if python is None or evidence.heap.target.pages is None:
+    pinned = None if python is None or evidence.heap.target.pages is None else pinned_groups(evidence, python)
+    if python is None or pinned is None:
         return []
-    groups = python.pins(evidence.kept, evidence.heap.target.machine.page, MAX_GROUPS)
-    totals = groups.totals
-    free = free_of(totals)
-    if not evidence.worth(free):
-        return []
-    pinner, count = pinner_of_groups(evidence, python, groups.rows), len(python.pymalloc.arenas)
-    figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, count, pinner)
-    finding = Finding("pymalloc-arenas", free, figures, evidence.line("pins", "--allocator=pymalloc"))
+    totals, count = pinned.totals, len(python.pymalloc.arenas)
+    figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, count, pinned.pinner)
+    finding = Finding("pymalloc-arenas", pinned.free, figures, evidence.line("pins", "--allocator=pymalloc"))
     return [Claim(finding, python.ranges)]

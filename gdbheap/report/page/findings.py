@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gdbheap.findings import Finding
     from gdbheap.first_page.ledger import Ledger
 
-__all__ = ["findings_section", "text_or_id"]
+__all__ = ["findings_section"]
 
 TITLE = "Findings"
 
@@ -28,12 +28,6 @@ def findings_section(answer: Ledger, style: Style) -> Section:
     return Section(
         "findings", TITLE, f'{paragraph(f"{heading_of(answer.findings)}.")}<ol class="findings">\n{items}</ol>\n'
     )
-
-
-def text_or_id(finding: Finding) -> str:
-    """Return the text of a finding; its id if the finding is from an older file without the figures that its text
-    needs."""
-    return text_or_none(finding) or finding.id
 
 
 def _item(finding: Finding, style: Style, numbers: Numbers) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "is_name", "listed",
-    "parse_address", "parse_duration", "parse_size", "share_text", "size_text",
+    "parse_address", "parse_duration", "parse_size", "share_text", "size_text", "sum_or_none",
 ]  # fmt: skip
 
 UNKNOWN = "?"
@@ -20,6 +20,12 @@ DURATION = r"(?a)([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)"
 SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_SECONDS = 1e9
 ADDRESS = r"(?ai)0x[0-9a-f]+|[0-9]+"
+
+
+def sum_or_none(values: Sequence[int | None]) -> int | None:
+    """Return the sum of ``values``; None if one of them is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def size_text(size: int | None, exact: bool = False) -> str:

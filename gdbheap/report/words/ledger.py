@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdbheap.findings.holder.rule import CODE
 from gdbheap.findings.settings import lines_to_paste, shell_line
 from gdbheap.first_page.main_holders import most_is_imported, seconds_for
-from gdbheap.report.text.numbers import duration_text, size_text
+from gdbheap.report.text.numbers import duration_text, size_text, sum_or_none
 from gdbheap.report.text.style import GDB_PROMPT, SEVERE, SHELL_PROMPT, Style
 from gdbheap.report.text.tables import SHARE, Column, join, table
 from gdbheap.report.text.unfinished import unfinished
@@ -81,7 +81,7 @@ def _books(answer: Ledger, style: Style, whole: bool) -> str:
     states = [line.state for line, _depth in tree if line not in folded]
     roots = [line for line in folded if line.parent is None]
     if roots:
-        resident, swapped = (_sum([getattr(line, name) for line in roots]) for name in ("resident", "swapped"))
+        resident, swapped = (sum_or_none([getattr(line, name) for line in roots]) for name in ("resident", "swapped"))
         virtual = sum(line.virtual for line in roots)
         more = f"{len(roots)} more below {MIN_PERCENT_SHOWN} %"
         rows.append(
@@ -172,18 +172,12 @@ def _reclaimable(line: Line) -> int | None:
     return line.whole if line.reclaimable is None else line.reclaimable
 
 
-def _sum(values: list[int | None]) -> int | None:
-    """Return the sum of ``values``; None if one of them is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 def _total(lines: list[Line], style: Style) -> list[str]:
     roots = [line for line in lines if line.parent is None]
-    resident = _sum([line.resident for line in roots])
-    swapped = _sum([line.swapped for line in roots])
+    resident = sum_or_none([line.resident for line in roots])
+    swapped = sum_or_none([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
-    free = _sum([_reclaimable(line) for line in lines if line.is_free and line.id.count(".") == 1])
+    free = sum_or_none([_reclaimable(line) for line in lines if line.is_free and line.id.count(".") == 1])
     return [
         "total",
         style.size(resident),

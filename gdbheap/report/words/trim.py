@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.numbers import arena_text, count_text
+from gdbheap.report.text.numbers import arena_text, count_text, sum_or_none
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, join, table
 
@@ -35,7 +35,7 @@ def render(answer: Trim, whole: Trim, style: Style) -> str:
 
 def _total(answer: Trim, style: Style, done: bool) -> list[str]:
     start = ["total", count_text(sum(row.chunks for row in answer.rows)), style.size(answer.pages)]
-    tops = [_sum([row.top_predicted for row in answer.rows]), _sum([row.top_kept for row in answer.rows])]
+    tops = [sum_or_none([row.top_predicted for row in answer.rows]), sum_or_none([row.top_kept for row in answer.rows])]
     return _cells(start, answer.predicted, [style.size(answer.actual)] if done else [], tops, style)
 
 
@@ -47,11 +47,6 @@ def _row(row: ArenaTrim, style: Style, done: bool) -> list[str]:
 
 def _cells(start: list[str], given: int | None, actual: list[str], tops: list[int | None], style: Style) -> list[str]:
     return [*start, style.size(given), *actual, style.share(given), *map(style.size, tops)]
-
-
-def _sum(sizes: list[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
 
 
 def _sentences(answer: Trim, style: Style) -> list[str]:

@@ -147,7 +147,7 @@ class CallStacks:
                 if not state <= at < state + STATE_BYTES:
                     yield None, True
             else:
-                yield self._frame(at, raw), self._ends(raw)
+                yield self._frame(raw), self._ends(raw)
             at = self._word(raw, "f_back" if self._is_object else "f_previous")
 
     def _word(self, raw: bytes, name: str) -> int:
@@ -167,7 +167,7 @@ class CallStacks:
         entry = self._at.get("f_is_entry")
         return self._is_object if entry is None else bool(raw[entry])
 
-    def _frame(self, at: int, raw: bytes) -> RawFrame | None:
+    def _frame(self, raw: bytes) -> RawFrame | None:
         address = self._word(raw, "f_code") & self._clean
         code = self._code(address)
         if code is None:
