@@ -9,7 +9,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.difference import render
 from gdbheap.snapshots.difference import Difference, difference
-from gdbheap.snapshots.snapshot import Look
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks
 
 __all__ = ["COMMAND"]
 
@@ -23,7 +23,7 @@ class Options(Common):
     )
 
 
-def _answer(looks: tuple[Look, ...], options: Options) -> Difference:
+def _answer(looks: tuple[SnapshotWithBlocks, ...], options: Options) -> Difference:
     return difference(looks, options.limit)
 
 

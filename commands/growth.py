@@ -38,11 +38,12 @@ class Options(Pictured):
 
 def _answer(live: Live, options: Options) -> Growth:
     # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.following.following_growth import Course, follow
+    from gdbheap.following.following_growth import FollowRequest, follow
 
     with until_told() as is_told:
-        course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
-        found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
+        with_stacks = not options.no_stacks
+        request = FollowRequest(options.duration, options.count, with_stacks, options.seccomp, options.perf, is_told)
+        found = follow(live, request, lambda places: _begun(live.pid, places, options.perf))
     stacks = drawn_stacks(found)
     draw(options, stacks, _title(live.pid), CALLS, lambda: pprof_of_tree(stacks, OF_CALLS))
     return found

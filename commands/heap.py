@@ -23,7 +23,7 @@ from gdbheap.report.words.ledger import render
 from gdbheap.report.words.verdict import plain_verdict
 
 if TYPE_CHECKING:
-    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.snapshots.snapshot import SnapshotWithBlocks
 
 __all__ = ["COMMAND"]
 
@@ -63,7 +63,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     )
 
 
-def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
+def _of_snapshot(look: SnapshotWithBlocks, path: str, options: Options) -> ledger.Ledger:
     """Return the ledger of ``heap`` from a snapshot, in the form that the options request. Raises UsageError for
     options that need a process or a core.
     """

@@ -18,14 +18,14 @@ from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
 
 if TYPE_CHECKING:
-    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.snapshots.snapshot import SnapshotWithBlocks
     from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["COMMAND", "Page"]
 
 TARGET, SNAPSHOT, DIFFERENCE, CALLS, PROCESSES = "target", "snapshot", "difference", "calls", "processes"
 SERIES = "series"
-Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
+Reported = Union[Heap, "tuple[SnapshotWithBlocks, ...]", "Programs", str, "list[str]"]
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _WrittenPage:
     about: str
     data: bytes
     missing: list[str]
@@ -70,7 +70,7 @@ def _answer(subject: Reported, options: Options) -> Page:
     return Page(options.file, len(made.data), made.about, made.missing, made.is_blind)
 
 
-def _made(subject: Reported, options: Options) -> _Made:
+def _made(subject: Reported, options: Options) -> _WrittenPage:
     """Return the page, the name of its subject, and a line for each answer that it lacks.
 
     Modules are imported on use, because imports take most of a command's start-up time."""
@@ -85,25 +85,25 @@ def _made(subject: Reported, options: Options) -> _Made:
     return _of_processes(subject, options)
 
 
-def _of_target(heap: Heap, options: Options) -> _Made:
+def _of_target(heap: Heap, options: Options) -> _WrittenPage:
     made = target_report(heap, options.owners or None, options.with_contents)
-    return _Made(TARGET, made.data, made.missing, made.is_blind)
+    return _WrittenPage(TARGET, made.data, made.missing, made.is_blind)
 
 
-def _of_looks(looks: tuple[Look, ...]) -> _Made:
+def _of_looks(looks: tuple[SnapshotWithBlocks, ...]) -> _WrittenPage:
     if len(looks) == 1:
         made = look_report(looks[0])
-        return _Made(SNAPSHOT, made.data, made.missing)
+        return _WrittenPage(SNAPSHOT, made.data, made.missing)
     from gdbheap.report.page.difference import difference_page
     from gdbheap.snapshots.difference import difference
     from gdbheap.snapshots.overview import overview_of_snapshot
 
     last = overview_of_snapshot(looks[-1].snapshot)
     style = Style(rss=last.ledger.rss.bytes, private=last.target.get("kind") == "core")
-    return _Made(DIFFERENCE, difference_page(difference(looks), last, style), [])
+    return _WrittenPage(DIFFERENCE, difference_page(difference(looks), last, style), [])
 
 
-def _of_calls(path: str, options: Options) -> _Made:
+def _of_calls(path: str, options: Options) -> _WrittenPage:
     from gdbheap.commands.surface.progress import shown
     from gdbheap.report.page.calls import calls_page
     from gdbheap.tracing.call_stacks import call_stacks
@@ -115,10 +115,10 @@ def _of_calls(path: str, options: Options) -> _Made:
         stacks, why = call_stacks(path, options.process, "peak", None), ""
     except UsageError as error:
         stacks, why = None, str(error)
-    return _Made(CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else [])
+    return _WrittenPage(CALLS, calls_page(found, stacks, why), [f"stacks: {why}"] if why else [])
 
 
-def _of_series(paths: list[str]) -> _Made:
+def _of_series(paths: list[str]) -> _WrittenPage:
     from gdbheap.report.formats.plot import picture
     from gdbheap.report.formats.plot_page import page
     from gdbheap.report.words.plot_table import notes_of
@@ -137,10 +137,10 @@ def _of_series(paths: list[str]) -> _Made:
     except Unsupported as error:
         drawing, missing = None, [f"picture: {error}"]
     notes = notes_of(Plotted("", 0, extents, len(processes) - len(drawn), cut))
-    return _Made(SERIES, page(drawing, extents, [*notes, *missing]), missing)
+    return _WrittenPage(SERIES, page(drawing, extents, [*notes, *missing]), missing)
 
 
-def _of_processes(programs: Programs, options: Options) -> _Made:
+def _of_processes(programs: Programs, options: Options) -> _WrittenPage:
     from gdbheap.processes.family import family
     from gdbheap.report.page.processes import processes_page
     from gdbheap.report.words.verdict import plain_verdict
@@ -150,7 +150,7 @@ def _of_processes(programs: Programs, options: Options) -> _Made:
         raise NoTarget("no running process matches: 'heap ps' lists the programs")
     found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
     notes = [f"process {member.pid}: {member.note}" for member in found.rows if member.note]
-    return _Made(PROCESSES, processes_page(found, time.time()), notes)
+    return _WrittenPage(PROCESSES, processes_page(found, time.time()), notes)
 
 
 def _render(shown: Shown[Page, Options]) -> str:

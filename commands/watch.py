@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from gdbheap.stack_frames import StackFrame
     from gdbheap.targets.chosen_processes import Programs
     from gdbheap.targets.process import Preparation
-    from gdbheap.watching.child import Leaving
-    from gdbheap.watching.heap_figures import Looks
+    from gdbheap.watching.child import EndingChildren
+    from gdbheap.watching.heap_figures import HeapReader
     from gdbheap.watching.memory_readings import GroupMemory
     from gdbheap.watching.metrics import Now
     from gdbheap.watching.prometheus import Address, Server
-    from gdbheap.watching.watcher import Happening
+    from gdbheap.watching.watcher import WatchEvent
 
 __all__ = ["COMMAND"]
 
@@ -172,7 +172,7 @@ class _Watch:
         # Imported on use, so that other commands start faster.
         from gdbheap.watching.action_queue import ActionQueue
         from gdbheap.watching.actions import Actions, check
-        from gdbheap.watching.child import Leaving
+        from gdbheap.watching.child import EndingChildren
         from gdbheap.watching.triggers import Bounds
         from gdbheap.watching.watcher import Watcher, WatchRequest
 
@@ -190,7 +190,7 @@ class _Watch:
             options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,
             options.seccomp, options.max_stop or LONGEST_STAND, options.prometheus is not None,
         )  # fmt: skip
-        leaving = Leaving()
+        leaving = EndingChildren()
         self.looks = _looks(options, leaving)
         self.queue = ActionQueue(self.actions, leaving)
         until = math.inf if options.duration is None else time.monotonic() + options.duration
@@ -245,7 +245,7 @@ class _Watch:
                 return "count"
         return "ended" if self.watcher.is_over else "duration"
 
-    def _event(self, happening: Happening) -> Event | None:
+    def _event(self, happening: WatchEvent) -> Event | None:
         """Return the event to print for a happening; None if nothing is printed. If the happening is "due", request the
         actions."""
         pid = happening.pid
@@ -276,7 +276,7 @@ class _Watch:
             oom=happening.oom,
         )  # fmt: skip
 
-    def _request(self, happening: Happening) -> None:
+    def _request(self, happening: WatchEvent) -> None:
         """Request the actions on a process, unless they are in progress, or ``bounds`` allows no further action now."""
         from gdbheap.watching.actions import Request
         from gdbheap.watching.child import look_seconds
@@ -300,7 +300,7 @@ class _Watch:
         cause = dataclasses.replace(cause, cgroup=happening.group or cause.cgroup)
         self.queue.add(Request(one.folder, happening.name, cause, prepared, standing, seconds, time.time(), stack))
 
-    def _acted(self, happening: Happening) -> Event | None:
+    def _acted(self, happening: WatchEvent) -> Event | None:
         """Return the event for finished actions; None if the happening lacks data.
 
         If a thread was stopped because it was about to raise MemoryError, let it continue."""
@@ -442,11 +442,11 @@ def _group(options: Options) -> GroupMemory | None:
     return found
 
 
-def _looks(options: Options, leaving: Leaving) -> Looks:
-    from gdbheap.watching.heap_figures import Looks
+def _looks(options: Options, leaving: EndingChildren) -> HeapReader:
+    from gdbheap.watching.heap_figures import HeapReader
 
     every = DEFAULT_PAUSE if options.look_every is None else options.look_every
-    return Looks(every if options.prometheus and every else None, options.max_stop or None, leaving)
+    return HeapReader(every if options.prometheus and every else None, options.max_stop or None, leaving)
 
 
 def _server(options: Options, now: Callable[[], Now]) -> Server | None:

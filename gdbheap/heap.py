@@ -15,7 +15,7 @@ from gdbheap.contents.python.content import PythonContent
 from gdbheap.errors import GdbheapError, or_none
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.hidden import with_hidden_words
-from gdbheap.graph.mapped import Mapped, shared_ranges
+from gdbheap.graph.mapped import MappedMemory, shared_ranges
 from gdbheap.graph.nodes import Nodes, Root
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import BY_STATIC, BlockRoot, block_roots, kernel_roots
@@ -130,7 +130,7 @@ class Heap(KnownContents):
         return next((paths for paths in drawn if paths is not None), None) or self.block_paths
 
     @property
-    def mapped(self) -> list[Mapped]:
+    def mapped(self) -> list[MappedMemory]:
         """The mapped memory whose address and size a block holds, in address order.
 
         The kinds of contents report this memory.

@@ -23,7 +23,7 @@ from gdbheap.targets.functions import Functions
 from gdbheap.targets.running import PERIOD, RunningProcess
 from gdbheap.targets.target import AT_SYSINFO_EHDR
 
-__all__ = ["AllocatingCall", "Captured", "NativeFrame", "Stacks", "Weighted", "merge"]
+__all__ = ["AllocatingCall", "CapturedStack", "NativeFrame", "Stacks", "Weighted", "merge"]
 
 # The function that evaluates bytecode, by Python's major version. One call of it runs one or more Python frames.
 EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
@@ -56,7 +56,7 @@ stack.
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedStack:
     """A captured stack, innermost frame first.
 
     ``places``: for each native frame the object, an address in its function, and the function's start (0 if unknown).
@@ -106,21 +106,21 @@ class Stacks:
         self._tried = (0, 0.0)
         self._find_python()
 
-    def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
+    def capture(self, registers: Sequence[int], thread_pointer: int) -> CapturedStack:
         """Return the stack of a stopped thread with these registers (in DWARF's numbering, the program counter last).
 
         The function is quick and never raises: frames that cannot be read are missing, and ``cut`` says so.
         """
         places, cut = self._places(registers, None)
-        return Captured(places, cut, self._python(thread_pointer))
+        return CapturedStack(places, cut, self._python(thread_pointer))
 
-    def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
+    def capture_copy(self, registers: Sequence[int], stack: bytes) -> CapturedStack:
         """Return the C frames of a thread that runs again, from an earlier copy of the bytes at its stack pointer.
 
         Python's frames are missing, because they are stored elsewhere.
         """
         places, cut = self._places(registers, stack)
-        return Captured(places, cut, None)
+        return CapturedStack(places, cut, None)
 
     @property
     def unread(self) -> list[str]:
@@ -152,7 +152,7 @@ class Stacks:
         places = {(at, start): (self._met(self._running.code_object(at)), max(at, start), start) for at, start in pairs}
         return tuple([places[pair] for pair in pairs]), cut
 
-    def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
+    def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> CapturedStack:
         """Return the stack for registers in the kernel's order (as in ``machine.notes``).
 
         ``stack``: a copy of the bytes at the stack pointer, if the thread has run on; else None.
@@ -205,7 +205,7 @@ class Stacks:
         except ERRORS:
             self._interpreter = self._calls = None
 
-    def name(self, captured: Captured) -> tuple[StackFrame, ...]:
+    def name(self, captured: CapturedStack) -> tuple[StackFrame, ...]:
         """Return the frames of a captured stack, outermost first. The process may have run on, or have ended."""
         natives = [
             frame for frames in few_inlined(self._named(*place) for place in captured.places) for frame in frames

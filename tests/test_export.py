@@ -38,7 +38,7 @@ from support.programs import (
 from support.scripts import script
 
 from gdbheap.errors import Unsupported
-from gdbheap.export.batches import Coded, Constant, Packed, small, values_of
+from gdbheap.export.batches import Constant, NumberColumn, TextColumn, small, values_of
 from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_of
 from gdbheap.export.looks import check
 from gdbheap.export.table_files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
@@ -369,8 +369,8 @@ def test_cells() -> None:
     rows = [(1 << 63, (1 << 64) - 1, 0, "r", 1 << 70, None, None, None)]
     (batch,) = small(table_of("mappings"), rows)()
     assert [cells[0] for cells in batch.columns[:5] if isinstance(cells, list)] == [-(1 << 63), -1, 0, "r", 0]
-    words = Packed((5).to_bytes(8, "little") + (-7).to_bytes(8, "little", signed=True))
-    codes = Coded((1).to_bytes(4, "little") + bytes(4), [None, "x"])
+    words = NumberColumn((5).to_bytes(8, "little") + (-7).to_bytes(8, "little", signed=True))
+    codes = TextColumn((1).to_bytes(4, "little") + bytes(4), [None, "x"])
     assert [*map(list, (values_of(cells, 2) for cells in (words, codes, Constant(3))))] == [
         [5, -7],
         ["x", None],

@@ -113,7 +113,7 @@ def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1].reason == FAULT and rounds.failed
     for _ in range(3):
         # The same holds after processes were searched for again.
-        rounds._search = sampled_process.Paced()
+        rounds._search = sampled_process.Pacer()
         assert [row.pid for row in rounds.take()] == [pids[0], pids[2]]
 
 

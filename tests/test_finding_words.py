@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gdbheap import findings as rules
-from gdbheap.answers.accounting.describing import BlockKind, Described
+from gdbheap.answers.accounting.describing import BlockDescription, BlockKind
 from gdbheap.answers.accounting.records import from_json, to_json
 from gdbheap.answers.shared_out import Part
 from gdbheap.findings import Finding
@@ -111,7 +111,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
             ],
         ),
     ],
-    ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],
+    ("GrowingBuffers", "what"): [None, BlockDescription(BlockKind("items", "list"), 4096)],
 }
 MADE: dict[str, Any] = {
     "int": lambda rng: rng.randrange(1, 1 << 40),

@@ -26,7 +26,7 @@ from gdbheap.following.catch import CatchRequest, catch
 from gdbheap.host.procfs import Named
 from gdbheap.machines.machine import Machine
 from gdbheap.stack_frames import StackFrame
-from gdbheap.stacks import Captured, Stacks
+from gdbheap.stacks import CapturedStack, Stacks
 from gdbheap.targets.following import LocalProcess, Program
 
 PAGE = 4096
@@ -229,7 +229,7 @@ def test_readers_of_very_many_processes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(following_growth, "Stacks", Counted)
     monkeypatch.setattr(following_growth, "MAX_READERS", 4)
     program = Program([sys.executable, "-I", "-c", FORKS])
-    answer = following_growth.follow(program, following_growth.Course(), lambda _places: None)
+    answer = following_growth.follow(program, following_growth.FollowRequest(), lambda _places: None)
     assert sum(stack.calls for stack in answer.sites if stack.bytes >= 1 << 20) >= 30
     assert most <= 6
 
@@ -481,7 +481,7 @@ def test_catch_reads_names_later(
     size, tracers = 8 * rng.randrange(200_000, 300_000), []
     name = Stacks.name
 
-    def checked(stacks: Stacks, captured: Captured) -> tuple[StackFrame, ...]:
+    def checked(stacks: Stacks, captured: CapturedStack) -> tuple[StackFrame, ...]:
         status = Path(f"/proc/{target.pid}/status").read_text()
         tracers.append(re.findall(r"^TracerPid:\t(\d+)$", status, re.MULTILINE))
         return name(stacks, captured)

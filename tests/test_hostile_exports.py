@@ -21,7 +21,7 @@ from support.programs import gdbheap
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.export import query as queries
 from gdbheap.export import stored
-from gdbheap.export.batches import AT_ONCE, Batch, Cells, Coded, Constant, small
+from gdbheap.export.batches import AT_ONCE, Batch, Cells, Constant, TextColumn, small
 from gdbheap.export.declaration import TABLES, TEXT, table_of
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.query import query
@@ -368,7 +368,7 @@ def test_texts_without_an_encoding(form: str, tmp_path: Path) -> None:
     table, name = table_of("blocks"), "evil\ud800"
     texts: Cells = [name, name]
     if form != "list":
-        texts = Constant(name) if form == "constant" else Coded(struct.pack("<II", 1, 1), [None, name])
+        texts = Constant(name) if form == "constant" else TextColumn(struct.pack("<II", 1, 1), [None, name])
     columns: list[Cells] = [texts if column.kind == TEXT else [1, 1] for column in table.columns]
     assert write(str(tmp_path), SQLITE, [(table.name, lambda: iter([Batch(2, columns)]))])[0].rows == 2
     chosen = next(column.name for column in table.columns if column.kind == TEXT)

@@ -272,7 +272,7 @@ def test_names_of_one_large_file(is_there: bool, rng: random.Random) -> None:
         read_available=lambda address, size: bytes(size) if is_there and address == 1 << 20 else b"", read=_absent
     )
     loaded: Any = SimpleNamespace(segments=[], bias=0, mappings=[], data_ranges=lambda _machine: [])
-    left = agreement.Left(10 << 16)
+    left = agreement.ComparisonBudget(10 << 16)
     for _ in range(rng.randrange(20, 40)):
         assert not agreement.agreement(X86_64, space, loaded, elf, left).holds
     assert elf.read[1 << 33] == 0 if not is_there else 0 < elf.read[1 << 33] <= 2 << 16

@@ -55,7 +55,7 @@ from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
 from gdbheap.report.text.style import Style
 from gdbheap.report.words import growth as words_of_growth
-from gdbheap.stacks import Captured, Stacks
+from gdbheap.stacks import CapturedStack, Stacks
 from gdbheap.targets import core as core_module
 from gdbheap.targets import elf, frames, unwind_tables
 from gdbheap.targets.core import Core, SegmentRow
@@ -1140,13 +1140,13 @@ class _Stacks:
     def __init__(self, frames: int = 1) -> None:
         self.frames = frames
 
-    def capture_registers(self, *_: object) -> Captured:
+    def capture_registers(self, *_: object) -> CapturedStack:
         """Return a new stack, no place of which was met before."""
         first = BASE + self.taken * self.frames
         self.taken += 1
-        return Captured(tuple((None, at, at + 1) for at in range(first, first + self.frames)), "", None)
+        return CapturedStack(tuple((None, at, at + 1) for at in range(first, first + self.frames)), "", None)
 
-    def name(self, captured: Captured) -> tuple[tuple[object, int, int], ...]:
+    def name(self, captured: CapturedStack) -> tuple[tuple[object, int, int], ...]:
         """Return the name of a stack."""
         return captured.places
 
@@ -1244,7 +1244,7 @@ def test_stacks_that_take_long(monkeypatch: pytest.MonkeyPatch, rng: random.Rand
     clock = SimpleNamespace(now=0.0, spent=0.0)
 
     class Slow(_Stacks):
-        def capture_registers(self, *_: object) -> Captured:
+        def capture_registers(self, *_: object) -> CapturedStack:
             each = rng.uniform(0.1, 0.5)
             clock.now, clock.spent = clock.now + each, clock.spent + each
             return super().capture_registers()

@@ -20,13 +20,13 @@ from gdbheap.allocators.allocator import (
     HoleRow,
     KeepReason,
     LedgerLine,
-    Looked,
     Member,
     Piece,
     PinRow,
     PinSums,
     State,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.finding import KINDS
 from gdbheap.allocators.line_ids import UNEXPLAINED, PartId
@@ -136,10 +136,10 @@ class TwoBlocks(Allocator):
         """Return a reason why all free bytes stay."""
         return [KeepReason("twin.cradle", free, "in the cradle")]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return one damaged place, and one that a thread is changing."""
         self._damage = [Damage(START, "rattle", "1", "2", transient=True)]
-        return Looked({"chunks": 2})
+        return WalkedCounts({"chunks": 2})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gdbheap.following.growth import Expected, MemoryCall, ReservedMemory
+from gdbheap.following.growth import ExpectedMappings, MemoryCall, ReservedMemory
 from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.targets.mappings import Mappings
 
@@ -122,7 +122,7 @@ def test_reserved_pages(rng: random.Random) -> None:
 def test_expected_pages(rng: random.Random) -> None:
     """Check that the expected mappings after calls in their order are those of a set of pages."""
     first = set(rng.sample(range(50), 20))
-    expected = Expected([(BASE + page * PAGE, BASE + (page + 1) * PAGE) for page in first])
+    expected = ExpectedMappings([(BASE + page * PAGE, BASE + (page + 1) * PAGE) for page in first])
     pages = set(first)
     for _ in range(300):
         start = rng.randrange(50)
@@ -142,7 +142,7 @@ def test_expected_pages(rng: random.Random) -> None:
 def test_a_mapping_told_before_the_unmapping(rng: random.Random) -> None:
     """Check two calls of two threads that are told in the wrong order: the newer mapping stays."""
     span = (BASE, BASE + rng.randrange(1, 9) * PAGE)
-    expected = Expected([span])
+    expected = ExpectedMappings([span])
     expected.add(MemoryCall("mmap", 0, mapped=span), False)
     expected.add(MemoryCall("munmap", 0, unmapped=span), False)
     assert expected.ranges() == [span]

@@ -13,7 +13,7 @@ from support.installed import python_with
 from support.library import heap_of
 from support.programs import GCORE, PROCESS, SOURCES, ask, c_program, gdbheap, interpreter_of, running
 
-from gdbheap.answers.arrays import _Covered
+from gdbheap.answers.arrays import _CoveredMemory
 from gdbheap.answers.at import at
 
 KEYS = ("what", "shape", "bytes")
@@ -138,7 +138,7 @@ def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:
 def test_covered_against_bytes(rng: random.Random) -> None:
     """Check the sum of ranges against a set of all their bytes."""
     for _ in range(200):
-        covered, model = _Covered(), set[int]()
+        covered, model = _CoveredMemory(), set[int]()
         for _ in range(rng.randrange(1, 30)):
             start = rng.randrange(200)
             end = start + rng.randrange(1, 40)

@@ -26,7 +26,7 @@ from support.programs import (
 
 from gdbheap.machines.machine import X86_64
 from gdbheap.stack_frames import StackFrame
-from gdbheap.stacks import EVALUATORS, Captured, Stacks
+from gdbheap.stacks import EVALUATORS, CapturedStack, Stacks
 
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")
 LIBRARY = """
@@ -61,7 +61,7 @@ def stacks_of(pid: int) -> Stacks:
     return Stacks(pid, X86_64)
 
 
-def captured(stacks: Stacks, tid: int) -> tuple[Captured, int]:
+def captured(stacks: Stacks, tid: int) -> tuple[CapturedStack, int]:
     """Return the stack of one thread, and its thread pointer."""
     with held(tid) as (found, pointer):
         return stacks.capture(found, pointer), pointer

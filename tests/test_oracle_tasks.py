@@ -29,7 +29,7 @@ from support.programs import (
 
 from gdbheap.answers.at import find_block
 from gdbheap.answers.tasks import MAX_CHAIN, _Finder
-from gdbheap.contents.python.running.coroutines import Suspended
+from gdbheap.contents.python.running.coroutines import Suspendable
 
 pytestmark = pytest.mark.cases(3)
 
@@ -259,7 +259,7 @@ def test_a_chain_is_followed_once(rng: random.Random) -> None:
     """
     count = rng.randrange(300, 500)
     finder: Any = object.__new__(_Finder)
-    finder._waiting = {at: Suspended(at, "link", "suspended", None, 0, 0, False) for at in range(1, count)}
+    finder._waiting = {at: Suspendable(at, "link", "suspended", None, 0, 0, False) for at in range(1, count)}
     finder._after = {at: rng.randrange(1, 2 * count) for at in range(1, count)}
     finder._ends = {}
     assert sum(len(finder._follow(rng.randrange(1, count))) for _ in range(5 * count)) <= count

@@ -16,7 +16,7 @@ from support.programs import FORMS, RELEASE, SOURCES, ask, gdbheap, interpreter_
 
 from gdbheap.answers.duplicates import by_value, duplicates
 from gdbheap.answers.fill import fills
-from gdbheap.answers.groups import _Reading, groups
+from gdbheap.answers.groups import _AttributeReader, groups
 from gdbheap.answers.tallies import tallies
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
@@ -163,15 +163,15 @@ def until_let_go(process: Process) -> None:
 def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a process that is resumed while its values are read: the reported values are true, and the others are
     marked as unknown."""
-    left, read = [rng.randrange(1, 15_000)], _Reading.value
+    left, read = [rng.randrange(1, 15_000)], _AttributeReader.value
 
-    def slowly(self: _Reading, address: int, kind: int) -> int:
+    def slowly(self: _AttributeReader, address: int, kind: int) -> int:
         left[0] -= 1
         if left[0] == 0:
             until_let_go(process)
         return read(self, address, kind)
 
-    monkeypatch.setattr(_Reading, "value", slowly)
+    monkeypatch.setattr(_AttributeReader, "value", slowly)
     with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
         with stopped(target.pid, 4.0) as process:
             heap = Heap(process)

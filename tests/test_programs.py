@@ -21,7 +21,7 @@ from support.programs import PATIENCE
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.targets.chosen_processes import MEMBERS, Programs, members
 from gdbheap.targets.running_processes import running
-from gdbheap.targets.started_command import Started, signal_name
+from gdbheap.targets.started_command import StartedProcess, signal_name
 
 # A chain of processes, each the parent of the next; the last one reports that all exist.
 CHAIN = """
@@ -138,10 +138,12 @@ def test_started_command() -> None:
     # Its memory is gone a moment before it is a zombie.
     wait_for(lambda: programs.now() == [], "it has not ended")
     assert started.wait() == started.status() == 7
-    assert signal_name(Started(["sh", "-c", "kill -TERM $$"]).wait() or 0) == "SIGTERM" and signal_name(7) is None
+    assert (
+        signal_name(StartedProcess(["sh", "-c", "kill -TERM $$"]).wait() or 0) == "SIGTERM" and signal_name(7) is None
+    )
     for command in (["/nowhere/at-all"], ["a\0b"], ["/"]):
         with pytest.raises(UsageError, match="cannot be started"):
-            Started(command)
+            StartedProcess(command)
 
 
 def test_groups_are_nested_deeper_than_calls(tmp_path: Path, rng: random.Random) -> None:

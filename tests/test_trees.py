@@ -17,7 +17,7 @@ import pytest
 from support.programs import KINDS, Running, ask, c_program, gdbheap, python_program, running
 
 from gdbheap.answers.contexts import ContextRow, Contexts
-from gdbheap.answers.dominator_tree import Dominated, DominatorTree
+from gdbheap.answers.dominator_tree import DominatedNode, DominatorTree
 from gdbheap.report.formats.trees import DEEPER, MOST_FRAMES, contexts_tree, retained_tree
 
 FORMS = ("folded", "svg", "speedscope", "pprof")
@@ -168,7 +168,7 @@ def test_a_long_chain_is_no_picture_of_its_square(kind: str, rng: random.Random)
         rows = [ContextRow(f"c{at}", None, at, size + 1, 1, size, at) for at, size in enumerate(sizes)]
         tree, whole = contexts_tree(Contexts(rows, len(rows), 0, 0, 0)), sum(sizes) + len(sizes)
     else:
-        nodes = [Dominated(f"c{at}", at - 1 if at else None, 0, size) for at, size in enumerate(sizes)]
+        nodes = [DominatedNode(f"c{at}", at - 1 if at else None, 0, size) for at, size in enumerate(sizes)]
         tree, whole = retained_tree(DominatorTree(nodes, 0)), sum(sizes)
     assert sum(size for _frames, size, _count in tree) == whole
     assert sum(len(frames) for frames, _size, _count in tree) <= MOST_FRAMES

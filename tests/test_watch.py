@@ -509,7 +509,7 @@ def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a long reading of figures is ended too, and that the process is read again after ten times as long."""
     monkeypatch.setattr(heap_figures, "look_seconds", lambda _size, users: 0.2 if users > 1 else 900.0)
     monkeypatch.setattr(heap_figures, "_said", lambda *_: time.sleep(600))
-    looks, folder = heap_figures.Looks(0.1, None), ProcessFolder(os.getpid())
+    looks, folder = heap_figures.HeapReader(0.1, None), ProcessFolder(os.getpid())
     looks.begin(folder, "x", 1)
     looks.begin(ProcessFolder(os.getppid()), "y", 2)
     try:

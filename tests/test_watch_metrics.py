@@ -28,7 +28,7 @@ from test_watch import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swellin
 
 from gdbheap.report.text.style import style_for
 from gdbheap.report.words.watch import event_text
-from gdbheap.watching.heap_figures import Figures, Seen
+from gdbheap.watching.heap_figures import Figures, WatchedHeap
 from gdbheap.watching.messages import Event
 from gdbheap.watching.metrics import COUNTER, METRICS, Now
 from gdbheap.watching.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
@@ -437,10 +437,10 @@ def test_no_addresses(text: str) -> None:
 
 def test_unknown_is_left_out() -> None:
     """Check that an unknown figure has no value, and that before the first reading there are only RSS and counts."""
-    rows = {metric.name: list(metric.rows(Now([(Seen(7, "x"), 5)]))) for metric in METRICS}
+    rows = {metric.name: list(metric.rows(Now([(WatchedHeap(7, "x"), 5)]))) for metric in METRICS}
     assert rows["gdbheap_resident_bytes"] == [(("7", "x"), 5.0)] and rows["gdbheap_looks_total"] == [(("7", "x"), 0.0)]
     assert rows["gdbheap_in_use_bytes"] == rows["gdbheap_finding_bytes"] == rows["gdbheap_proportional_bytes"] == []
-    found = Seen(7, "x", Figures(resident=1, used=0))
+    found = WatchedHeap(7, "x", Figures(resident=1, used=0))
     rows = {metric.name: list(metric.rows(Now([(found, 5)]))) for metric in METRICS}
     assert rows["gdbheap_in_use_bytes"] == [(("7", "x"), 0.0)] and rows["gdbheap_trimmable_bytes"] == []
 

@@ -325,7 +325,7 @@ def test_lines_are_few(rng: random.Random) -> None:
 def test_a_read_that_fails_because_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a process that ended before it was read is no failure."""
     with subprocess.Popen(["sleep", "1000"]) as process:
-        looks = heap_figures.Looks(0.1, None)
+        looks = heap_figures.HeapReader(0.1, None)
         looks.begin(ProcessFolder(process.pid), "x", 1)
         process.kill()
     assert list(looks._failed(process.pid, "it has ended")) == [] and looks.seen[process.pid].errors == 0
@@ -338,7 +338,7 @@ def test_a_read_that_failed_is_soon_repeated(rng: random.Random) -> None:
     that can never be read.
     """
     every, pid = rng.uniform(3600, 7200), os.getpid()
-    looks = heap_figures.Looks(every, None)
+    looks = heap_figures.HeapReader(every, None)
     looks.begin(ProcessFolder(pid), "x", 1)
     pauses = []
     for _ in range(40):

@@ -9,7 +9,7 @@ import pytest
 
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.service import Service, service_of
-from gdbheap.watching.heap_figures import Figures, Looks, Seen
+from gdbheap.watching.heap_figures import Figures, HeapReader, WatchedHeap
 from gdbheap.watching.metrics import METRICS, Now
 
 UID = "0a1b2c3d-1111-2222-3333-0123456789ab"
@@ -43,12 +43,16 @@ def test_sums(rng: random.Random) -> None:
     """Bytes and counts of all workers, the largest stop, the oldest reading; no label is a process id."""
     app, sizes = Service("app"), [rng.randrange(1 << 30) for _ in range(5)]
     workers = [
-        Seen(pid, "web", Figures(used=size, held=size / 1e9, lines={"a": size}), time=1e9 + size, looks=2, service=app)
+        WatchedHeap(
+            pid, "web", Figures(used=size, held=size / 1e9, lines={"a": size}), time=1e9 + size, looks=2, service=app
+        )
         for pid, size in enumerate(sizes, 100)
     ]
-    other = Seen(7, "web", Figures(used=1), time=1.0, looks=1)
+    other = WatchedHeap(7, "web", Figures(used=1), time=1.0, looks=1)
     now = Now(
-        [*((one, 10) for one in workers), (other, 3)], is_summed=True, gone=[Seen(0, "web", looks=9, service=app)]
+        [*((one, 10) for one in workers), (other, 3)],
+        is_summed=True,
+        gone=[WatchedHeap(0, "web", looks=9, service=app)],
     )
     found = {metric.name: dict(metric.rows(now)) for metric in METRICS}
     key, alone = ("web", "app", "", ""), ("web", "", "", "")
@@ -65,7 +69,7 @@ def test_sums(rng: random.Random) -> None:
 
 def test_counts_outlive_workers(rng: random.Random) -> None:
     """The counts of one that ended stay while another of its name is left, and go with the last: no series stays."""
-    looks = Looks(None, None)
+    looks = HeapReader(None, None)
     with subprocess.Popen(["sleep", "1000"]) as first, subprocess.Popen(["sleep", "1000"]) as second:
         for process in (first, second):
             looks.begin(ProcessFolder(process.pid), "web", 1)

@@ -23,7 +23,7 @@ from gdbheap.machines.machine import Machine
 from gdbheap.refusals import refusal
 from gdbheap.targets.code_places import CodePlace, PatchPlan, left_patches
 from gdbheap.targets.following import LocalProcess, planned_for
-from gdbheap.targets.hits import MAX_STAND, Following
+from gdbheap.targets.hits import MAX_STAND, CaughtProcess
 
 __all__ = ["GdbProcess"]
 
@@ -55,12 +55,12 @@ class GdbProcess(LocalProcess):
     @contextmanager
     def _followed(
         self, places: Sequence[CodePlace], waits: bool, seccomp: bool, limit: float = MAX_STAND
-    ) -> Iterator[Following]:
+    ) -> Iterator[CaughtProcess]:
         planned = planned_for(self.running, places, seccomp)
         follower = GdbFollower(self.pid, self._hold(), self.machine, planned)
         try:
             what = [place.what for place in planned.places]
-            yield Following(follower, what, planned.refused, follower.stand_at_call, LONGEST_WAIT)
+            yield CaughtProcess(follower, what, planned.refused, follower.stand_at_call, LONGEST_WAIT)
         finally:
             follower.end()
 

@@ -26,13 +26,13 @@ class RemoteFiles:
 
     def read(self, path: str, limit: int) -> bytes:
         """Return the first ``limit`` bytes of a file. Raises OSError."""
-        with _Opened(self, path) as descriptor:
+        with _RemoteDescriptor(self, path) as descriptor:
             return b"".join(self._parts(descriptor, 0, limit))
 
     def read_ranges(self, path: str, ranges: list[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each range (offset, size). A range beyond the end of the file has fewer bytes. Raises
         OSError."""
-        with _Opened(self, path) as descriptor:
+        with _RemoteDescriptor(self, path) as descriptor:
             return [b"".join(self._parts(descriptor, offset, size)) for offset, size in ranges]
 
     def open(self, path: str) -> int:
@@ -75,7 +75,7 @@ class RemoteFiles:
         return result, _unescaped(data, result)
 
 
-class _Opened:
+class _RemoteDescriptor:
     """A descriptor on the server that is closed at the end of the block."""
 
     def __init__(self, files: RemoteFiles, path: str) -> None:

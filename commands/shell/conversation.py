@@ -12,9 +12,9 @@ from typing import TextIO
 
 from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.commands.shell.cores import Subject
-from gdbheap.commands.shell.kept import Kept
 from gdbheap.commands.shell.line import Opener
 from gdbheap.commands.shell.lines import Lines, Piped, history_file, opened_lines
+from gdbheap.commands.shell.session_target import SessionTarget
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, told, wants_json, write
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
 from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
@@ -31,7 +31,7 @@ from gdbheap.report.formats.json import error_document, error_keys, text_of
 from gdbheap.report.text.style import Style, style_for
 from gdbheap.text import IN_GDB, IN_SHELL
 
-__all__ = ["Talk"]
+__all__ = ["ShellSession"]
 
 PROMPT = "gdbheap> "
 # The JSON document of the answer to a line without a question.
@@ -50,11 +50,11 @@ class _Ended(Exception):
 Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 
-class Talk:
+class ShellSession:
     """The session of ``gdbheap shell``. ``options``: the options of the line that began the session; they apply to all
     commands. ``answering``: answers a command."""
 
-    def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
+    def __init__(self, kept: SessionTarget, options: Common, answering: Answering) -> None:
         self._kept = kept
         self._options = options
         self._answering = answering

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from gdbheap.export.source import Source
     from gdbheap.heap import Heap
     from gdbheap.host.procfs import Named
-    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.snapshots.snapshot import SnapshotWithBlocks
     from gdbheap.targets.chosen_processes import Programs
 
 __all__ = ["answer", "answer_about", "meant", "own_words"]
@@ -155,7 +155,7 @@ def _about_target(line: CommandLine) -> Result:
     return _with_late_warnings(answered, heap, known)
 
 
-def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...], options: Common) -> Any:
+def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[SnapshotWithBlocks, ...], options: Common) -> Any:
     return answer(looks[-1], path, options)
 
 
@@ -209,7 +209,7 @@ def _about_looks(line: CommandLine) -> Result:
     return ask_about_looks(line.command, looks, line.options)
 
 
-def _look(line: CommandLine, target: Subject, with_blocks: bool) -> Look:
+def _look(line: CommandLine, target: Subject, with_blocks: bool) -> SnapshotWithBlocks:
     from gdbheap.snapshots.snapshot import take
 
     with line.open(line, target) as heap, shown_for(heap):
@@ -431,12 +431,12 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
 
 def _about_session(line: CommandLine) -> Result:
     """Answer the commands of a session. The commands print their own documents, so the session itself has none."""
-    from gdbheap.commands.shell.conversation import Talk
-    from gdbheap.commands.shell.kept import Kept
+    from gdbheap.commands.shell.conversation import ShellSession
+    from gdbheap.commands.shell.session_target import SessionTarget
 
     target = _targets(line)[0]
-    with contextlib.closing(Kept(line, target)) as kept:
-        answered = ask_of(line.command, Talk(kept, line.options, answer_about), [], line.options)
+    with contextlib.closing(SessionTarget(line, target)) as kept:
+        answered = ask_of(line.command, ShellSession(kept, line.options, answer_about), [], line.options)
     return dataclasses.replace(answered, options=dataclasses.replace(answered.options, json=False))
 
 

@@ -10,7 +10,7 @@ from gdbheap.dataclass import dataclass
 if TYPE_CHECKING:
     from gdbheap.export.source import Source
     from gdbheap.heap import Heap
-    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.snapshots.snapshot import SnapshotWithBlocks
     from gdbheap.targets.chosen_processes import Programs
     from gdbheap.targets.following import Live, LocalProcess
 
@@ -70,7 +70,7 @@ PROCESS: Needs[Heap] = Needs("a live process", "TARGET", "1234", 1)
 TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs(
     "two processes or cores", "TARGET TARGET", "1234 5678", 2, shell_only=True
 )
-LOOKS: Needs[tuple[Look, ...]] = Needs(
+LOOKS: Needs[tuple[SnapshotWithBlocks, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
 )
 # The options of a command with this need are a ``Several``.
@@ -93,7 +93,7 @@ LOG: Needs[str] = Needs("a trace", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
 # The subject is one target, snapshots, the path of a trace, the paths of recordings, or processes. The options are a
 # ``Several``.
-REPORTED: Needs[Heap | tuple[Look, ...] | str | list[str] | Programs] = Needs(
+REPORTED: Needs[Heap | tuple[SnapshotWithBlocks, ...] | str | list[str] | Programs] = Needs(
     "a process or a core, snapshots, a trace, recordings, or several processes",
     "TARGET…",
     "1234",

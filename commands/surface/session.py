@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gdbheap.commands.inferior_calls.inferior_call import Calls
     from gdbheap.heap import Heap
     from gdbheap.remarks import Remark
-    from gdbheap.snapshots.snapshot import Look
+    from gdbheap.snapshots.snapshot import SnapshotWithBlocks
     from gdbheap.targets.following import LocalProcess
     from gdbheap.targets.target import Damage
 
@@ -159,7 +159,7 @@ def _check_output(command: AnyCommand, options: Common) -> None:
             )
 
 
-def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
+def ask_about_looks(command: AnyCommand, looks: Sequence[SnapshotWithBlocks], options: Common) -> Result:
     """Answer a command that compares two or more snapshots. The result has the warnings of all snapshots, and the RSS
     of the last one.
     """

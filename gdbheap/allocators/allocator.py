@@ -92,7 +92,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnArea:
     """An area that the heap map draws: its addresses [start, end), its name, and its kind as in the JSON output."""
 
     start: int
@@ -114,7 +114,7 @@ class KeepReason:
     why: str
 
 
-class Asked(NamedTuple):
+class BlockRequest(NamedTuple):
     """A request for a list of blocks: the conditions that a block must meet, and the order of the list.
 
     Blocks of ``least`` to ``largest`` bytes are listed (sizes as in ``used_sizes``). ``used``: list blocks in use,
@@ -155,7 +155,7 @@ class SizeClassUse:
 
 
 @dataclass(frozen=True)
-class Looked:
+class WalkedCounts:
     """The amount of data that ``check`` walked: counts by kind ("regions", "chunks", "pools", "pages", "slabs",
     "spans").
 
@@ -389,9 +389,9 @@ class Allocator(ABC):
         """Yield the allocator's ledger lines in this target, including lines of single arenas."""
         yield from self.lines
 
-    def drawn(self) -> Iterable[Drawn]:
+    def drawn(self) -> Iterable[DrawnArea]:
         """Return the areas of this allocator that ``heap map`` draws."""
-        return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
+        return (DrawnArea(start, end, self.title, self.name) for start, end in self.ranges())
 
     # Blocks.
 
@@ -484,7 +484,7 @@ class Allocator(ABC):
         address."""
         return []
 
-    def list_blocks(self, asked: Asked) -> BlockList | None:
+    def list_blocks(self, asked: BlockRequest) -> BlockList | None:
         """Return the number and the bytes of the blocks that ``asked`` requests, and the first of these blocks; None if
         the allocator cannot list blocks."""
         return None
@@ -536,7 +536,7 @@ class Allocator(ABC):
     # State, damage and checks.
 
     @abstractmethod
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Walk all of the allocator's data, and add the inconsistencies to ``damage``. Return how much was walked."""
 
 
@@ -620,7 +620,7 @@ class ListingAllocator(Allocator):
         """Return (the program's pointer, size) of the first blocks in use by address, from all arenas."""
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
-    def list_blocks(self, asked: Asked) -> BlockList:
+    def list_blocks(self, asked: BlockRequest) -> BlockList:
         """Return the blocks that ``asked`` requests, from all arenas or from one arena."""
         return self.store.list_blocks(asked)
 

@@ -76,7 +76,7 @@ class Inside:
 
         ``names``: prefixes of this allocator's functions. ``own``: the states that ``allocator.find`` gives for the
         allocator's own data."""
-        found, asked, target = cls(), _Asked(allocator, names, own), allocator.target
+        found, asked, target = cls(), _InsideCheck(allocator, names, own), allocator.target
         for thread, counters in zip(target.threads, _counters(target)):
             answers = [asked.stands(thread, counters, module) for module in modules]
             if all(answer is False for answer in answers):
@@ -103,7 +103,7 @@ class Inside:
         return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
-class _Asked:
+class _InsideCheck:
     """Decides for one thread at a time whether it is inside an allocator; caches the names of functions."""
 
     def __init__(self, allocator: Allocator, names: tuple[str, ...], own: Container[str]) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import Drawn, LedgerLine, ListingAllocator, SizeClassUse, State, StoreAllocator
+from gdbheap.allocators.allocator import DrawnArea, LedgerLine, ListingAllocator, SizeClassUse, State, StoreAllocator
 from gdbheap.allocators.line_ids import LineId, PartId, line_below
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import one_line
@@ -58,10 +58,10 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         """Return the index of the copy whose area begins at ``start``."""
         return self._root_at[start]
 
-    def drawn(self) -> Iterator[Drawn]:
+    def drawn(self) -> Iterator[DrawnArea]:
         """Yield each area in the form that ``heap map`` draws."""
         for area in self.areas:
-            yield Drawn(area.start, area.end, f"{self.title} of {self.owner(area.root)}", self.name)
+            yield DrawnArea(area.start, area.end, f"{self.title} of {self.owner(area.root)}", self.name)
 
     @abstractmethod
     def packing(self) -> _native.Packing:

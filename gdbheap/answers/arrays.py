@@ -154,7 +154,7 @@ def _fits(heap: Heap, start: int, size: int) -> bool:
     return True
 
 
-class _Covered:
+class _CoveredMemory:
     """The memory that earlier rows use, as ascending ranges that do not touch."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class _Covered:
 
 
 @dataclass(frozen=True)
-class _Surveyed:
+class _SurveyedArray:
     """A table or array. ``new``: the bytes that no earlier table or array has. ``shared``: the bytes that an earlier
     one has too.
     """
@@ -194,9 +194,9 @@ class _Survey:
         self.doubted = 0
         self.unread: dict[str, int] = {}
         self._heap = heap
-        self._covered = _Covered()
+        self._covered = _CoveredMemory()
 
-    def rows(self) -> Iterator[_Surveyed]:
+    def rows(self) -> Iterator[_SurveyedArray]:
         """Yield the tables first, then the tensors, then the arrays. Memory that several of them use counts for the
         first one."""
         for address, what in self._instances(TABLES):
@@ -274,7 +274,7 @@ class _Survey:
         rows = [(row.address, kinds[row.type_address]) for row in found.rows]
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
-    def _surveyed(self, frame: ArrayOrTable) -> Iterator[_Surveyed]:
+    def _surveyed(self, frame: ArrayOrTable) -> Iterator[_SurveyedArray]:
         """Yield the array or table ``frame`` if it gets a row: a table always, a column or array only if it adds
         memory.
         """
@@ -282,7 +282,7 @@ class _Survey:
         new = sum(self._covered.add(start, end) for start, end in spans)
         is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
         if new or is_elsewhere or frame.what not in PARTS:
-            yield _Surveyed(frame, new, sum(end - start for start, end in spans) - new)
+            yield _SurveyedArray(frame, new, sum(end - start for start, end in spans) - new)
 
 
 def _whole_first(frame: ArrayOrTable) -> tuple[int, bool, int]:
@@ -350,7 +350,7 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
         heap.note("values-not-read", counts=told)
 
 
-def _own(row: _Surveyed) -> int:
+def _own(row: _SurveyedArray) -> int:
     """Return the number of a row's bytes that no earlier row has.
 
     For a row without a buffer (a RangeIndex), all bytes count.
@@ -358,7 +358,7 @@ def _own(row: _Surveyed) -> int:
     return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
 
 
-def _row(survey: _Survey, deep: _Deep, row: _Surveyed, path: str | None) -> ArrayRow:
+def _row(survey: _Survey, deep: _Deep, row: _SurveyedArray, path: str | None) -> ArrayRow:
     frame = row.frame
     whole = [_column(column, deep) for column in frame.columns]
     known = [column.deep for column in whole]

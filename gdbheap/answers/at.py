@@ -19,7 +19,7 @@ from gdbheap.contents.python.arrays.polars import HOLDERS as OF_POLARS
 from gdbheap.contents.python.objects.owned import REACHED, ROLES
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
-from gdbheap.graph.mapped import Mapped
+from gdbheap.graph.mapped import MappedMemory
 from gdbheap.heap import Heap
 from gdbheap.targets.mappings import Mapping
 
@@ -130,7 +130,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     return At(whose, block, found, owner, way, None, refers, count, traced, inside, variable)
 
 
-def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
+def _in_mapped(heap: Heap, mapping: Mapping, mapped: MappedMemory, path: str | None) -> At:
     """Return the answer for an address inside memory that an object mapped.
 
     The whole mapped memory counts as one block, and its bytes are not read.

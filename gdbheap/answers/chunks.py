@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import ClassVar, NamedTuple, Union
 
 from gdbheap import _native
-from gdbheap.allocators.allocator import MMAPPED, Allocator, Asked, ExtentArena
+from gdbheap.allocators.allocator import MMAPPED, Allocator, BlockRequest, ExtentArena
 from gdbheap.allocators.glibc.allocator import ChunkRequest, GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import describe_blocks
@@ -216,7 +216,7 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
     return rows, count, size
 
 
-def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
+def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, BlockRequest]]:
     """Yield each allocator other than glibc's, with a query for each selected arena and state."""
     by_name: dict[str, Allocator] = {found.name: found for found in heap.standing_in}
     arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
@@ -226,7 +226,7 @@ def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterat
         for state in ("used", FREE, CACHED):
             if state in selection.states:
                 is_used, is_cached, largest = state == "used", state == CACHED, selection.wanted.maximum
-                yield allocator, Asked(selection.minimum, largest, is_used, is_cached, arena, order, most)
+                yield allocator, BlockRequest(selection.minimum, largest, is_used, is_cached, arena, order, most)
 
 
 def _pointer(row: Row) -> int:

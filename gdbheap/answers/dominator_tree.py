@@ -13,13 +13,13 @@ from gdbheap.errors import GdbheapError
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
-__all__ = ["Dominated", "DominatorTree", "dominator_tree"]
+__all__ = ["DominatedNode", "DominatorTree", "dominator_tree"]
 
 MAX_OBJECTS, MAX_DEPTH = 500, 200
 
 
 @dataclass(frozen=True)
-class Dominated:
+class DominatedNode:
     """A node of the dominator tree.
 
     ``above``: the index of its dominator in the list, or None at the top. ``own``: the bytes that it retains, without
@@ -36,7 +36,7 @@ class Dominated:
 class DominatorTree:
     """The nodes of the tree; each node follows its dominator. ``others``: bytes in use that no top node retains."""
 
-    nodes: list[Dominated]
+    nodes: list[DominatedNode]
     others: int
 
 
@@ -63,7 +63,7 @@ def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
     known = dict(_module_names(heap))
     names = [known.get(node.id) or _name(heap, node) for node in references.nodes(nodes)]
     rows = [
-        Dominated(
+        DominatedNode(
             name,
             None if (upper := above[node]) is None else places[upper],
             retained[node],

@@ -99,7 +99,7 @@ class ByValue:
     absent: int = 0
 
 
-class _Looking:
+class _Comparison:
     """Compares the values of objects, in native passes over one target.
 
     ``apart``: if true, objects of two interpreters with separate arenas never count as equal.
@@ -179,7 +179,7 @@ def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: b
     such objects, are compared. Objects of two interpreters never count as equal, because interpreters cannot share
     them. Raises NotAPython or Unsupported.
     """
-    looking = _Looking(heap, pattern, apart=True)
+    looking = _Comparison(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
     held = _held_by(heap, looking.objects_of(found.rows)) if with_holders else {}
     rows = [
@@ -204,7 +204,7 @@ def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
     ``pattern`` and ``top``: as in ``duplicates``, but the values with the most bytes come first. Raises NotAPython or
     Unsupported.
     """
-    looking = _Looking(heap, pattern)
+    looking = _Comparison(heap, pattern)
     found = looking.equal(1, True, top)
     rows = [
         ValueRow(looking.names[row.kind], looking.text(row.address), row.count, row.bytes, row.address)

@@ -78,7 +78,7 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
         raise UsageError(
             "heap pyobjects: --group=ATTRIBUTE needs --type=GLOB, which names the type that has the attribute"
         )
-    rows, reading = _instances(heap, pattern), _Reading(heap, attribute)
+    rows, reading = _instances(heap, pattern), _AttributeReader(heap, attribute)
     values = [reading.value(row.address, row.type_address) for row in rows]
     sums = _sums(rows, values, reading.keys(set(values)))
     _value, *unread = sums.pop(UNREAD, (UNREAD, 0, 0, 0))
@@ -112,7 +112,7 @@ def _sums(
     return sums
 
 
-class _Reading:
+class _AttributeReader:
     """Reads the same attribute of many objects."""
 
     def __init__(self, heap: Heap, attribute: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdbheap.allocators.allocator import Drawn
+from gdbheap.allocators.allocator import DrawnArea
 from gdbheap.allocators.line_ids import LineId
 from gdbheap.answers.accounting.partition import Sum, Sums, line_states, partition, total
 from gdbheap.dataclass import dataclass
@@ -101,7 +101,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     return HeapMap(size, groups, _parts(rest, states, known))
 
 
-def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[int, tuple[int, Drawn]]]:
+def _cuts(places: list[tuple[int, DrawnArea]], size: int) -> tuple[list[int], dict[int, tuple[int, DrawnArea]]]:
     """Return the addresses where cells begin and end. Also return the start and the area of each drawn cell, by the
     cell's number, from 1."""
     cuts: list[int] = []
@@ -114,7 +114,7 @@ def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[i
     return cuts, drawn
 
 
-def _group(stretch: Drawn, cells: list[Cell], known: bool, huge: int | None) -> Group:
+def _group(stretch: DrawnArea, cells: list[Cell], known: bool, huge: int | None) -> Group:
     resident = sum(part.resident or 0 for cell in cells for part in cell.parts) if known else None
     return Group(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells, huge)
 
@@ -138,28 +138,28 @@ def _line_of(owner: LineId, states: dict[LineId, str]) -> LineId:
     return LineId(".".join([first, *rest[: owner in states]]))
 
 
-def _count(stretch: Drawn, size: int) -> int:
+def _count(stretch: DrawnArea, size: int) -> int:
     return -(-(stretch.end - stretch.start) // size)
 
 
-def _size_for(page: int, stretches: list[Drawn], cells: int) -> int:
+def _size_for(page: int, stretches: list[DrawnArea], cells: int) -> int:
     size = page
     while sum(_count(stretch, size) for stretch in stretches) > max(cells, 2 * len(stretches)):
         size *= 2
     return size
 
 
-def _whole(machine: Machine, stretches: list[Drawn]) -> Iterator[Drawn]:
+def _whole(machine: Machine, stretches: list[DrawnArea]) -> Iterator[DrawnArea]:
     """Yield the areas by address, in whole pages. A page with bytes of two areas belongs to the first."""
     at = 0
     for stretch in sorted(stretches, key=lambda stretch: stretch.start):
         start, end = max(at, machine.page_down(stretch.start)), machine.page_up(stretch.end)
         if start < end:
-            yield Drawn(start, end, stretch.name, stretch.kind, stretch.arena)
+            yield DrawnArea(start, end, stretch.name, stretch.kind, stretch.arena)
             at = end
 
 
-def _stretches(heap: Heap) -> list[Drawn]:
+def _stretches(heap: Heap) -> list[DrawnArea]:
     if heap.target.refusal is not None:
         raise heap.target.refusal
     try:
@@ -167,7 +167,8 @@ def _stretches(heap: Heap) -> list[Drawn]:
     except GdbheapError as error:
         heap.note("malloc-drawn-as-other", error=str(error))
     found = [drawn for allocator in heap.allocators for drawn in allocator.drawn()]
-    return found + [Drawn(start, end, "other memory", "other") for start, end in _touched(heap, heap.unwalked_ranges())]
+    others = _touched(heap, heap.unwalked_ranges())
+    return found + [DrawnArea(start, end, "other memory", "other") for start, end in others]
 
 
 def _touched(heap: Heap, ranges: Ranges) -> Ranges:

@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
 from gdbheap.allocators.allocator import Member as MemberRow
-from gdbheap.answers.accounting.describing import CACHED, UNKNOWN, BlockKind, Described, describe_blocks
+from gdbheap.answers.accounting.describing import CACHED, UNKNOWN, BlockDescription, BlockKind, describe_blocks
 from gdbheap.answers.accounting.paths import alike, in_a_line, ways
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.dataclass import dataclass
@@ -31,7 +31,7 @@ MAX_PATHS_PER_GROUP = 20
 # The most blocks of a kind whose holders are searched, and the most blocks of a graph that is built for this (in half a
 # second).
 MAX_ASKED, MAX_GRAPH_BLOCKS = 32, 1_000_000
-FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
+FREE = BlockDescription(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
     return found
 
 
-def _member(row: MemberRow, found: Described) -> Member:
+def _member(row: MemberRow, found: BlockDescription) -> Member:
     return Member(row.address, row.size, str(found), found.kind)
 
 

@@ -10,7 +10,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.pools import Pymalloc
-from gdbheap.answers.accounting.describing import Described, describe_blocks
+from gdbheap.answers.accounting.describing import BlockDescription, describe_blocks
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
@@ -246,7 +246,7 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
 
 
-def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
+def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, BlockDescription]) -> list[Pin]:
     """Return the blocks that hold the most bytes of an arena, by description.
 
     Blocks whose descriptions differ only in the address of their owner are merged.

@@ -16,7 +16,7 @@ from gdbheap.contents.python.running.coroutines import (
     SUSPENDED,
     TASK,
     Coroutines,
-    Suspended,
+    Suspendable,
     Task,
 )
 from gdbheap.contents.python.text.disclosure import hidden
@@ -209,7 +209,7 @@ class _Finder:
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
-    def _suspended(self) -> Iterator[tuple[int, Suspended]]:
+    def _suspended(self) -> Iterator[tuple[int, Suspendable]]:
         for address, kind in self._rows:
             if self._kinds[kind][0] in GENERATORS:
                 try:
@@ -269,7 +269,7 @@ class _Finder:
             address, self._kinds[kind][0], self._names.name(kind), name, state, chain, waits_for, awaits or None, size
         )
 
-    def _next(self, one: Suspended) -> int:
+    def _next(self, one: Suspendable) -> int:
         """Return the object to which a coroutine delegates. For a running coroutine, return the coroutine whose frame
         it called.
         """
@@ -304,7 +304,7 @@ class _Finder:
         self._ends.update((one, (length + count, awaits)) for count, one in enumerate(reversed(new), 1))
         return new
 
-    def _blocks(self, one: Suspended) -> list[int]:
+    def _blocks(self, one: Suspendable) -> list[int]:
         return [one.address, one.frame] if one.apart else [one.address]
 
     def _told(self, address: int, length: int) -> tuple[Step, ...]:
@@ -328,7 +328,7 @@ class _Finder:
         return self._made(address, kind, None, state, chain, 0, self._sizes.get(address, 0))
 
 
-def _step(one: Suspended) -> Step:
+def _step(one: Suspendable) -> Step:
     if one.place is None:
         return Step(one.function, "", None)
     return Step(one.function, one.place.file, one.place.line)

@@ -13,7 +13,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.difference import render
 from gdbheap.snapshots import difference as differences
-from gdbheap.snapshots.snapshot import Look
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks
 from gdbheap.text import IN_SHELL, printable_record
 
 __all__ = ["Change", "Difference", "diff"]
@@ -119,5 +119,5 @@ def diff(
         kept = [one.stored() for one in readings]
         # If a snapshot contains all blocks, read the blocks of the other targets too.
         with_blocks = any(look is not None and look.columns is not None for look in kept)
-        looks: list[Look] = [look or one.look(with_blocks) for one, look in zip(readings, kept)]
+        looks: list[SnapshotWithBlocks] = [look or one.look(with_blocks) for one, look in zip(readings, kept)]
     return Difference(differences.difference(looks, None if limit is None else size_of(limit)))

@@ -10,7 +10,7 @@ from gdbheap.answers.accounting import describing
 from gdbheap.answers.owners import HeldTogether
 from gdbheap.api.rows import (
     Block,
-    Described,
+    BlockDescriptions,
     Finding,
     Holder,
     Hole,
@@ -50,19 +50,18 @@ OBJECT = "object"
 def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
     """Convert a list of blocks. The kinds of all these blocks are determined together, on first use."""
     rows = list(rows)
-    described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
+    described = BlockDescriptions(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
     return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]
 
 
 def block_of(heap: Knows, found: at.Block) -> Block:
     """Convert a block of the answers to the library's record of a block."""
     used = [(found.address, found.size)] if found.state in IN_USE else []
-    return Block(
-        found.address, found.end - found.address, found.state, found.allocator, found.arena, heap, Described(heap, used)
-    )
+    size, described = found.end - found.address, BlockDescriptions(heap, used)
+    return Block(found.address, size, found.state, found.allocator, found.arena, heap, described)
 
 
-def kind_of(found: describing.Described) -> Kind:
+def kind_of(found: describing.BlockDescription) -> Kind:
     """Convert the description of a block to the library's record of a kind."""
     return Kind(found.kind.role, str(found))
 

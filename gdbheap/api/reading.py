@@ -13,11 +13,11 @@ from gdbheap.api import converting
 from gdbheap.api.asking import disclosing
 from gdbheap.api.rows import Kind, Object, Owner, Referrer
 from gdbheap.api.table import Table
-from gdbheap.api.targets import Opened, asked
+from gdbheap.api.targets import OpenTarget, asked
 from gdbheap.api.values import count_of
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.heap import Heap
-from gdbheap.snapshots.snapshot import Look, take
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks, take
 
 __all__ = ["Reading"]
 
@@ -28,8 +28,8 @@ class Reading:
     ``no_text``: answers show no contents. After ``close`` each question raises ValueError.
     """
 
-    def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
-        self._opened: Opened | Look | None = opened
+    def __init__(self, opened: OpenTarget | SnapshotWithBlocks, name: str, no_text: bool = False) -> None:
+        self._opened: OpenTarget | SnapshotWithBlocks | None = opened
         # Only one thread asks at a time, so that all answers are about one moment.
         self.turn = RLock()
         self.name, self._no_text = name, no_text
@@ -42,7 +42,7 @@ class Reading:
     def close(self) -> None:
         """Release the target. A second call does nothing."""
         opened, self._opened = self._opened, None
-        if opened is not None and not isinstance(opened, Look):
+        if opened is not None and not isinstance(opened, SnapshotWithBlocks):
             opened.close()
 
     def check(self) -> None:
@@ -50,12 +50,12 @@ class Reading:
         if self._opened is None:
             raise ValueError(f"the heap of {self.name} was closed: open it again")
 
-    def stored(self) -> Look | None:
+    def stored(self) -> SnapshotWithBlocks | None:
         """Return the contents of a snapshot; None if this is a process or a core."""
         self.check()
-        return self._opened if isinstance(self._opened, Look) else None
+        return self._opened if isinstance(self._opened, SnapshotWithBlocks) else None
 
-    def look(self, blocks: bool = False) -> Look:
+    def look(self, blocks: bool = False) -> SnapshotWithBlocks:
         """Take a snapshot in memory, to be compared with others. ``blocks``: include each block."""
         with self.asked() as heap:
             return take(heap, with_blocks=blocks)
@@ -68,7 +68,7 @@ class Reading:
         """
         if self.stored() is not None:
             raise self.lacks(what)
-        assert self._opened is not None and not isinstance(self._opened, Look)
+        assert self._opened is not None and not isinstance(self._opened, SnapshotWithBlocks)
         with self.turn:
             self.check()
             with asked(self._opened) as heap, disclosing([heap], self._no_text):

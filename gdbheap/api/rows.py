@@ -62,7 +62,7 @@ class Knows(Protocol):
         """Return the object at an address."""
 
 
-class Described:
+class BlockDescriptions:
     """Descriptions of the used blocks of one list. All blocks are described together, on first use."""
 
     def __init__(self, heap: Knows, blocks: Iterable[tuple[int, int]]) -> None:
@@ -103,7 +103,7 @@ class Block:
     allocator: str
     arena: int | None
     _heap: Knows = field(repr=False, compare=False)
-    _described: Described = field(repr=False, compare=False)
+    _described: BlockDescriptions = field(repr=False, compare=False)
 
     @property
     def end(self) -> int:

@@ -14,10 +14,10 @@ from gdbheap.targets.cloning import cloned
 from gdbheap.targets.core import Core
 from gdbheap.targets.process import stopped
 
-__all__ = ["CoreFile", "Current", "LiveProcess", "Opened"]
+__all__ = ["CoreFile", "Current", "LiveProcess", "OpenTarget"]
 
 
-class Opened(Protocol):
+class OpenTarget(Protocol):
     """An open target that answers the library's questions: a process, a core, or the target that is selected in gdb."""
 
     @property
@@ -129,6 +129,6 @@ def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
 
 
 @contextmanager
-def asked(opened: Opened) -> Iterator[Heap]:
+def asked(opened: OpenTarget) -> Iterator[Heap]:
     """Yield the heap of a target inside a ``with`` block."""
     yield from opened.heap()

@@ -9,7 +9,7 @@ from gdbheap.files import PRIVATE, write_bytes
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
 from gdbheap.snapshots.file import write
-from gdbheap.snapshots.snapshot import Look, Written, take
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks, Written, take
 
 __all__ = ["HtmlPage", "look_report", "target_report", "write_page", "write_snapshot", "written"]
 
@@ -43,7 +43,7 @@ def write_snapshot(
     return written(path, take(heap, with_owners, with_blocks), mode)
 
 
-def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
+def written(path: str, look: SnapshotWithBlocks, mode: int = PRIVATE) -> Written:
     """Write a snapshot that was taken before. Raises the same errors as ``write_snapshot``."""
     size, found = write(path, look, mode), look.snapshot
     return Written(
@@ -70,7 +70,7 @@ def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bo
     return HtmlPage(target_page(found, style), missing_in(found), found.ledger.is_blind)
 
 
-def look_report(look: Look) -> HtmlPage:
+def look_report(look: SnapshotWithBlocks) -> HtmlPage:
     """Return the HTML page of a snapshot."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview_of_snapshot

@@ -16,7 +16,7 @@ from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import or_none
 from gdbheap.graph.blocks import Kinds
-from gdbheap.graph.mapped import Mapped
+from gdbheap.graph.mapped import MappedMemory
 from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import Paths
 from gdbheap.targets.parts import Parts
@@ -87,7 +87,7 @@ class Content(Parts, ABC):
         return []
 
     @property
-    def mapped(self) -> Sequence[Mapped]:
+    def mapped(self) -> Sequence[MappedMemory]:
         """The mapped memory outside of allocators that this kind of contents recognises, by ascending address."""
         return []
 

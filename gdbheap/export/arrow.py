@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gdbheap.errors import Unsupported
-from gdbheap.export.batches import Batch, Batches, Cells, Coded, Constant, Packed
+from gdbheap.export.batches import Batch, Batches, Cells, Constant, NumberColumn, TextColumn
 from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table
 
 __all__ = ["METADATA", "MISSING", "encoded", "pyarrow", "reader_of", "record_batch", "schema_of"]
@@ -70,9 +70,9 @@ def reader_of(table: Table, batches: Batches) -> Any:
 
 def _array(cells: Cells, count: int, kind: Any) -> Any:
     arrow = pyarrow()
-    if isinstance(cells, Packed):
+    if isinstance(cells, NumberColumn):
         return arrow.Array.from_buffers(kind, count, [None, arrow.py_buffer(cells.data)])
-    if isinstance(cells, Coded):
+    if isinstance(cells, TextColumn):
         return _coded(cells, count)
     if isinstance(cells, Constant):
         if cells.value is None:
@@ -86,7 +86,7 @@ def _array(cells: Cells, count: int, kind: Any) -> Any:
     return arrow.array(cells, kind)
 
 
-def _coded(cells: Coded, count: int) -> Any:
+def _coded(cells: TextColumn, count: int) -> Any:
     """Return the texts of a column as a dictionary-encoded array.
 
     A missing text has no index, because Parquet allows no missing entry in the dictionary.

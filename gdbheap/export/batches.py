@@ -18,9 +18,9 @@ __all__ = [
     "Batch",
     "Batches",
     "Cells",
-    "Coded",
+    "TextColumn",
     "Constant",
-    "Packed",
+    "NumberColumn",
     "Rows",
     "small",
     "values_of",
@@ -33,14 +33,14 @@ SIGN, MODULUS = 1 << 63, 1 << 64
 
 
 @dataclass(frozen=True)
-class Packed:
+class NumberColumn:
     """A column of 64-bit numbers, little-endian."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
-class Coded:
+class TextColumn:
     """A column of texts, as indices into ``names``: 32-bit numbers, little-endian. The first name may be None."""
 
     codes: bytes
@@ -54,7 +54,7 @@ class Constant:
     value: Any
 
 
-Cells = Union[Packed, Coded, Constant, "list[Any]"]
+Cells = Union[NumberColumn, TextColumn, Constant, "list[Any]"]
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def _signed(value: int | None) -> int | None:
 
 def values_of(cells: Cells, count: int) -> Iterable[Any]:
     """Return the cells of a column with ``count`` rows as Python values."""
-    if isinstance(cells, Packed):
+    if isinstance(cells, NumberColumn):
         return array("q", cells.data)
-    if isinstance(cells, Coded):
+    if isinstance(cells, TextColumn):
         return map(cells.names.__getitem__, array("I", cells.codes))
     return repeat(cells.value, count) if isinstance(cells, Constant) else cells

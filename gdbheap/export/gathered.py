@@ -17,7 +17,7 @@ from gdbheap.contents.cxx.kinds import Structures, kind_texts
 from gdbheap.contents.python.names.holder_names import HolderNames
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported, UsageError, or_none
-from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Coded, Constant, Packed, Rows, small
+from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Constant, NumberColumn, Rows, TextColumn, small
 from gdbheap.export.declaration import SNAPSHOTS, TABLES, table_of
 from gdbheap.export.heapsnapshot import NamedGraph
 from gdbheap.findings import Finding
@@ -27,7 +27,7 @@ from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
 from gdbheap.host.headroom import group_limit
 from gdbheap.snapshots.blocks import list_blocks
-from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Look, time_of
+from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, SnapshotWithBlocks, time_of
 
 __all__ = ["ALL", "Gathered", "Words", "gather", "gather_look"]
 
@@ -80,7 +80,7 @@ def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool 
     return found
 
 
-def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
+def gather_look(look: SnapshotWithBlocks, words: Words, wanted: Collection[str] = ALL) -> Gathered:
     """Return the wanted tables that a snapshot contains. Raises UsageError if it contains none of the wanted tables."""
     kept = look.snapshot
     made: dict[str, Callable[[], Rows | None]] = {
@@ -112,7 +112,7 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
     return found
 
 
-def _row_of_look(look: Look) -> Sequence[Any]:
+def _row_of_look(look: SnapshotWithBlocks) -> Sequence[Any]:
     found = look.snapshot
     target = {"python": None, "glibc": None, **found.target}
     return _identity(found.time, target, found.version, found.ledger, found.limit, found.damaged, found.partial)
@@ -180,8 +180,8 @@ class _Blocks:
             if batch.count:
                 yield batch
 
-    def _retained(self, batch: _native.BlockBatch) -> Packed | Constant:
-        return Constant(None) if self.retained is None else Packed(batch.retained)
+    def _retained(self, batch: _native.BlockBatch) -> NumberColumn | Constant:
+        return Constant(None) if self.retained is None else NumberColumn(batch.retained)
 
     def _kinds(self, batch: _native.BlockBatch) -> bytes:
         """Return a number for each block: the number of its object's type or, for a block without an object, of its
@@ -199,10 +199,10 @@ class _Blocks:
             yield Batch(
                 batch.count,
                 [
-                    Packed(batch.addresses),
-                    Packed(batch.sizes),
+                    NumberColumn(batch.addresses),
+                    NumberColumn(batch.sizes),
                     Constant(self.allocators[batch.store]),
-                    Coded(self._kinds(batch), self.names),
+                    TextColumn(self._kinds(batch), self.names),
                     self._retained(batch),
                 ],
             )
@@ -211,10 +211,10 @@ class _Blocks:
         """Yield the rows of the table ``objects``: the living objects in the blocks."""
         for batch in self._read(objects=True):
             cells: list[Cells] = [
-                Packed(batch.objects),
-                Packed(batch.addresses),
-                Packed(batch.sizes),
-                Coded(batch.kinds, self.names),
+                NumberColumn(batch.objects),
+                NumberColumn(batch.addresses),
+                NumberColumn(batch.sizes),
+                TextColumn(batch.kinds, self.names),
             ]
             yield Batch(batch.count, [*cells, self._retained(batch)])
 
@@ -351,8 +351,8 @@ def _edges_of_roots(nodes: Nodes) -> Batches:
             count = len(found.strengths) // CODE_BYTES
             for start in range(0, count, AT_ONCE):
                 end = min(start + AT_ONCE, count)
-                part = Packed(targets[ADDRESS_BYTES * start : ADDRESS_BYTES * end])
-                strengths = Coded(found.strengths[CODE_BYTES * start : CODE_BYTES * end], STRENGTHS)
+                part = NumberColumn(targets[ADDRESS_BYTES * start : ADDRESS_BYTES * end])
+                strengths = TextColumn(found.strengths[CODE_BYTES * start : CODE_BYTES * end], STRENGTHS)
                 yield Batch(end - start, [Constant(None), Constant(name), part, strengths])
 
     return batches
@@ -365,6 +365,6 @@ def _edge_batches(graph: _native.Graph, end: int, of_roots: Batches) -> Iterator
         start, count = found.next, len(found.strengths) // CODE_BYTES
         if count:
             sources, targets = graph.addresses_of(found.sources), graph.addresses_of(found.targets)
-            strengths = Coded(found.strengths, STRENGTHS)
-            yield Batch(count, [Packed(sources), Constant(None), Packed(targets), strengths])
+            strengths = TextColumn(found.strengths, STRENGTHS)
+            yield Batch(count, [NumberColumn(sources), Constant(None), NumberColumn(targets), strengths])
     yield from of_roots()

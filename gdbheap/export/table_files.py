@@ -14,7 +14,7 @@ from typing import Any
 
 from gdbheap.dataclass import dataclass
 from gdbheap.export.arrow import encoded, pyarrow, record_batch, schema_of
-from gdbheap.export.batches import Batch, Batches, Cells, Coded, Constant, Packed, values_of
+from gdbheap.export.batches import Batch, Batches, Cells, Constant, NumberColumn, TextColumn, values_of
 from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn, table_of
 from gdbheap.text import csv_cell
 
@@ -130,11 +130,11 @@ def _csv_value(cell: Callable[[Any], Any], column: TableColumn, values: Iterable
 def _storable_cells(column: TableColumn, cells: Cells) -> Cells:
     """Return the cells with texts that can be encoded. A target's texts may have characters that UTF-8 cannot
     encode."""
-    if column.kind != TEXT or isinstance(cells, Packed):
+    if column.kind != TEXT or isinstance(cells, NumberColumn):
         return cells
     if isinstance(cells, Constant):
         return Constant(_storable(cells.value))
-    if isinstance(cells, Coded):
+    if isinstance(cells, TextColumn):
         return replace(cells, names=[_storable(name) for name in cells.names])
     return [_storable(value) for value in cells]
 

@@ -46,14 +46,14 @@ MIN_GAIN = 4
 OF_ALL = ("growing", "after-fork")
 
 
-class _Settled:
+class _SettledFinding:
     """A finding that stays in the list.
 
     ``memory``: the ranges that may contain its bytes. ``own``: the ranges that are assumed to contain them, without the
     ``own`` ranges of the findings in ``before``.
     """
 
-    def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
+    def __init__(self, evidence: Evidence, claim: Claim, before: list[_SettledFinding]) -> None:
         self.finding = claim.finding
         self._evidence, self._memory, self._before = evidence, claim.memory, before
 
@@ -73,7 +73,7 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
     A finding with too few bytes left is dropped. If it has a remedy, it becomes an alternative of the finding with most
     of its bytes.
     """
-    kept: list[_Settled] = []
+    kept: list[_SettledFinding] = []
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)
         _add(evidence, kept, claim)
@@ -138,8 +138,8 @@ def _rank(each: Finding | Claim) -> int:
     return next((place for place, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
 
 
-def _add(evidence: Evidence, kept: list[_Settled], claim: Claim) -> None:
-    row = _Settled(evidence, claim, list(kept))
+def _add(evidence: Evidence, kept: list[_SettledFinding], claim: Claim) -> None:
+    row = _SettledFinding(evidence, claim, list(kept))
     shared = [(size, other) for other in kept if (size := evidence.resident_of(_both(row.memory, other.own)))]
     if not shared:
         kept.append(row)
@@ -180,7 +180,7 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
     return start + low * page
 
 
-def _give_remedy(other: _Settled, claim: Claim) -> None:
+def _give_remedy(other: _SettledFinding, claim: Claim) -> None:
     """Add the remedy of a dropped finding to the finding that has its bytes, unless that finding advises the same
     settings.
     """

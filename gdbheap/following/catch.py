@@ -12,10 +12,10 @@ from gdbheap.errors import Fault
 from gdbheap.following.growth import GROWS, Cost, ReservedMemory
 from gdbheap.machines.machine import Machine
 from gdbheap.stack_frames import StackFrame
-from gdbheap.stacks import Captured, Stacks
+from gdbheap.stacks import CapturedStack, Stacks
 from gdbheap.targets.code_places import Condition
 from gdbheap.targets.following import LocalProcess
-from gdbheap.targets.hits import Following, Hit
+from gdbheap.targets.hits import CaughtProcess, Hit
 from gdbheap.targets.mappings import parse_maps
 
 __all__ = ["FUNCTIONS", "Catch", "Caught", "CatchRequest", "catch", "conditions"]
@@ -131,13 +131,13 @@ def catch(process: LocalProcess, wanted: CatchRequest, begun: Callable[[], None]
     return Catch(process.pid, seconds, calls, follower.finish or "asked", cost)
 
 
-def _seen(process: LocalProcess, wanted: CatchRequest) -> AbstractContextManager[Following]:
+def _seen(process: LocalProcess, wanted: CatchRequest) -> AbstractContextManager[CaughtProcess]:
     if wanted.grows:
         return process.calls(list(process.machine.system_calls.of_memory), True, wanted.seccomp)
     return process.functions([wanted.function], conditions(process.machine, wanted), wanted.seccomp)
 
 
-def _run(following: Following, wanted: CatchRequest, catcher: _Catcher) -> None:
+def _run(following: CaughtProcess, wanted: CatchRequest, catcher: _Catcher) -> None:
     def is_over() -> bool:
         return wanted.is_told() or (wanted.count is not None and len(catcher.calls) >= wanted.count)
 
@@ -154,9 +154,9 @@ class _Catcher:
         self.process, self.wanted = process, wanted
         self.stacks = Stacks(process.folder, process.machine)
         self.began = time.monotonic()
-        self.calls: list[tuple[Caught, Captured]] = []
+        self.calls: list[tuple[Caught, CapturedStack]] = []
 
-    def begin(self, following: Following) -> None:
+    def begin(self, following: CaughtProcess) -> None:
         """Store the time at which catching began."""
         self.began = time.monotonic()
 
@@ -195,7 +195,7 @@ class _Grower(_Catcher):
         # [start, end) of each function that has the wanted name now.
         self._functions = _extents(process, wanted.function)
 
-    def begin(self, following: Following) -> None:
+    def begin(self, following: CaughtProcess) -> None:
         """Store the time at which catching began, and the mappings at that time."""
         super().begin(following)
         self._following = following

@@ -15,7 +15,7 @@ from gdbheap.following.growth import (
     GROWS,
     IDS,
     Cost,
-    Expected,
+    ExpectedMappings,
     Growth,
     GrowthStack,
     MemoryCall,
@@ -28,12 +28,12 @@ from gdbheap.following.growth import (
 )
 from gdbheap.host.procfs import Named, kib, parse_status
 from gdbheap.stack_frames import StackFrame
-from gdbheap.stacks import Captured, Stacks
+from gdbheap.stacks import CapturedStack, Stacks
 from gdbheap.targets.following import Live
-from gdbheap.targets.hits import Following, Hit
+from gdbheap.targets.hits import CaughtProcess, Hit
 from gdbheap.targets.mappings import Mappings, parse_maps
 
-__all__ = ["Course", "follow"]
+__all__ = ["FollowRequest", "follow"]
 
 # The most stacks that are kept: a program may have a new stack at each call. Naming a stack takes some milliseconds.
 MAX_STACKS = 10_000
@@ -53,7 +53,7 @@ SLOW_SECONDS, STACK_SHARE = 0.05, 0.05
 
 
 @dataclass(frozen=True)
-class Course:
+class FollowRequest:
     """The request to follow a process: what to record, and for how long.
 
     Following ends after ``duration`` seconds, after ``count`` calls that make memory grow (None: no limit), or once
@@ -69,7 +69,7 @@ class Course:
     is_told: Callable[[], bool] = lambda: False
 
 
-def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
+def follow(live: Live, course: FollowRequest, begun: Callable[[int], None]) -> Growth:
     """Follow a process and return the calls that made its memory grow.
 
     ``begun`` is called once following has started, with the number of watched code addresses. Raises GdbheapError. An
@@ -124,14 +124,14 @@ def _always() -> bool:
     return True
 
 
-def _seen(live: Live, course: Course) -> AbstractContextManager[Following]:
+def _seen(live: Live, course: FollowRequest) -> AbstractContextManager[CaughtProcess]:
     numbers = list(live.machine.system_calls.of_memory)
     if course.tracepoints:
         return live.tracepoints(numbers, course.stacks)
     return live.calls(numbers, course.stacks, course.seccomp)
 
 
-def _run(following: Following, course: Course, sums: _Sums) -> None:
+def _run(following: CaughtProcess, course: FollowRequest, sums: _Sums) -> None:
     def is_over() -> bool:
         return course.is_told() or (course.count is not None and sums.grown >= course.count)
 
@@ -148,7 +148,7 @@ class _Process:
     """
 
     memory: ReservedMemory
-    expected: Expected
+    expected: ExpectedMappings
     stacks: Stacks | None = None
     is_refused: bool = False
     rests_until: float = 0.0
@@ -157,7 +157,7 @@ class _Process:
 class _Sums:
     """Sums the bytes and the numbers of caught calls as they arrive: by operation, by size and by stack."""
 
-    def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
+    def __init__(self, live: Live, with_stacks: bool, following: CaughtProcess, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
         # The mappings at the beginning; empty if gdbheap started the program.
         self._before = parse_maps(following.follower.maps[0])
@@ -166,7 +166,7 @@ class _Sums:
         self._processes: dict[int, _Process] = {}
         self._sizes = {"brk": SizeSums(), "mmap": SizeSums()}
         self._counts: dict[str, list[int]] = {}
-        self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+        self._stacks: dict[tuple[Stacks, CapturedStack], list[int]] = {}
         self._names: dict[tuple[StackFrame, ...], list[int]] = {}
         self._unread: dict[str, None] = {}
         self._others = [0, 0]
@@ -194,7 +194,7 @@ class _Sums:
         if call.id in GROWS:
             self._note_stack(process, hit, call, reads_stack)
 
-    def add_rest(self, following: Following) -> None:
+    def add_rest(self, following: CaughtProcess) -> None:
         """Add the calls that threads made while the process was being released. Stacks are read only for the first
         REST_SECONDS."""
         end = time.monotonic() + REST_SECONDS
@@ -204,7 +204,7 @@ class _Sums:
     def _process(self, pid: int) -> _Process:
         if pid not in self._processes:
             before = self._before if pid == self._live.pid else Mappings()
-            expected = Expected(before.ranges())
+            expected = ExpectedMappings(before.ranges())
             self._processes[pid] = _Process(ReservedMemory(self._machine, before), expected)
         return self._processes[pid]
 
@@ -264,7 +264,7 @@ class _Sums:
         sums[0] += call.bytes
         sums[1] += 1
 
-    def _kept(self, key: tuple[Stacks, Captured]) -> list[int]:
+    def _kept(self, key: tuple[Stacks, CapturedStack]) -> list[int]:
         """Return the sums of a stack: its own, or those of all other stacks if there is no room for a new one."""
         found = self._stacks.get(key)
         if found is None:
@@ -275,7 +275,7 @@ class _Sums:
             found = self._stacks[key] = [0, 0]
         return found
 
-    def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
+    def growth(self, following: CaughtProcess, seconds: float, tracepoints: bool) -> Growth:
         """Return the answer: calls and bytes by operation and by stack, the cost of following, and why it ended."""
         follower = following.follower
         return Growth(
@@ -312,9 +312,9 @@ class _Sums:
         self._stacks.clear()
         self._frames = sum(map(len, self._names))
 
-    def _unseen(self, following: Following) -> Unseen | None:
+    def _unseen(self, following: CaughtProcess) -> Unseen | None:
         after = parse_maps(following.follower.maps[1])
         process = self._processes.get(self._live.pid or 0)
         if not len(self._before) or not len(after) or process is not None and process.expected.is_cut:
             return None
-        return unseen(process.expected if process else Expected(self._before.ranges()), after)
+        return unseen(process.expected if process else ExpectedMappings(self._before.ranges()), after)

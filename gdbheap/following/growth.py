@@ -247,7 +247,7 @@ class ReservedMemory:
         return MemoryCall("decommit", end - start - reserved)
 
 
-def unseen(expected: Expected, after: Mappings) -> Unseen:
+def unseen(expected: ExpectedMappings, after: Mappings) -> Unseen:
     """Return the differences between the expected and the actual mappings, except in doubtful ranges."""
     found, left_out = joined(sorted(after.ranges())), expected.doubtful()
     grown = subtract(subtract(found, expected.ranges()), left_out)
@@ -266,7 +266,7 @@ def size_of(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
-class Expected:
+class ExpectedMappings:
     """The mappings that should exist after the calls seen so far. The calls themselves are not stored.
 
     The calls of several threads may arrive in an order that is not the kernel's. If a call maps memory that still

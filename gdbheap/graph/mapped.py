@@ -16,7 +16,7 @@ from gdbheap.targets.mappings import MEMORY_FILES, Mapping
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-__all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
+__all__ = ["MappedMemory", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
 
 # Mappings below MIN_BYTES are left out. If the larger mappings total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS
 # of RSS, gdbheap does not look for their owners.
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedMemory:
     """Memory [``address``, ``end``), in whole pages, whose address and size a block holds.
 
     ``block``: the address of that block. ``name``: the name of the mapped file, "" for anonymous memory. ``shared``:
@@ -120,7 +120,7 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
-) -> list[Mapped]:
+) -> list[MappedMemory]:
     """Return the memory in ``candidates`` whose address and size lie next to each other in a block of ``heaps``.
 
     Such memory is accepted if it begins or ends at the boundary of a mapping or of other accepted memory. The result is
@@ -148,7 +148,7 @@ def _word(target: Target, address: int) -> int | None:
         return None
 
 
-def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
+def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[MappedMemory]:
     """Yield the memory in ``largest`` that begins or ends at the boundary of a mapping, or of other memory in the
     result.
 
@@ -176,10 +176,10 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
             last = end
 
 
-def _named(target: Target, address: int, end: int, block: int) -> Mapped:
+def _named(target: Target, address: int, end: int, block: int) -> MappedMemory:
     mapping = target.mappings.find(address)
     if mapping is None or mapping.anonymous and mapping.private:
-        return Mapped(address, end, block, "", False)
+        return MappedMemory(address, end, block, "", False)
     # A core does not say which mappings are shared. Files of shared memory are certainly shared; other files may be.
     is_told = not mapping.private or not mapping.inode and mapping.path.startswith(MEMORY_FILES)
-    return Mapped(address, end, block, mapping.name, is_told)
+    return MappedMemory(address, end, block, mapping.name, is_told)

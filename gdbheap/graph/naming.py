@@ -64,11 +64,11 @@ def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int 
 
     Without ``holders`` the names are offsets. ``most``: the largest number of edges to name.
     """
-    found = _Naming(target, nodes, holders)
+    found = _EdgeNamer(target, nodes, holders)
     return found.names, found.run(most)
 
 
-class _Naming:
+class _EdgeNamer:
     """Names edges breadth first.
 
     Dicts wait for all other nodes, because their holders show whether their keys are names. Buffers wait too: they are

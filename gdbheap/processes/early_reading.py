@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["begin", "end", "take"]
 
 PROC = "/proc"
-_begun: list[_Reading] = []
+_begun: list[_EarlyReader] = []
 
 
-class _Reading:
+class _EarlyReader:
     """A read of all processes in its own thread. ``rows``: None if the read failed; the caller must then read again."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class _Reading:
 
 def begin() -> None:
     """Start reading in the background; ``take`` fetches the result."""
-    _begun.append(_Reading())
+    _begun.append(_EarlyReader())
 
 
 def end() -> None:

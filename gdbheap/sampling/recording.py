@@ -25,7 +25,7 @@ from gdbheap.snapshots import file
 from gdbheap.snapshots.snapshot import take
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.process import stopped
-from gdbheap.targets.started_command import Started
+from gdbheap.targets.started_command import StartedProcess
 
 __all__ = ["RecordingPlan", "Recorded", "record"]
 
@@ -119,7 +119,7 @@ class Recording:
             raise NoTarget("none of these processes is running: ps -e lists the running processes")
         if programs.may_come and not programs.now():
             raise NoTarget("no running process matches: 'heap ps' lists the programs")
-        self.started: Started | None = None
+        self.started: StartedProcess | None = None
 
     def run(self) -> Recorded:
         """Record, and return the result. In every case, the file is complete at the end. A command that the recording
@@ -241,7 +241,7 @@ class Recording:
             round(self.sampler.moment.offset, 3), reason, whole, tally.snapshots, tally.failures, status,
         )  # fmt: skip
 
-    def _part(self, started: Started, reason: str) -> int | None:
+    def _part(self, started: StartedProcess, reason: str) -> int | None:
         """Return the started command's exit status.
 
         After an interrupt, which the command received too, wait at most PARTING_SECONDS. If the command has not ended
@@ -255,7 +255,7 @@ class Recording:
         return None
 
 
-def _wait_for(started: Started, seconds: float) -> None:
+def _wait_for(started: StartedProcess, seconds: float) -> None:
     """Wait until the command has ended, but at most this many seconds."""
     try:
         descriptor = os.pidfd_open(started.pid)

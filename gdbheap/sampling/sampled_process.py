@@ -38,7 +38,7 @@ from gdbheap.targets.mappings import parse_maps
 from gdbheap.targets.process import Preparation, Process
 from gdbheap.targets.running_memory import RunningMemory
 
-__all__ = ["SampleTime", "Paced", "SampledProcess"]
+__all__ = ["SampleTime", "Pacer", "SampledProcess"]
 
 # The largest shares of one processor's time: for most work, for a full read, and for full reads after some that found
 # nothing.
@@ -59,7 +59,7 @@ class SampleTime(NamedTuple):
     offset: float
 
 
-class Paced:
+class Pacer:
     """Limits expensive work so that it takes at most ``share`` of one processor's time."""
 
     def __init__(self, share: float = SHARE) -> None:
@@ -131,8 +131,8 @@ class SampledProcess:
         self._limit = limit
         self._image: tuple[str, int, int] | None = None
         self._libraries: frozenset[bytes] = frozenset()
-        self._maps, self._rollup, self._lists, self._pools = Paced(), Paced(), Paced(), Paced()
-        self._looks, self._files = Paced(LOOK_SHARE), Paced()
+        self._maps, self._rollup, self._lists, self._pools = Pacer(), Pacer(), Pacer(), Pacer()
+        self._looks, self._files = Pacer(LOOK_SHARE), Pacer()
 
     # Full reads.
 
@@ -152,7 +152,7 @@ class SampledProcess:
             return None
         is_other = self._image is not None
         if usage.image != self._image:
-            self._image, self.found, self.refused, self._looks = usage.image, None, None, Paced(LOOK_SHARE)
+            self._image, self.found, self.refused, self._looks = usage.image, None, None, Pacer(LOOK_SHARE)
         if self.refused is not None or not self._may_know_more() or not self._looks.is_due:
             return None
         found: AllocatorPlaces = self._looks.do(self._look)
@@ -170,7 +170,7 @@ class SampledProcess:
             return False
         libraries: frozenset[bytes] = self._maps.do(lambda: libraries_of(self.folder))
         if libraries != self._libraries:
-            self._libraries, self._looks = libraries, Paced(LOOK_SHARE)
+            self._libraries, self._looks = libraries, Pacer(LOOK_SHARE)
         # Search even if no library was added: an earlier read may have failed because memory changed, and Python's
         # pools appear only with its first objects.
         return True

@@ -10,7 +10,7 @@ from typing import Union
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.host.usage import Usage
 from gdbheap.sampling.sample import Event, Sample
-from gdbheap.sampling.sampled_process import Paced, SampledProcess, SampleTime
+from gdbheap.sampling.sampled_process import Pacer, SampledProcess, SampleTime
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.stopping import when_untraced
 
@@ -35,7 +35,7 @@ class Sampler:
         self._look_seconds, self._no_look_after = look_seconds, 0.0
         self._programs, self._stop, self._limit = programs, stop, limit
         self._began = time.monotonic()
-        self._search = Paced(SEARCH_SHARE)
+        self._search = Pacer(SEARCH_SHARE)
         self._meant: list[int] = []
         self._over: set[int] = set()
         self._refused: dict[int, str] = {}

@@ -22,7 +22,7 @@ from gdbheap.findings.settlement import HOLDER
 from gdbheap.first_page.ledger import Line
 from gdbheap.snapshots.blocks import BlockChange, changed_blocks
 from gdbheap.snapshots.holder_changes import changed_holders
-from gdbheap.snapshots.snapshot import MAX_OWNERS, Look, Snapshot
+from gdbheap.snapshots.snapshot import MAX_OWNERS, Snapshot, SnapshotWithBlocks
 
 __all__ = ["Difference", "difference"]
 
@@ -180,7 +180,7 @@ class Difference:
     free: int | None = None
 
 
-def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
+def difference(taken: Sequence[SnapshotWithBlocks], limit: int | None = None) -> Difference:
     """Return the changes from the first of two or more snapshots to the last.
 
     ``limit``: bytes, used instead of the control group's limit.
@@ -385,7 +385,7 @@ def _hole(hole: Hole, state: Change) -> HoleChange:
     return HoleChange(hole.address, hole.size, hole.resident, hole.allocator, state, pins)
 
 
-def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
+def _blocks(first: SnapshotWithBlocks, last: SnapshotWithBlocks) -> list[BlockChange] | None:
     """Return the blocks that appeared or disappeared, by size and type; None unless both snapshots contain all
     blocks.
     """

@@ -23,7 +23,7 @@ from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, open_to_read, replacing
 from gdbheap.host.headroom import copy_fits, room_for_copy
 from gdbheap.snapshots.blocks import COLUMNS, HOLDERS, OFFSETS, WIDTHS, columns_of
-from gdbheap.snapshots.snapshot import Look, Snapshot, as_written
+from gdbheap.snapshots.snapshot import Snapshot, SnapshotWithBlocks, as_written
 
 __all__ = ["is_snapshot", "read", "write"]
 
@@ -54,7 +54,7 @@ MAX_BLOCKS = 1 << 31
 COPIES = 3
 
 
-def write(path: str, look: Look, mode: int = PRIVATE) -> int:
+def write(path: str, look: SnapshotWithBlocks, mode: int = PRIVATE) -> int:
     """Write a snapshot, and return the size of its file in bytes. Raises UsageError if the file cannot be written."""
     keys = {"format": FORMAT, "schema": NUMBER, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
@@ -97,7 +97,7 @@ class _Source(NamedTuple):
     opened: str
 
 
-def read(path: str) -> Look:
+def read(path: str) -> SnapshotWithBlocks:
     """Read a snapshot.
 
     Raises UsageError, with one line, for a file that is missing, damaged, not a snapshot, or from a newer release.
@@ -112,7 +112,7 @@ def read(path: str) -> Look:
         return _read(_Source(path, f"/proc/self/fd/{file.fileno()}"))
 
 
-def _read(source: _Source) -> Look:
+def _read(source: _Source) -> SnapshotWithBlocks:
     path, content = source.path, _document(source)
     if content.get("format") != FORMAT:
         raise _refused(path, "the file is not a gdbheap snapshot")
@@ -128,7 +128,7 @@ def _read(source: _Source) -> Look:
         raise _refused(path, f"the file is damaged: {error}") from None
     if not is_time(found.time):
         raise _refused(path, f"the file is damaged: its time, {found.time:g} seconds after 1970, is impossible")
-    return Look(found, _columns(source, found) if found.blocks is not None else None, is_kept=True)
+    return SnapshotWithBlocks(found, _columns(source, found) if found.blocks is not None else None, is_kept=True)
 
 
 def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:

@@ -29,7 +29,10 @@ from gdbheap.host.headroom import group_limit
 from gdbheap.remarks import Remark
 from gdbheap.snapshots.blocks import BlockTable, list_blocks
 
-__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "as_written", "budget_of", "take", "time_of"]
+__all__ = [
+    "SizeCount", "Snapshot", "SnapshotWithBlocks", "ThreadName", "Written", "as_written", "budget_of", "take",
+    "time_of",
+]  # fmt: skip
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
@@ -89,7 +92,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Look:
+class SnapshotWithBlocks:
     """A snapshot, and its blocks if they were listed. The blocks are not in the record because they are too many.
 
     ``is_kept``: whether the snapshot was read from a file.
@@ -139,7 +142,7 @@ def budget_of(with_owners: bool | None) -> float:
 
 def take(
     heap: Heap, with_owners: bool | None = None, with_blocks: bool = False, held: MainHolders | None = None
-) -> Look:
+) -> SnapshotWithBlocks:
     """Take a snapshot of everything that can be compared later.
 
     ``with_owners``: whether to build the graph of references; None: only if that is quick. ``with_blocks``: also list
@@ -178,7 +181,7 @@ def take(
         warnings=list(heap.warnings),
         damaged=len(heap.damage),
     )
-    return Look(snapshot, columns)
+    return SnapshotWithBlocks(snapshot, columns)
 
 
 def time_of(heap: Heap) -> float:

@@ -16,7 +16,7 @@ from gdbheap.host.headroom import CGROUPS
 from gdbheap.host.procfs import PROC, Named, ProcessFolder
 from gdbheap.refusals import refusal
 from gdbheap.targets.running_processes import ProcessStat, RunningProcesses, all_listed, running, start_of
-from gdbheap.targets.started_command import Started
+from gdbheap.targets.started_command import StartedProcess
 
 __all__ = ["Programs"]
 
@@ -74,9 +74,9 @@ class Programs:
         """Whether processes may still be selected later if all present ones have ended."""
         return bool(self.name or self._groups or self._owner is not None)
 
-    def start(self) -> Started:
+    def start(self) -> StartedProcess:
         """Start the command and select its process. Raises UsageError."""
-        started = Started(self.command)
+        started = StartedProcess(self.command)
         self.pids.append(started.pid)
         self._held.update(_held([started.pid]))
         return started

@@ -22,7 +22,7 @@ from gdbheap.targets.code_places import (
     left_patches,
     plan,
 )
-from gdbheap.targets.hits import MAX_STAND, Following
+from gdbheap.targets.hits import MAX_STAND, CaughtProcess
 from gdbheap.targets.running import RunningProcess
 from gdbheap.targets.stopping import when_untraced
 from gdbheap.targets.tracepoints import traced
@@ -49,14 +49,14 @@ class Live(Protocol):
     warnings: list[str]
     unread: list[str]
 
-    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[CaughtProcess]:
         """Return a context manager that reports these system calls while its block runs.
 
         ``waits``: whether a thread that makes such a call stays stopped until the caller fetches the next report.
         ``seccomp``: whether to continue if a seccomp filter checks the process's system calls. Raises GdbheapError.
         """
 
-    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[CaughtProcess]:
         """Return a context manager that reports these system calls through a tracepoint, without stopping threads.
 
         Raises GdbheapError.
@@ -98,19 +98,19 @@ class LocalProcess:
             raise refusal.explain(self.folder, error) from None
         return self._memory.number
 
-    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[CaughtProcess]:
         """Return a context manager that reports these system calls, as far as loaded objects make them."""
         refuse_where_unpatched(self.machine, GROWTH_INSTEAD)
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
 
-    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[CaughtProcess]:
         """Return a context manager that reports these system calls through a tracepoint, without stopping threads."""
         return traced(self.folder, numbers, with_stacks)
 
     def functions(
         self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
-    ) -> AbstractContextManager[Following]:
+    ) -> AbstractContextManager[CaughtProcess]:
         """Return a context manager that reports each call of these functions that meets all ``conditions``.
 
         ``limit``: the most seconds for which a caught thread is stopped.
@@ -129,12 +129,12 @@ class LocalProcess:
     @contextmanager
     def _followed(
         self, places: Sequence[CodePlace], waits: bool, seccomp: bool, limit: float = MAX_STAND
-    ) -> Iterator[Following]:
+    ) -> Iterator[CaughtProcess]:
         planned = planned_for(self.running, places, seccomp)
         follower = _native.Follower.of_process(self.folder, self._hold(), planned.patches, planned.signal, waits, limit)
         try:
             _start(follower, self.folder)
-            yield Following(follower, [place.what for place in planned.places], planned.refused)
+            yield CaughtProcess(follower, [place.what for place in planned.places], planned.refused)
         finally:
             follower.end()
             if follower.is_unrestored:
@@ -206,7 +206,7 @@ class Program:
         self.unread: list[str] = []
 
     @contextmanager
-    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
+    def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[CaughtProcess]:
         """Start the program, and report its system calls within the block. If it has not ended at the end of the block,
         it runs on.
         """
@@ -214,7 +214,7 @@ class Program:
         follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
         try:
             self._start(follower)
-            yield Following(follower, list(numbers), [], wait=follower.wait)
+            yield CaughtProcess(follower, list(numbers), [], wait=follower.wait)
         finally:
             follower.end()
             if follower.started and follower.finish != "gone":
@@ -223,7 +223,7 @@ class Program:
                     " (gdbheap guard) stays and lets their calls pass"
                 )
 
-    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[CaughtProcess]:
         """Raise UsageError, because tracepoints need a process that runs already."""
         raise UsageError(
             "--perf needs a process that runs already: give its id, or leave out --perf to start a command"

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from gdbheap.targets.code_places import CodePlace
 
-__all__ = ["MAX_STAND", "Follower", "Following", "Hit"]
+__all__ = ["MAX_STAND", "Follower", "CaughtProcess", "Hit"]
 
 # The most seconds for which a caught thread is stopped, even if gdbheap dies meanwhile.
 MAX_STAND = 5.0
@@ -29,7 +29,7 @@ class Hit(Protocol):
 
     @property
     def place(self) -> int | None:
-        """The index of the place in ``Following.what``; None if the process runs another program from now on."""
+        """The index of the place in ``CaughtProcess.what``; None if the process runs another program from now on."""
 
     @property
     def registers(self) -> Sequence[int]:
@@ -96,7 +96,7 @@ class Follower(Protocol):
         """The status with which a started program ended, as from os.wait."""
 
 
-class Following(NamedTuple):
+class CaughtProcess(NamedTuple):
     """A process whose threads are being caught.
 
     ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be

@@ -12,12 +12,12 @@ from contextlib import suppress
 from gdbheap.errors import UsageError, one_line
 from gdbheap.host.open_files import be_usual
 
-__all__ = ["Started"]
+__all__ = ["StartedProcess"]
 
 KILLED = 128
 
 
-class Started:
+class StartedProcess:
     """A process that gdbheap started, and whose exit status it reads. Raises UsageError if there is no such command.
 
     The process is never killed; it continues when gdbheap ends.

@@ -11,7 +11,7 @@ from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, e
 from gdbheap.host import procfs
 from gdbheap.host.procfs import PROC, ProcessFolder
 from gdbheap.refusals import refusal
-from gdbheap.targets.hits import Following
+from gdbheap.targets.hits import CaughtProcess
 
 __all__ = ["traced"]
 
@@ -23,8 +23,8 @@ NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 
 @contextmanager
-def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
-    """Yield a ``Following`` that reports these system calls of a process within the block. Raises GdbheapError."""
+def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[CaughtProcess]:
+    """Yield a ``CaughtProcess`` that reports these system calls of a process within the block. Raises GdbheapError."""
     tracepoint = _tracepoint()
     try:
         # A user who has only the right to tracepoints may not be allowed to read this.
@@ -37,7 +37,7 @@ def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> 
             follower.start()
         except OSError as error:
             raise _explained(folder, error) from error
-        yield Following(follower, list(numbers), [])
+        yield CaughtProcess(follower, list(numbers), [])
     finally:
         follower.end()
 

@@ -12,7 +12,7 @@ from gdbheap.stack_frames import StackFrame
 from gdbheap.tracing.call_stacks import Namer
 from gdbheap.tracing.replay import Job, Progress, planned
 from gdbheap.tracing.replay_settings import Setting, recorded_setting
-from gdbheap.tracing.replayer import Grown, Replayer
+from gdbheap.tracing.replayer import GrowthCall, Replayer
 
 __all__ = ["Growth", "growths"]
 
@@ -69,7 +69,7 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
     return rows
 
 
-def _all(job: Job, setting: Setting) -> list[Grown]:
+def _all(job: Job, setting: Setting) -> list[GrowthCall]:
     with Replayer(job.plan, setting, False, (), with_growths=True) as replayer:
         for _moment in replayer.moments():
             pass
@@ -107,7 +107,7 @@ def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
     return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
 
 
-def _need(grown: Grown) -> int:
+def _need(grown: GrowthCall) -> int:
     """Return the size of the free chunk that malloc looks for.
 
     For an aligned request this chunk is larger, because malloc cuts off the parts before and after the aligned part
@@ -121,7 +121,7 @@ def _need(grown: Grown) -> int:
 
 
 def _growth(
-    grown: Grown, arena: int, looked: bool, largest: int | None, new: bool, frames: list[StackFrame] | None
+    grown: GrowthCall, arena: int, looked: bool, largest: int | None, new: bool, frames: list[StackFrame] | None
 ) -> Growth:
     need = _need(grown)
     short_by = None if largest is None else need - largest

@@ -21,7 +21,7 @@ from gdbheap.host.procfs import PROC, kib, parse_status
 from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.tracing.replay_settings import Setting
 
-__all__ = ["ReplayerEnded", "Grown", "ReplayMoment", "Replayer"]
+__all__ = ["ReplayerEnded", "GrowthCall", "ReplayMoment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
@@ -61,7 +61,7 @@ class ReplayMoment:
 
 
 @dataclass(frozen=True)
-class Grown:
+class GrowthCall:
     """A call that made an arena of glibc grow by ``bytes``.
 
     ``size``, ``alignment``: the call's arguments; ``arena``: the arena's address in the replayer, 0 for the main
@@ -97,7 +97,7 @@ class Replayer:
 
         ``plan``: the descriptor of a plan; ``stops``: the calls after which the replayer waits; it also waits after the
         last call. Raises Unsupported, GdbheapError."""
-        self.growths: list[Grown] = []
+        self.growths: list[GrowthCall] = []
         # The replayer's standard error, which is read only if the replayer ends too early. It is a file, so that
         # writing never blocks.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
@@ -175,7 +175,7 @@ class Replayer:
     def _next(self) -> ReplayMoment:
         said = self._said()
         while "grew" in said:
-            self.growths.append(Grown(said["grew"], said["size"], said["alignment"], said["arena"], said["bytes"]))
+            self.growths.append(GrowthCall(said["grew"], said["size"], said["alignment"], said["arena"], said["bytes"]))
             said = self._said()
         if "error" in said:
             raise _refused(said["error"], said["errno"])

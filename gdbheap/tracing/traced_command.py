@@ -17,7 +17,7 @@ from gdbheap.errors import EXHAUSTED, UsageError, one_line
 from gdbheap.files import PRIVATE, PrivateFolder, check_writable, find_file, is_stream, not_written, refused, settle
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.targets.running_processes import running
-from gdbheap.targets.started_command import Started
+from gdbheap.targets.started_command import StartedProcess
 from gdbheap.tracing.log import BY_LOCK, BY_TIME, LogWriter, ProcessCalls, RecordedProcess, is_call_log, read_log
 from gdbheap.tracing.preload import PRELOAD
 from gdbheap.tracing.recorder_files import (
@@ -117,8 +117,8 @@ def trace(
             ours[OF_PYTHON] = "1"
         if stacks:
             ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
-        collecting = _Collecting(path, folder, mode, _is_there(path))
-        started = Started(command, {**os.environ, **ours})
+        collecting = _StageCollector(path, folder, mode, _is_there(path))
+        started = StartedProcess(command, {**os.environ, **ours})
         collecting.command = started.pid
     except UsageError:
         folder.remove()
@@ -151,7 +151,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
             found = _traced(path, 0.0, None, [])
             folder.remove()
         return found
-    collecting = _Collecting(path, folder, mode, _has_older(path, folder))
+    collecting = _StageCollector(path, folder, mode, _has_older(path, folder))
     collecting.take()
     left = collecting.running()
     if left:
@@ -221,7 +221,7 @@ def _adopt() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _until_ended(collecting: _Collecting, started: Started) -> int | None:
+def _until_ended(collecting: _StageCollector, started: StartedProcess) -> int | None:
     """Wait until the command and all processes that it started have ended. Return the command's exit status."""
     while started.status() is None:
         collecting.take()
@@ -233,7 +233,7 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
     return started.status()
 
 
-class _Collecting:
+class _StageCollector:
     """Moves stages from the recorders' files into the log while calls are recorded.
 
     An older log at the same path stays until the new one is complete. ``command``: the pid of the command, whose exit
@@ -453,7 +453,7 @@ def _check_largest_file() -> None:
         )
 
 
-def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
+def _answered(collecting: _StageCollector, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
     """Finish the log, and return the sums of the recorded calls."""
     try:
         log = collecting.end(status, is_asked)

@@ -17,7 +17,7 @@ from typing import Any
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import exhausted
 from gdbheap.watching.actions import Actions, Done, Request, run, save
-from gdbheap.watching.child import LOOK_SECONDS, PARTING_SECONDS, Child, Leaving, wait_for_end
+from gdbheap.watching.child import LOOK_SECONDS, PARTING_SECONDS, Child, EndingChildren, wait_for_end
 
 __all__ = ["ActionQueue"]
 
@@ -48,7 +48,7 @@ class ActionQueue:
     """The actions that are requested or in progress. ``actions``: the steps to do, and their limits; ``leaving``: child
     processes that are ending and may still keep a watched process stopped."""
 
-    def __init__(self, actions: Actions, leaving: Leaving) -> None:
+    def __init__(self, actions: Actions, leaving: EndingChildren) -> None:
         self._limits, self._leaving = actions, leaving
         self._actions: list[_Action] = []
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from gdbheap._native import end_with_parent
 
-__all__ = ["LOST", "PARTING_SECONDS", "Child", "Leaving", "look_seconds", "too_long", "usually", "wait_for_end"]
+__all__ = ["LOST", "PARTING_SECONDS", "Child", "EndingChildren", "look_seconds", "too_long", "usually", "wait_for_end"]
 
 # A read that takes more seconds than this hangs. The time includes the work on a copy after the process was released.
 LOOK_SECONDS = 900.0
@@ -146,7 +146,7 @@ class Child:
         return True
 
 
-class Leaving:
+class EndingChildren:
     """The child processes that were asked to end. gdbheap does not wait for them before ``end``."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from gdbheap.watching.child import (
     LOST,
     PARTING_SECONDS,
     Child,
-    Leaving,
+    EndingChildren,
     look_seconds,
     too_long,
     usually,
@@ -35,7 +35,7 @@ from gdbheap.watching.child import (
 )
 from gdbheap.watching.memory_readings import ProcessMemory
 
-__all__ = ["Figures", "Looks", "Seen", "figures_of"]
+__all__ = ["Figures", "HeapReader", "WatchedHeap", "figures_of"]
 
 # The largest share of the time for which a process may be stopped, and for which gdbheap may compute on one processor.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
@@ -72,7 +72,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WatchedHeap:
     """The facts about a watched process.
 
     ``figures``: the figures of the last successful read; ``time``: the time of that read, in seconds since 1970;
@@ -101,7 +101,7 @@ class _Current(NamedTuple):
     seconds: float
 
 
-class Looks:
+class HeapReader:
     """Reads the heap of each process every ``every`` seconds (None: never), or less often if that takes too much time
     of the process or of gdbheap. A failed read is repeated soon; after each further failure, the wait becomes longer.
 
@@ -109,11 +109,11 @@ class Looks:
     ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and service. Another
     thread may read ``seen`` and ``gone``."""
 
-    def __init__(self, every: float | None, limit: float | None, leaving: Leaving | None = None) -> None:
+    def __init__(self, every: float | None, limit: float | None, leaving: EndingChildren | None = None) -> None:
         self.every, self.limit = every, limit
-        self.leaving = leaving if leaving is not None else Leaving()
-        self.seen: dict[int, Seen] = {}
-        self.gone: dict[tuple[str, Service], Seen] = {}
+        self.leaving = leaving if leaving is not None else EndingChildren()
+        self.seen: dict[int, WatchedHeap] = {}
+        self.gone: dict[tuple[str, Service], WatchedHeap] = {}
         self._due: dict[int, float] = {}
         self._pauses: dict[int, float] = {}
         self._folders: dict[int, ProcessFolder] = {}
@@ -137,7 +137,7 @@ class Looks:
         control groups, as the kernel's text."""
         pid = folder.pid
         self._users[pid] = user
-        self.seen[pid], self._due[pid] = Seen(pid, name, service=service_of(groups)), 0.0
+        self.seen[pid], self._due[pid] = WatchedHeap(pid, name, service=service_of(groups)), 0.0
         self._folders[pid] = folder
 
     def forget(self, pid: int) -> None:
@@ -152,11 +152,11 @@ class Looks:
         if self._current is not None and self._current.pid == pid:
             self._drop()
 
-    def _leave(self, seen: Seen) -> None:
+    def _leave(self, seen: WatchedHeap) -> None:
         """Add the counts of a process that has ended to ``gone``, if other processes of the same name and service still
         run. So the counters of a service do not fall when one of its workers ends."""
         key = (seen.name, seen.service)
-        before = self.gone.pop(key, Seen(0, *key[:1], service=seen.service))
+        before = self.gone.pop(key, WatchedHeap(0, *key[:1], service=seen.service))
         if any((one.name, one.service) == key for one in self.seen.values()):
             self.gone[key] = replace(
                 before, looks=before.looks + seen.looks, errors=before.errors + seen.errors,

@@ -13,7 +13,7 @@ from typing import Optional
 
 from gdbheap import __version__
 from gdbheap.dataclass import dataclass
-from gdbheap.watching.heap_figures import Figures, Seen
+from gdbheap.watching.heap_figures import Figures, WatchedHeap
 from gdbheap.watching.watcher import GroupState
 
 __all__ = ["COUNTER", "GAUGE", "METRICS", "Metric", "Now"]
@@ -38,7 +38,7 @@ class Now:
     groups and of the machine. ``is_summed``: whether to sum the processes of a service; ``gone``: for each service, the
     counts of its processes that have ended."""
 
-    processes: Sequence[tuple[Seen, int]]
+    processes: Sequence[tuple[WatchedHeap, int]]
     ended: int = 0
     acted: int = 0
     failed: int = 0
@@ -46,7 +46,7 @@ class Now:
     scan_age: float | None = None
     groups: Sequence[GroupState] = ()
     is_summed: bool = False
-    gone: Sequence[Seen] = ()
+    gone: Sequence[WatchedHeap] = ()
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ def _of_watch(name: str, meaning: str, kind: str, value: Callable[[Now], float |
     return Metric(name, meaning, kind, (), lambda now: [((), value(now))])
 
 
-def _labels(seen: Seen) -> tuple[str, str]:
+def _labels(seen: WatchedHeap) -> tuple[str, str]:
     return str(seen.pid), seen.name
 
 
 def _of_process(
-    name: str, meaning: str, kind: str, value: Callable[[Seen], float | None], combine: Combine = sum
+    name: str, meaning: str, kind: str, value: Callable[[WatchedHeap], float | None], combine: Combine = sum
 ) -> Metric:
     rows = lambda now: [(_labels(seen), value(seen)) for seen, _ in now.processes]  # noqa: E731
     return Metric(name, meaning, kind, OF_PROCESS, rows, combine)

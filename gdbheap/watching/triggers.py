@@ -14,8 +14,8 @@ from typing import Final, Literal, Protocol
 from gdbheap.dataclass import dataclass
 
 __all__ = [
-    "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "Measured", "NearLimit", "Raised",
-    "Reading", "Trigger",
+    "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "MemoryErrorTrigger", "NearLimit",
+    "RateTrigger", "Reading", "Trigger",
 ]  # fmt: skip
 
 # Bytes per second: about as fast as the kernel gives pages to a thread that writes to new memory.
@@ -78,7 +78,7 @@ class Trigger(Protocol):
         """
 
 
-class Raised:
+class MemoryErrorTrigger:
     """The condition that Python raises a MemoryError."""
 
     def judge(self, reading: Reading) -> Cause | None:
@@ -139,7 +139,7 @@ class Grows:
 
 
 @dataclass
-class Measured:
+class RateTrigger:
     """A trigger without a condition. It only measures how fast a memory grows."""
 
     _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
@@ -169,7 +169,7 @@ class Measured:
 
 
 @dataclass
-class NearLimit(Measured):
+class NearLimit(RateTrigger):
     """The condition that memory is about to run out.
 
     The condition is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches

@@ -24,13 +24,13 @@ from gdbheap.targets.process import program_of
 from gdbheap.watching.action_queue import ActionQueue
 from gdbheap.watching.actions import Done, Request
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
-from gdbheap.watching.heap_figures import Looks
+from gdbheap.watching.heap_figures import HeapReader
 from gdbheap.watching.memory_errors import MemoryErrors
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
-from gdbheap.watching.triggers import AboveSize, Cause, Grows, Measured, NearLimit, Raised, Trigger
+from gdbheap.watching.triggers import AboveSize, Cause, Grows, MemoryErrorTrigger, NearLimit, RateTrigger, Trigger
 from gdbheap.watching.wake_descriptors import Waker, group_wakers, machine_wakers, process_wakers
 
-__all__ = ["Happening", "WatchRequest", "WatchedProcess", "Watcher"]
+__all__ = ["WatchEvent", "WatchRequest", "WatchedProcess", "Watcher"]
 
 # The search for processes takes at most this share of one processor. The longest pause between two searches, in
 # seconds: of all processes, and of the members of a group.
@@ -76,11 +76,11 @@ class WatchRequest:
 
     def of_limit(self) -> list[Trigger]:
         """Return the conditions on memory that has a limit. Without ``at_oom``, its growth is only measured."""
-        return [NearLimit(self.share, self.within) if self.at_oom else Measured()]
+        return [NearLimit(self.share, self.within) if self.at_oom else RateTrigger()]
 
 
 @dataclass(frozen=True)
-class Happening:
+class WatchEvent:
     """An event of a watch, before it is reported.
 
     ``kind`` is one of these. "began": a process is watched from now on; "ended": it is no longer watched; "due": act on
@@ -164,13 +164,13 @@ class Watcher:
         programs: Programs,
         wanted: WatchRequest,
         cgroup: GroupMemory | None = None,
-        looks: Looks | None = None,
+        looks: HeapReader | None = None,
         queue: ActionQueue | None = None,
         until: float = math.inf,
     ) -> None:
         self.programs, self.wanted, self.cgroup, self.queue = programs, wanted, cgroup, queue
         programs.share = HELD_SHARE
-        self.looks = looks if looks is not None else Looks(None, None)
+        self.looks = looks if looks is not None else HeapReader(None, None)
         self.watched: dict[int, WatchedProcess] = {}
         self._gauges = Gauges()
         self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
@@ -204,14 +204,14 @@ class Watcher:
             _state(gauge.group, gauge, trigger, self.wanted.share)
             for gauge in list(self._gauges)
             for trigger in gauge.triggers
-            if gauge.group is not None and isinstance(trigger, Measured)
+            if gauge.group is not None and isinstance(trigger, RateTrigger)
         ]
 
-    def happenings(self) -> Iterator[Happening]:
+    def happenings(self) -> Iterator[WatchEvent]:
         """Yield all events, until no process is left to watch or the time is over, and all actions are finished."""
         yield from self._scan()
         if not self.watched and not self._left_out and self.programs.may_grow:
-            yield Happening("nobody")
+            yield WatchEvent("nobody")
         while not (is_over := self.is_over or time.monotonic() >= self._until) or self._is_acting:
             ready = self._wait(is_over)
             if not is_over:
@@ -235,33 +235,33 @@ class Watcher:
         also = [*([] if looks.descriptor is None else [looks.descriptor]), *(queue.descriptors if queue else [])]
         return self._gauges.wait(min(due, default=math.inf), also)
 
-    def _finished(self, ready: set[int]) -> Iterator[Happening]:
+    def _finished(self, ready: set[int]) -> Iterator[WatchEvent]:
         """Start actions, and yield an event for each action that is finished."""
         for request, done in self.queue.turn(ready) if self.queue is not None else ():
             group = request.cause.cgroup
-            yield Happening("acted", request.pid, request.name, request.cause, group, request=request, done=done)
+            yield WatchEvent("acted", request.pid, request.name, request.cause, group, request=request, done=done)
 
-    def _look(self) -> Iterator[Happening]:
+    def _look(self) -> Iterator[WatchEvent]:
         for key, gauge, found in self._gauges.look():
             if found is None:
                 # A process has ended, or the processes of a group have ended or moved to another group.
                 self._next_scan = 0.0
                 continue
             if found.killed:
-                yield Happening("killed", group=gauge.group)
+                yield WatchEvent("killed", group=gauge.group)
             for cause in found.causes:
                 yield from self._due(key, gauge, cause)
 
-    def _turn(self, ready: set[int]) -> Iterator[Happening]:
+    def _turn(self, ready: set[int]) -> Iterator[WatchEvent]:
         """Start the heap reads that are due, unless an action is writing its files, and collect those that finished.
 
         Yield an event for each read that failed.
         """
         may_start = self.queue is None or not self.queue.is_saving
         for pid, reason in self.looks.turn(self.looks.descriptor in ready, may_start):
-            yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)
+            yield WatchEvent("missed", pid, self.looks.seen[pid].name, reason=reason)
 
-    def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
+    def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[WatchEvent]:
         """Yield the event to act on the largest process that uses the gauge's memory.
 
         In a control group, this may be a process that started only now.
@@ -271,9 +271,9 @@ class Watcher:
         concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
         size, pid = max(concerned, default=(0, 0))
         if size:
-            yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
+            yield WatchEvent("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
 
-    def _scan(self) -> Iterator[Happening]:
+    def _scan(self) -> Iterator[WatchEvent]:
         """Search for processes. Yield an event for each process that has appeared or ended, and note which processes
         moved to another group."""
         began, used = time.monotonic(), time.thread_time()
@@ -294,7 +294,7 @@ class Watcher:
         pause = (time.thread_time() - used) / SCAN_SHARE
         self._next_scan = began + (GROUP_PAUSE if self.cgroup is not None else min(MAX_PAUSE, max(LONGEST, pause)))
 
-    def _join(self, now: Sequence[int]) -> Iterator[Happening]:
+    def _join(self, now: Sequence[int]) -> Iterator[WatchEvent]:
         """Begin to watch those of these processes that are not watched yet. Yield an event for each."""
         known, self._left_out = self._left_out, {}
         refused: dict[int, str] = {}
@@ -303,7 +303,7 @@ class Watcher:
                 yield from self._add(pid, refused)
         yield from self._say_left_out(known)
         if refused:
-            yield Happening("unreadable", reason=next(iter(refused.values())), pids=[*refused])
+            yield WatchEvent("unreadable", reason=next(iter(refused.values())), pids=[*refused])
 
     def _is_seen(self, one: WatchedProcess, now: Sequence[int]) -> bool:
         """Return whether the watched process still runs, and its id has not been reused. A process that is ending
@@ -313,7 +313,7 @@ class Watcher:
             return False
         return one.pid in now or (not one.size and one.memory.is_ending and one.folder.is_running())
 
-    def _add(self, pid: int, refused: dict[int, str]) -> Iterator[Happening]:
+    def _add(self, pid: int, refused: dict[int, str]) -> Iterator[WatchEvent]:
         """Watch a process. ``refused`` gets the reason if its memory cannot be read."""
         try:
             folder = self.programs.folder(pid)
@@ -335,37 +335,37 @@ class Watcher:
         self.watched[pid] = one = WatchedProcess(folder, name, user, memory, next(iter(wakers), None))
         self._regroup(one)
         self.looks.begin(folder, one.name, user, one.groups or b"")
-        yield Happening("began", pid, one.name)
+        yield WatchEvent("began", pid, one.name)
         reason = self._barred or unreadable(folder)
         if reason is not None:
             refused[pid] = reason
         if self.wanted.memory_errors:
             yield from self._see_errors(one, memory)
 
-    def _say_left_out(self, known: dict[int, str]) -> Iterator[Happening]:
+    def _say_left_out(self, known: dict[int, str]) -> Iterator[WatchEvent]:
         """Yield an event for each reason why processes are left out. Processes that were already left out at the last
         search do not count.
         """
         new = {pid: reason for pid, reason in self._left_out.items() if pid not in known}
         for reason in dict.fromkeys(new.values()):
             pids = [pid for pid, other in new.items() if other == reason]
-            yield Happening("left-out", reason=reason, pids=pids)
+            yield WatchEvent("left-out", reason=reason, pids=pids)
 
-    def _see_errors(self, one: WatchedProcess, memory: ProcessMemory) -> Iterator[Happening]:
+    def _see_errors(self, one: WatchedProcess, memory: ProcessMemory) -> Iterator[WatchEvent]:
         try:
             # Store it before ``start``: if Ctrl-C interrupts, ``end`` must still report code that could not be
             # restored.
             one.errors = errors = MemoryErrors(one.folder, self.wanted.seccomp, self.wanted.limit)
             errors.start()
         except Exception as error:
-            yield Happening("unseen", one.pid, one.name, reason=reason_of(error))
+            yield WatchEvent("unseen", one.pid, one.name, reason=reason_of(error))
             yield from _end_errors(one)
             one.errors = None
             return
-        self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [Raised()], [errors.waker()]))
+        self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [MemoryErrorTrigger()], [errors.waker()]))
         one.gauges.add(_errors_key(one.pid))
 
-    def end(self) -> list[Happening]:
+    def end(self) -> list[WatchEvent]:
         """Stop watching. Return an event for each process whose code could not be restored."""
         self.looks.end()
         if self.queue is not None:
@@ -380,7 +380,7 @@ class Watcher:
         if self.cgroup is None and self.wanted.has_limits:
             one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
-    def _forget(self, pid: int) -> Iterator[Happening]:
+    def _forget(self, pid: int) -> Iterator[WatchEvent]:
         """Stop watching a process that is gone. Yield the event that the process ended. If a process of its group was
         killed, yield that event first."""
         gone = self.watched.pop(pid)
@@ -391,7 +391,7 @@ class Watcher:
         yield from _end_errors(gone)
         self._gauges.hurry(gone.gauges)
         yield from self._look()
-        yield Happening("ended", pid, gone.name, status=status, oom=is_oom)
+        yield WatchEvent("ended", pid, gone.name, status=status, oom=is_oom)
 
     def _count_kills(self) -> None:
         """Record when the OOM killer killed processes, and drop old records."""
@@ -443,7 +443,7 @@ class Watcher:
         return key
 
 
-def _state(name: str, gauge: Gauge, rate: Measured, share: float) -> GroupState:
+def _state(name: str, gauge: Gauge, rate: RateTrigger, share: float) -> GroupState:
     reading = gauge.last
     if reading is None:
         return GroupState(name)
@@ -451,9 +451,9 @@ def _state(name: str, gauge: Gauge, rate: Measured, share: float) -> GroupState:
     return GroupState(name, reading.size, reading.limit, mark, rate.seconds_left(reading), gauge.memory.kills)
 
 
-def _end_errors(one: WatchedProcess) -> list[Happening]:
+def _end_errors(one: WatchedProcess) -> list[WatchEvent]:
     reasons = one.errors.end() if one.errors is not None else []
-    return [Happening("unrestored", one.pid, one.name, reason=reason) for reason in reasons]
+    return [WatchEvent("unrestored", one.pid, one.name, reason=reason) for reason in reasons]
 
 
 def _key(pid: int) -> str:

@@ -29,7 +29,7 @@ from gdbheap.report.words.findings import text_of
 from gdbheap.report.words.graph import held_at
 from gdbheap.snapshots.difference import difference
 from gdbheap.snapshots.overview import Outcome
-from gdbheap.snapshots.snapshot import Look, take
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks, take
 from support.library import heap_of
 from support.programs import SOURCES, running
 
@@ -73,7 +73,7 @@ class Named:
 @contextlib.contextmanager
 def planted(
     python: str, shape: str, seed: int, folder: Path, environment: dict[str, str] | None = None
-) -> Iterator[tuple[Heap, Look, Truth]]:
+) -> Iterator[tuple[Heap, SnapshotWithBlocks, Truth]]:
     """Yield the heap of a program after it planted memory, a snapshot from before, and the truth. Skip the test if the
     release lacks the shape.
     """
@@ -107,7 +107,7 @@ def extension(python: str, name: str = "planted_extension", sources: Path = SOUR
     return folder
 
 
-def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
+def named(heap: Heap, before: SnapshotWithBlocks, truth: Truth) -> Iterator[Named]:
     """Yield the first holder that each answer names."""
     holders, kept = owners(heap, None, ROWS), retained(heap, OBJECT, ROWS)
     yield Named("owners", holders.groups[0].root or "", holders.groups[0].bytes)

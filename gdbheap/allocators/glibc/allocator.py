@@ -13,11 +13,10 @@ from gdbheap.allocators.allocator import (
     MMAPPED,
     Allocator,
     Block,
-    Drawn,
+    DrawnArea,
     HoleRow,
     KeepReason,
     LedgerLine,
-    Looked,
     Member,
     Piece,
     PinRow,
@@ -25,6 +24,7 @@ from gdbheap.allocators.allocator import (
     State,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
 from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
@@ -211,15 +211,15 @@ class GlibcAllocator(Allocator):
                 title = f"arena {index}" if index else "main arena"
                 yield LedgerLine(line_below(line.id, index), line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
 
-    def drawn(self) -> Iterable[Drawn]:
+    def drawn(self) -> Iterable[DrawnArea]:
         """Yield the areas of the map: the heaps of the arenas and the mmapped chunks."""
         self.require_walk()
         for part in self.malloc.heaps:
-            yield Drawn(
+            yield DrawnArea(
                 part.start, part.end, f"arena {part.arena}" if part.arena else "main arena", "glibc", part.arena
             )
         for start, end in joined(sorted((chunk.base, chunk.end) for chunk in self.mapped)):
-            yield Drawn(start, end, "chunks with their own mapping", MMAPPED)
+            yield DrawnArea(start, end, "chunks with their own mapping", MMAPPED)
 
     # Blocks.
 
@@ -369,7 +369,7 @@ class GlibcAllocator(Allocator):
     def _changes(self) -> Changes:
         return Changes(self.target, self.malloc)
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Check every chunk, every link of every bin in both directions, and the number and bytes of mmapped chunks in
         ``mp_``."""
         _followed, _found = self.bins, self.mapped
@@ -377,4 +377,4 @@ class GlibcAllocator(Allocator):
         totals = self.chunks.totals()
         chunks = sum(tally.count for region in totals for tally in region.states)
         unexplained = sum(region.states[UNREAD].bytes for region in totals)
-        return Looked({"regions": len(totals), "chunks": chunks}, unexplained)
+        return WalkedCounts({"regions": len(totals), "chunks": chunks}, unexplained)

@@ -10,11 +10,11 @@ from gdbheap.allocators.allocator import (
     ExtentArena,
     KeepReason,
     LedgerLine,
-    Looked,
     Purpose,
     State,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.extents import ExtentLibraries, own_ranges
 from gdbheap.allocators.inside import caught
@@ -191,7 +191,7 @@ class JemallocLibraries(ExtentLibraries):
         moving = self.store.moving
         return self.inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many slabs were checked, and add inconsistencies to ``damage``.
 
         The extents were checked when they were read."""
@@ -204,4 +204,4 @@ class JemallocLibraries(ExtentLibraries):
             self._around.note("jemalloc-extents-moving", **inside.told, **counts)
         elif inside.is_sure:
             self._around.note("jemalloc-blocks-moving", **inside.told)
-        return Looked({"slabs": store.run_count})
+        return WalkedCounts({"slabs": store.run_count})

@@ -13,11 +13,10 @@ from functools import cached_property
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
-    Drawn,
+    DrawnArea,
     KeepReason,
     LedgerLine,
     ListingAllocator,
-    Looked,
     Member,
     Piece,
     PinRow,
@@ -26,6 +25,7 @@ from gdbheap.allocators.allocator import (
     StoreAllocator,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.inside import in_hands
@@ -167,9 +167,9 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         yield from (Piece(start, end, None) for start, end in self.store.stretches())
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
-    def drawn(self) -> Iterable[Drawn]:
+    def drawn(self) -> Iterable[DrawnArea]:
         """Return the areas that ``heap map`` draws, with adjacent mappings joined."""
-        return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
+        return (DrawnArea(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
         """Return the block of the slot that holds ``address``; None if there is none.
@@ -214,7 +214,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         """
         return [KeepReason(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many mappings and slots were checked. The headers of slots were checked when the groups were read.
 
         Groups or slots that a thread inside malloc may have half changed are added to ``damage`` as transient."""
@@ -224,4 +224,4 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         if self.store.moving or any(row.transient for row in self.damage):
             self._around.note("mallocng-moving", slots=self.store.moving)
         slots = sum(row.used + row.free for row in self.store.classes())
-        return Looked({"regions": len(self.store.regions()), "chunks": slots})
+        return WalkedCounts({"regions": len(self.store.regions()), "chunks": slots})

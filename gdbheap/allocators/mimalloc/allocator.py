@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
-    Drawn,
+    DrawnArea,
     HoleRow,
     KeepReason,
     LedgerLine,
-    Looked,
     Member,
     Piece,
     PinRow,
@@ -19,6 +18,7 @@ from gdbheap.allocators.allocator import (
     StoreAllocator,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.carriers import carriers, need_python
 from gdbheap.allocators.inside import Inside
@@ -103,12 +103,12 @@ class MimallocAllocator(StoreAllocator):
         yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
-    def drawn(self) -> Iterable[Drawn]:
+    def drawn(self) -> Iterable[DrawnArea]:
         """Return the segments in the form that ``heap map`` draws. Reserved memory outside the segments is not
         drawn.
         """
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
-        return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
+        return (DrawnArea(start, end, "mimalloc's segments", self.name) for start, end in places)
 
     def find(self, address: int) -> Block | None:
         """Return the block of a page that holds ``address``, with its free list; None if there is none."""
@@ -147,7 +147,7 @@ class MimallocAllocator(StoreAllocator):
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [KeepReason(FREE, free, why)]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many pages were checked. The lists of each page were checked when the page was read.
 
         If a thread is inside Python's mimalloc, one page may be half changed; it is then added to ``damage``
@@ -159,7 +159,7 @@ class MimallocAllocator(StoreAllocator):
             inside = Inside.of(self, modules, FUNCTIONS, OWN_STATES)
             if passing := add_miscounted(self.damage, self.store.miscounted, inside):
                 self._around.note("mimalloc-pages-moving", **inside.told, pages=passing)
-        return Looked({"pages": self.store.page_count})
+        return WalkedCounts({"pages": self.store.page_count})
 
 
 def is_pythons(target: Target, root: Root) -> bool:

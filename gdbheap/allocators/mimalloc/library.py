@@ -11,7 +11,6 @@ from gdbheap.allocators.allocator import (
     ExtentArena,
     KeepReason,
     LedgerLine,
-    Looked,
     Member,
     Piece,
     PinRow,
@@ -19,6 +18,7 @@ from gdbheap.allocators.allocator import (
     State,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
@@ -263,7 +263,7 @@ class MimallocLibraries(SeveralAllocators):
         modules = known if len(known) == len(self.roots) else self.target.objects
         return Inside.of(self, modules, FUNCTIONS, OWN_STATES)
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many pages were checked. The lists of each page were checked when the page was read.
 
         If a thread is inside mimalloc, one page may be half changed; it is then added to ``damage`` as
@@ -275,4 +275,4 @@ class MimallocLibraries(SeveralAllocators):
             self._around.note("mimalloc-pages-moving", **inside.told, pages=passing)
         elif inside.is_sure:
             self._around.note("mimalloc-lists-moving", **inside.told)
-        return Looked({"pages": self.store.page_count})
+        return WalkedCounts({"pages": self.store.page_count})

@@ -18,7 +18,6 @@ from gdbheap.allocators.allocator import (
     KeepReason,
     LedgerLine,
     ListingAllocator,
-    Looked,
     Member,
     PartsAllocator,
     Piece,
@@ -26,6 +25,7 @@ from gdbheap.allocators.allocator import (
     State,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.line_ids import LineId, PartId, lines_below
@@ -154,13 +154,13 @@ class OldmallocAllocator(ListingAllocator, PartsAllocator):
         """Return the one reason why free bytes stay in the process: heaps are never returned to the kernel."""
         return [KeepReason(FREE, free, "in heaps of musl's malloc, which it never returns")]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many regions and chunks were checked.
 
         The header of each chunk was compared with the header of the next chunk, and the free chunks were compared with
         the bins."""
         if any(row.transient for row in self.damage):
             self._around.note("oldmalloc-moving")
-        return Looked(
+        return WalkedCounts(
             {"regions": len(self.store.regions()), "chunks": sum(r.used + r.free for r in self.store.sizes())}
         )

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
     Block,
-    Drawn,
+    DrawnArea,
     HoleRow,
     KeepReason,
     LedgerLine,
-    Looked,
     Member,
     Piece,
     PinRow,
@@ -19,6 +18,7 @@ from gdbheap.allocators.allocator import (
     StoreAllocator,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.line_ids import LineId, lines_below
 from gdbheap.allocators.pymalloc.pools import Pymalloc
@@ -81,9 +81,9 @@ class PymallocAllocator(StoreAllocator):
         """Return each arena as a piece of address space."""
         return (Piece(start, end, None) for start, end in self.ranges())
 
-    def drawn(self) -> Iterable[Drawn]:
+    def drawn(self) -> Iterable[DrawnArea]:
         """Return the areas that ``heap map`` draws: the arenas, with adjacent arenas joined."""
-        return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
+        return (DrawnArea(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
         """Return the block of a pool that holds ``address``, with the number of its arena; None if there is none."""
@@ -128,7 +128,7 @@ class PymallocAllocator(StoreAllocator):
         """Return the one reason why free bytes stay in the process: an arena is released only when it is empty."""
         return [KeepReason(FREE, free, "in pymalloc's arenas, which are returned only when empty")]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Check the free blocks of every pool. Return how many pools there are.
 
         The headers of pools were checked when the pools were read.
@@ -136,4 +136,4 @@ class PymallocAllocator(StoreAllocator):
         known = {damage.address for damage in self.damage}
         rows = self.store.verify(self.target.space, MAX_DAMAGE)
         self.damage.extend(Damage.of(row) for row in rows if row.address not in known)
-        return Looked({"pools": self.store.pool_count})
+        return WalkedCounts({"pools": self.store.pool_count})

@@ -11,11 +11,11 @@ from gdbheap.allocators.allocator import (
     FreeCache,
     KeepReason,
     LedgerLine,
-    Looked,
     Purpose,
     State,
     Surroundings,
     WalkedBlocks,
+    WalkedCounts,
 )
 from gdbheap.allocators.extents import ExtentLibraries, own_ranges
 from gdbheap.allocators.inside import caught
@@ -151,7 +151,7 @@ class TcmallocLibraries(ExtentLibraries):
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
         return [KeepReason(FREE, free, why)]
 
-    def check(self) -> Looked:
+    def check(self) -> WalkedCounts:
         """Return how many spans were checked. The checks were made when the spans were read.
 
         If a thread is inside tcmalloc, one span or one list of free blocks may be half changed; it is then added
@@ -167,4 +167,4 @@ class TcmallocLibraries(ExtentLibraries):
             self._around.note("tcmalloc-spans-moving", **inside.told, **counts, spans=len(store.miscounted))
         elif inside.is_sure:
             self._around.note("tcmalloc-blocks-moving", **inside.told)
-        return Looked({"spans": store.run_count})
+        return WalkedCounts({"spans": store.run_count})

@@ -51,7 +51,7 @@ class BlockKind:
 
 
 @dataclass(frozen=True)
-class Described:
+class BlockDescription:
     """The kind of a block, and the address of its owner.
 
     The owner is an object, or a pointer to the block in a library's data. ``variable``: the static variable that
@@ -66,7 +66,7 @@ class Described:
         return self.kind.text(self.owner) if self.variable is None else f"{self.kind.role} from {self.variable}"
 
 
-def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, Described]:
+def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool = True) -> dict[int, BlockDescription]:
     """Return a description of each block in use, by the program's pointer to the block.
 
     ``blocks``: (program's pointer, size) of each block. ``draws``: build the graph of references if needed to find
@@ -78,7 +78,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
     if objects is not None and unknown:
         held = {address: one for (address, _size), one in zip(unknown, objects.objects_in(unknown)) if one is not None}
         for address, one in held.items():
-            found[address] = Described(BlockKind(OBJECT if one.alive else SPARE, one.type))
+            found[address] = BlockDescription(BlockKind(OBJECT if one.alive else SPARE, one.type))
         others = [at for at, _size in unknown if at not in held or may_be_buffer(heap, at, held[at])]
         owners = heap.python.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
@@ -91,7 +91,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         )
     rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
-        found[address] = Described(BlockKind(UNKNOWN, look=look))
+        found[address] = BlockDescription(BlockKind(UNKNOWN, look=look))
     return {address: found[address] for address, _size in blocks}
 
 
@@ -129,10 +129,10 @@ def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
     return [None if name is None else Kind("object", name) for name in names]
 
 
-def _owned(heap: Heap, block: int, owner: Owner) -> Described:
+def _owned(heap: Heap, block: int, owner: Owner) -> BlockDescription:
     if owner.type is None:
-        return Described(BlockKind(REACHED, library=owner.role), owner.address, variable_of(heap, block, owner))
-    return Described(BlockKind(owner.role, owner.type), owner.address)
+        return BlockDescription(BlockKind(REACHED, library=owner.role), owner.address, variable_of(heap, block, owner))
+    return BlockDescription(BlockKind(owner.role, owner.type), owner.address)
 
 
 def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
@@ -154,10 +154,10 @@ def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
     return None if found is None else found[0]
 
 
-def _structures(heap: Heap) -> dict[int, Described]:
+def _structures(heap: Heap) -> dict[int, BlockDescription]:
     """Return descriptions of the blocks that the allocators use for their own data, by address."""
     return {
-        address: Described(BlockKind(STRUCTURE, look=what))
+        address: BlockDescription(BlockKind(STRUCTURE, look=what))
         for allocator in heap.allocators
         for address, what in allocator.structures().items()
     }

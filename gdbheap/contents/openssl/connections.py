@@ -39,7 +39,7 @@ HEADER = 16
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     """A block that may be a context or a connection. ``method``: the offset in bytes of its pointer to a table of
     methods. ``first``: its first word.
     """
@@ -90,7 +90,7 @@ def _find_named(
     for address, size, method in rows[:MAX_CANDIDATES]:
         words = _read(target, address, size)
         if words and certs.is_among(words):
-            certified.append(_Found(address, size, method, words[0]))
+            certified.append(_Candidate(address, size, method, words[0]))
     for form in facts["objects"]:
         named = _named(target, certified, form)
         if named:
@@ -126,7 +126,7 @@ def _read(target: Target, address: int, size: int) -> tuple[int, ...]:
         return ()
 
 
-def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
+def _named(target: Target, certified: list[_Candidate], form: dict[str, Any]) -> list[tuple[int, str]]:
     """Return (address, CONTEXT or CONNECTION) of each object in ``certified``; an empty list if the layout ``form``
     does not fit.
     """
@@ -146,7 +146,7 @@ def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> lis
     return [(found.address, CONTEXT) for found in contexts] + [(found.address, CONNECTION) for found in connections]
 
 
-def _is_at_one_offset(target: Target, connections: list[_Found], contexts: set[int]) -> bool:
+def _is_at_one_offset(target: Target, connections: list[_Candidate], contexts: set[int]) -> bool:
     """Return whether all connections have a pointer to a context at the same offset."""
     places: Sequence[int] = range(table(TABLE)["largest_size"] // target.machine.word)
     for found in connections:
@@ -157,7 +157,7 @@ def _is_at_one_offset(target: Target, connections: list[_Found], contexts: set[i
     return True
 
 
-def _begins_context(target: Target, found: _Found) -> bool:
+def _begins_context(target: Target, found: _Candidate) -> bool:
     """Return whether the block's first word can begin a context: a pointer to methods or, since 3.0, a library context
     or zero.
     """

@@ -14,7 +14,7 @@ from gdbheap.contents.python.objects.roots import Roots
 from gdbheap.contents.python.running.interpreter import Interpreter
 from gdbheap.contents.python.running.tracemalloc_tables import Traces
 from gdbheap.errors import NotAPython, or_none
-from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
+from gdbheap.graph.mapped import MappedMemory, find_mapped, mapped_files
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges, containing, subtract
 
@@ -125,7 +125,7 @@ class PythonContent(Content):
         return ObjectPaths(self.references)
 
     @part("mapped memory")
-    def mapped(self) -> list[Mapped]:
+    def mapped(self) -> list[MappedMemory]:
         """The memory that the program mapped, as Python objects and structures of libraries describe it."""
         looking = self._around.labelled("looking for owners of mapped memory")
         return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
@@ -142,7 +142,7 @@ class PythonContent(Content):
         owned = sorted([*around.owned_ranges(), *around.single_blocks()])
         return sorted([*files, *subtract(around.anonymous(writable=False), owned)])
 
-    def mapped_at(self, address: int) -> Mapped | None:
+    def mapped_at(self, address: int) -> MappedMemory | None:
         """Return the memory that an object mapped and that contains ``address``; None if there is none, or no
         Python."""
         if self.target.refusal is not None or containing(self._mappable, address) is None:

@@ -7,7 +7,7 @@ from dataclasses import field
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
-from gdbheap.answers.accounting.describing import Described, describe_blocks
+from gdbheap.answers.accounting.describing import BlockDescription, describe_blocks
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
@@ -37,7 +37,7 @@ class GrowingBuffers(Figures):
     buffers: int
     mmap_threshold: int
     origin: str
-    what: Described | None
+    what: BlockDescription | None
     shortest: int = field(metadata=UNLISTED)
     longest: int = field(metadata=UNLISTED)
 
@@ -109,6 +109,6 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
     return found
 
 
-def _what(evidence: Evidence, buffer: tuple[int, int]) -> Described | None:
+def _what(evidence: Evidence, buffer: tuple[int, int]) -> BlockDescription | None:
     """Return a description of a buffer; None if making it takes long."""
     return None if evidence.objects is None else describe_blocks(evidence.heap, [buffer])[buffer[0]]

@@ -13,7 +13,7 @@ from gdbheap.report.text.tables import join
 if TYPE_CHECKING:
     from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 
-__all__ = ["LOOKS", "Look", "look_of", "render", "shares"]
+__all__ = ["LOOKS", "CellStyle", "look_of", "render", "shares"]
 
 WIDTH = 100
 ADDRESS_WIDTH = 15
@@ -21,7 +21,7 @@ MIN_CELLS_ACROSS = 16
 
 
 @dataclass(frozen=True)
-class Look:
+class CellStyle:
     """The appearance of cells of one kind: its characters, its colours in a terminal and in SVG, and its meaning."""
 
     character: str
@@ -32,14 +32,14 @@ class Look:
 
 
 LOOKS = {
-    "used": Look("█", "#", COLOURS["used"], "#3a7d44", "in use"),
-    "mixed": Look("▓", "%", "\033[33m", "#c9a227", "partly in use"),
-    "free": Look("▒", "o", COLOURS["free"], "#d9822b", "free but resident"),
-    "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, not resident"),
-    "top": Look("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
-    "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
-    "other": Look("▪", "+", COLOURS["overhead"], "#8e6fa8", "overhead or other"),
-    "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
+    "used": CellStyle("█", "#", COLOURS["used"], "#3a7d44", "in use"),
+    "mixed": CellStyle("▓", "%", "\033[33m", "#c9a227", "partly in use"),
+    "free": CellStyle("▒", "o", COLOURS["free"], "#d9822b", "free but resident"),
+    "gone": CellStyle("░", ".", "\033[34m", "#c8d6e5", "free, not resident"),
+    "top": CellStyle("▄", "^", COLOURS["top"], "#2e86ab", "top, resident"),
+    "top gone": CellStyle("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
+    "other": CellStyle("▪", "+", COLOURS["overhead"], "#8e6fa8", "overhead or other"),
+    "nothing": CellStyle("·", "-", "\033[2m", "#f4f4f4", "not resident"),
 }
 USED, FREE, TOP = "used", "free", "top"
 

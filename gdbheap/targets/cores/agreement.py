@@ -62,7 +62,7 @@ class Agreement:
 
 
 @dataclass
-class Left:
+class ComparisonBudget:
     """The number of words and relocations that may still be compared, which is limited because a core may name a large
     file many times.
     """
@@ -70,7 +70,7 @@ class Left:
     words: int = field(default_factory=lambda: ALL_WORDS)
 
 
-def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
+def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: ComparisonBudget) -> Agreement:
     """Return the evidence that the mapped object ``loaded`` comes from the file ``elf``, whose program headers fit the
     object.
 
@@ -153,7 +153,7 @@ def _compare_dynamic(
 
 
 def _locked_words(
-    machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: Left
+    machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: ComparisonBudget
 ) -> Iterator[tuple[int, int]]:
     """Yield (expected word, word in memory) for data that the dynamic linker relocated and then made read-only.
 
@@ -190,7 +190,7 @@ OWN = -1
 
 
 def _relocated(
-    machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: Left
+    machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: ComparisonBudget
 ) -> Iterator[tuple[int, int | None]]:
     """Yield (linked address, value) for each relocation at one of the addresses ``places``, and perhaps for other
     relocations.

@@ -19,7 +19,7 @@ from gdbheap.host.file_systems import FileSystems
 from gdbheap.machines import image
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.cores import debuginfod
-from gdbheap.targets.cores.agreement import Left, agreement
+from gdbheap.targets.cores.agreement import ComparisonBudget, agreement
 from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, placed_object
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.unseen_files import UnseenFile
@@ -103,7 +103,7 @@ class CoreFiles:
         self._files, self._places, self._entry = files, places, entry
         self._with_code = {mapping.path for mapping in mappings if mapping.executable or mapping.writable}
         self._tried: Counter[str] = Counter()
-        self._left = Left()
+        self._left = ComparisonBudget()
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:

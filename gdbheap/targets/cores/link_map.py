@@ -40,7 +40,7 @@ FindFiles = Callable[[str], Iterator[ElfFile]]
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _LoadedFile:
     """An object: its path, bias and program headers.
 
     ``elf``: the file from which the program headers were read; None if they were read from memory.
@@ -84,7 +84,7 @@ def _absolute(raw: bytes) -> str:
     return path if path.startswith("/") or not path else "/" + path.removeprefix("./")
 
 
-def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> _Loaded | None:
+def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> _LoadedFile | None:
     address, count = auxv.get(AT_PHDR, 0), min(auxv.get(AT_PHNUM, 0), HEADERS_LIMIT)
     if not address or not count:
         return None
@@ -93,11 +93,11 @@ def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFi
     segments = image.parse_segments(space.read_available(address, size))
     if len(segments) == count:
         bias = _program_bias(machine, segments, address)
-        return None if bias is None else _Loaded(path, bias, segments)
+        return None if bias is None else _LoadedFile(path, bias, segments)
     for elf in files(path):
         bias = _program_bias(machine, elf.segments, address)
         if bias is not None and elf.phnum == count and bias + elf.entry == auxv.get(AT_ENTRY, 0):
-            return _Loaded(path, bias, elf.segments, elf)
+            return _LoadedFile(path, bias, elf.segments, elf)
     return None
 
 
@@ -111,8 +111,8 @@ def _program_bias(machine: Machine, segments: list[Segment], address: int) -> in
 
 
 def _libraries(
-    machine: Machine, space: Space, auxv: dict[int, int], program: _Loaded, files: FindFiles
-) -> Iterator[_Loaded]:
+    machine: Machine, space: Space, auxv: dict[int, int], program: _LoadedFile, files: FindFiles
+) -> Iterator[_LoadedFile]:
     """Yield the objects in the dynamic linker's list, without the program itself and the kernel's vDSO."""
     seen = {program.bias}
     for bias, name, dynamic in _entries(machine, space, program):
@@ -121,14 +121,14 @@ def _libraries(
             path = _absolute(name)
             segments = _segments(machine, space, bias, dynamic, path, files)
             if segments:
-                yield _Loaded(path, bias, segments)
+                yield _LoadedFile(path, bias, segments)
 
 
 def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
     return machine.page_down(address) == auxv.get(AT_SYSINFO_EHDR)
 
 
-def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
+def _entries(machine: Machine, space: Space, program: _LoadedFile) -> Iterator[tuple[int, bytes, int]]:
     """Yield (bias, name, address of the dynamic section) of each entry in the dynamic linker's list.
 
     The iteration stops at an unreadable entry, or if the list is a loop.
@@ -144,7 +144,7 @@ def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple
         return
 
 
-def _name(space: Space, program: _Loaded, address: int) -> bytes:
+def _name(space: Space, program: _LoadedFile, address: int) -> bytes:
     """Return the object name at ``address``, to which an entry of the dynamic linker's list points.
 
     The dynamic linker's own name lies in the program; if the core lacks that memory, it is read from the program's
@@ -157,7 +157,7 @@ def _name(space: Space, program: _Loaded, address: int) -> bytes:
         return raw.split(b"\0")[0]
 
 
-def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
+def _first_entry(machine: Machine, space: Space, program: _LoadedFile) -> int:
     """Return the address of the first entry in the dynamic linker's list; 0 for a program without a dynamic linker.
     Raises Fault.
     """
@@ -181,7 +181,7 @@ def _segments(machine: Machine, space: Space, bias: int, dynamic: int, path: str
     return []
 
 
-def _rows(machine: Machine, loaded: _Loaded) -> Iterator[MappedFile]:
+def _rows(machine: Machine, loaded: _LoadedFile) -> Iterator[MappedFile]:
     for segment in loaded.segments:
         start = machine.page_down(loaded.bias + segment.address)
         end = machine.page_up(loaded.bias + segment.address + segment.file_size)

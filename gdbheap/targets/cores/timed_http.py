@@ -30,7 +30,7 @@ def get(url: str, end: float) -> http.client.HTTPResponse:
         def __init__(self, sock: socket.socket, *rest: Any, **options: Any) -> None:
             super().__init__(sock, *rest, **options)
             self.fp.close()
-            self.fp = io.BufferedReader(_Received(sock, end))
+            self.fp = io.BufferedReader(_SocketBytes(sock, end))
 
     class Connection(http.client.HTTPConnection):
         response_class = Answer
@@ -58,7 +58,7 @@ def _left(end: float) -> float:
     return left
 
 
-class _Received(io.RawIOBase):
+class _SocketBytes(io.RawIOBase):
     """The bytes that a socket receives until the time ``end``."""
 
     def __init__(self, sock: socket.socket, end: float) -> None:

@@ -117,7 +117,7 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
 
     Raises the errors of ``judge``, NoTarget if there are no pieces, GdbheapError if there is no room.
     """
-    kept = _Kept(name)
+    kept = _SparseFile(name)
     try:
         cut = _keep_all(kept, pieces, what, judge)
         if not kept.size:
@@ -128,7 +128,7 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
         raise
 
 
-def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
+def _keep_all(kept: _SparseFile, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
     """Write the pieces up to the end of the core. Return None, or the reason if the end was not reached."""
     end: int | None = None
     start = b""
@@ -226,7 +226,7 @@ def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
     return piece, getattr(decoder, "unconsumed_tail", b"")
 
 
-class _Kept:
+class _SparseFile:
     """A sparse file without a name, on the file system with the most room."""
 
     def __init__(self, name: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gdbheap.contents.python.objects.sizing import Sizing, sizing
+from gdbheap.contents.python.objects.sizing import SizeFields, sizing
 from gdbheap.contents.python.text.repr import SET_USED, Repr
 from gdbheap.contents.python.text.scalars import FIRST_FIELD
 from gdbheap.dataclass import dataclass
@@ -28,7 +28,7 @@ class Values:
     """The offsets of the values in objects, for the native half; see native/core/src/python/values.rs."""
 
     kinds: list[tuple[int, int]]
-    sizing: Sizing
+    sizing: SizeFields
     str_data: int
     bytes_data: int
     tuple_items: int

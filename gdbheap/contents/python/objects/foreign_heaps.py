@@ -12,7 +12,7 @@ from contextlib import suppress
 from gdbheap import _native
 from gdbheap.contents.python.objects.hash_tables import TableHead, tables_of
 from gdbheap.contents.python.objects.roots import Roots
-from gdbheap.contents.python.objects.sizing import Sizing, sizing
+from gdbheap.contents.python.objects.sizing import SizeFields, sizing
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAGS_PLAIN, Release
@@ -27,7 +27,7 @@ class Measures:
     ``plain``: ``tp_flags`` of types whose objects hold no references.
     """
 
-    sizing: Sizing
+    sizing: SizeFields
     keys: TableHead | None
     plain: int = FLAGS_PLAIN
     flag_heap_type: int = FLAG_HEAP_TYPE

@@ -9,7 +9,7 @@ from gdbheap.layout.cpython import FLAG_INT, FLAG_UNICODE, OB_SIZE, Release
 
 
 @dataclass(frozen=True)
-class Sizing:
+class SizeFields:
     """The fields from which sizes of objects are computed; see native/core/src/python/sizing.rs."""
 
     ob_size: int
@@ -24,12 +24,12 @@ class Sizing:
     flag_inline: int
 
 
-def sizing(release: Release) -> Sizing:
+def sizing(release: Release) -> SizeFields:
     """Return the offsets of the fields from which the sizes of a release's objects are computed."""
     fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
     known = [release.get(name) for name in fields]
     length, state, ascii_header, compact_header = (number or 0 for number in known)
-    return Sizing(
+    return SizeFields(
         ob_size=release.at(OB_SIZE),
         tagged=release.get("lv_tag") is not None,
         flag_int=FLAG_INT,

@@ -22,7 +22,7 @@ SUBCLASS = {"dict": 16, "set": 0}
 
 
 @dataclass(frozen=True)
-class Growing:
+class GrowingLayout:
     """The layout of a growing container; see native/core/src/python/containers/slack.rs.
 
     Offsets in the object: ``size_at``, the number of its items; ``allocated_at``, the number of items for which it has
@@ -77,7 +77,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     return [Slack(name, row.containers, row.small, row.pages, row.most, row.address) for name, row in zip(types, rows)]
 
 
-def growing_of(release: Release) -> list[Growing]:
+def growing_of(release: Release) -> list[GrowingLayout]:
     """Return the layouts of a list and of a bytearray, in this order."""
     at = release.at
     # Since 3.4 the data of a bytearray may begin inside its buffer: bytes deleted from the front stay in the buffer.
@@ -87,8 +87,8 @@ def growing_of(release: Release) -> list[Growing]:
     # object.
     behind = 0 if release.get("bytearray_is_bytes") else 1
     return [
-        Growing("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
-        Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, behind),
+        GrowingLayout("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
+        GrowingLayout("bytearray", at(OB_SIZE), alloc, data, first, 1, behind),
     ]
 
 

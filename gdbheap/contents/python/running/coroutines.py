@@ -54,7 +54,7 @@ MAX_NAME = 200
 
 
 @dataclass(frozen=True)
-class Suspended:
+class Suspendable:
     """A generator, coroutine or asynchronous generator in any state.
 
     ``state``: created, suspended, running or ended. ``place``: its position in its code, None if it has ended.
@@ -176,7 +176,7 @@ class Coroutines:
             self._names[address] = read_name(self._space, self._release, address, MAX_NAME)
         return self._names[address]
 
-    def suspended(self, address: int) -> Suspended:
+    def suspended(self, address: int) -> Suspendable:
         """Return the generator, coroutine or asynchronous generator at ``address``. Raises Fault."""
         fields, memory = self._fields, self._memory
         function = self._text(memory.word(address + fields.qualname)) or "?"
@@ -186,7 +186,7 @@ class Coroutines:
         place = self._place(frame) if state != ENDED else None
         awaits = self._awaits(address, frame, place) if state == SUSPENDED and place is not None else 0
         position = None if place is None else place.position
-        return Suspended(address, function, state, position, self._passed_on(awaits), frame, embedded is None)
+        return Suspendable(address, function, state, position, self._passed_on(awaits), frame, embedded is None)
 
     def _state_of(self, address: int, frame: int) -> str:
         if not frame:

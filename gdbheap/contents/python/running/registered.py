@@ -42,14 +42,14 @@ def registered_by_thread(space: Space, release: Release, state: ThreadState) -> 
 
 def registered_with(space: Space, release: Release, interpreters: Iterable[int]) -> Iterator[Registered]:
     """Yield the functions that are registered with each of the interpreters."""
-    left = _Left()
+    left = _CallbackBudget()
     for interpreter in interpreters:
         with suppress(Fault, OverflowError):
             yield from _registered(_Source(space, release, interpreter, left))
 
 
 @dataclass
-class _Left:
+class _CallbackBudget:
     """The number of callbacks that may still be read."""
 
     callbacks: int = field(default_factory=lambda: ALL_CALLBACKS)
@@ -60,7 +60,7 @@ class _Source:
     space: Space
     release: Release
     interpreter: int
-    left: _Left
+    left: _CallbackBudget
 
 
 def _word(source: _Source, name: str, number: int = 0) -> int:

@@ -17,10 +17,10 @@ from gdbheap.targets.cloning import cloned
 from gdbheap.targets.core import Core
 from gdbheap.targets.process import Process, stopped
 
-__all__ = ["Kept"]
+__all__ = ["SessionTarget"]
 
 
-class Kept:
+class SessionTarget:
     """The target of a session: a core that stays open, or a process as it was at one moment.
 
     The private memory of a process is copied; with --clone, a frozen copy of the process is kept. If a process cannot
