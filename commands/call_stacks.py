@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
@@ -14,9 +13,7 @@ from gdbheap.errors import UsageError
 from gdbheap.report.formats.flame import ALLOCATED
 from gdbheap.report.formats.pprof import pprof
 from gdbheap.report.words.call_stacks import render
-
-if TYPE_CHECKING:
-    from gdbheap.tracing.call_stacks import CallStacks, Moment
+from gdbheap.tracing.call_stacks import CallStacks, Moment, call_stacks
 
 __all__ = ["COMMAND"]
 
@@ -56,9 +53,6 @@ class Options(Pictured):
 
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
-    # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.tracing.call_stacks import call_stacks
-
     if len(files) > 1:
         raise UsageError("gdbheap stacks: give only one file")
     if options.at is not None and options.diff is not None:

@@ -16,6 +16,7 @@ from gdbheap.report.formats.flame import CALLS
 from gdbheap.report.formats.pprof import OF_CALLS, pprof_of_tree
 from gdbheap.report.formats.weighted import OTHER_STACKS
 from gdbheap.report.words.growth import render
+from gdbheap.stack_frames import StackFrame
 
 if TYPE_CHECKING:
     from gdbheap.following.growth import Growth
@@ -54,9 +55,6 @@ def drawn_stacks(found: Growth) -> list[Weighted]:
     stacks: list[Weighted] = [(stack.frames, stack.bytes, stack.calls) for stack in found.sites]
     others = found.other_stacks
     if others is not None:
-        # Imported on use: imports take most of a command's start-up time.
-        from gdbheap.stack_frames import StackFrame
-
         stacks.append(([StackFrame(OTHER_STACKS, "", None, "rest")], others.bytes, others.calls))
     return stacks
 

@@ -6,7 +6,6 @@ import os
 import select
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
@@ -17,10 +16,8 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.replay import render
-
-if TYPE_CHECKING:
-    from gdbheap.tracing.replay import Job, Replayed
-    from gdbheap.tracing.replay_settings import Setting
+from gdbheap.tracing.replay import Filmed, Job, Replayed, planned, run
+from gdbheap.tracing.replay_settings import Setting, recorded_setting, tunables_of
 
 __all__ = ["COMMAND"]
 
@@ -41,8 +38,6 @@ def _call(text: str) -> int:
 
 
 def _tunables(text: str) -> dict[str, str]:
-    from gdbheap.tracing.replay_settings import tunables_of
-
     return tunables_of(text)
 
 
@@ -82,8 +77,6 @@ class Options(Writing):
 
 def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.tracing.replay import planned
-    from gdbheap.tracing.replay_settings import recorded_setting
     from gdbheap.tracing.what_if import what_if
 
     if len(files) > 1:
@@ -110,7 +103,6 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
     from gdbheap.heap import Heap
     from gdbheap.report.formats.film import CELLS, Film
     from gdbheap.targets.process import stopped
-    from gdbheap.tracing.replay import Filmed, run
 
     calls = job.content.calls
     every = max(1, calls // FRAMES) if options.every is None else options.every
@@ -138,8 +130,6 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
 
 
 def _once(job: Job, setting: Setting, options: Options) -> Replayed:
-    from gdbheap.tracing.replay import run
-
     stop = options.stop_at
     if stop is None:
         found, last = run(job, setting, with_gaps=True)
@@ -172,8 +162,6 @@ def _tuned(options: Options) -> dict[str, str]:
 def _setting(base: Setting, options: Options) -> Setting:
     """Return the setting under which the program ran, changed by the tunables that the options set. Raises
     UsageError."""
-    from gdbheap.tracing.replay_settings import Setting
-
     tuned, library = _tuned(options), base.library
     if library is not None and tuned:
         raise UsageError("gdbheap replay: tunables work only with glibc, but this replay uses another allocator")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
@@ -14,9 +13,7 @@ from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.trace import render, sentence
 from gdbheap.text import printable_record
-
-if TYPE_CHECKING:
-    from gdbheap.tracing.traced_command import Traced
+from gdbheap.tracing.traced_command import Traced, finish, trace
 
 __all__ = ["COMMAND"]
 
@@ -68,9 +65,6 @@ class Options(Writing):
 
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
-    # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.tracing.traced_command import finish, trace
-
     if options.attach is not None:
         raise UsageError(ATTACH.format(options.attach))
     if not options.file:

@@ -27,14 +27,14 @@ from gdbheap.commands.surface.options import (
 from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import UsageError, one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
 from gdbheap.report.words.watch import counts_text, event_text, render
 from gdbheap.watching.messages import Event, Limit
-from gdbheap.watching.triggers import MEMORY_ERROR
+from gdbheap.watching.triggers import MEMORY_ERROR, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,6 @@ class _Watch:
         from gdbheap.watching.action_queue import ActionQueue
         from gdbheap.watching.actions import Actions, check
         from gdbheap.watching.child import EndingChildren
-        from gdbheap.watching.triggers import Bounds
         from gdbheap.watching.watcher import Watcher, WatchRequest
 
         self.options = options
@@ -336,7 +335,6 @@ class _Watch:
         """Read the data that a later stop of the process needs, because there is no time for that when
         memory runs out.
         """
-        from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 
         if not self.options.at_oom or len(self.prepared) >= PREPARED:

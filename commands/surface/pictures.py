@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.options import Pictured
+from gdbheap.files import replacing
 
 if TYPE_CHECKING:
     from gdbheap.report.formats.flame import Subject
@@ -27,7 +28,6 @@ def draw(
     that file from the tree. Raises UsageError if a file cannot be written.
     """
     # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.files import replacing
     from gdbheap.report.formats.composition import MEMORY
     from gdbheap.report.formats.stack_files import FORMATS, Drawing
 

@@ -15,7 +15,7 @@ from typing import Any
 from gdbheap.dataclass import dataclass
 from gdbheap.export.arrow import encoded, pyarrow, record_batch, schema_of
 from gdbheap.export.batches import Batch, Batches, Cells, Constant, NumberColumn, TextColumn, values_of
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn, table_of
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, TableColumn, table_of
 from gdbheap.text import csv_cell
 
 __all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "WrittenTable", "file_of", "is_ours", "write"]
@@ -49,8 +49,6 @@ def file_of(form: str, table: str) -> str:
 
 def is_ours(form_or_name: str) -> bool:
     """Return whether an export writes files of this form, or with this name."""
-    from gdbheap.export.declaration import TABLES
-
     return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
 
 
