@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support.fleets import QUERIES, asked, check, fleet
 from support.installed import PYTHON
 from support.trino import server, trino, written_for_trino
-from test_fleet import QUERIES, asked, check, fleet
 
 SPARK = """
 import json, sys

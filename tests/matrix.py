@@ -25,10 +25,10 @@ from typing import Any, Callable
 
 import pytest
 from conftest import SEED
+from support.arena_cases import SEVERAL_HEAPS, Case, Table, check_counts, check_figures, check_states
 from support.gdb_side import documents, gdb, home
 from support.programs import GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, running
 from tabulate import tabulate
-from test_oracle_arenas import SEVERAL_HEAPS, Case, Table, check_counts, check_figures, check_states
 
 LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap arenas --json"]
 OUTSIDE, INSIDE = "gdb outside", "its own gdb"

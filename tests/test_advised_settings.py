@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_jemalloc_library
-import test_mimalloc_library
-import test_tcmalloc_library
-from support import kernel, programs
+from support import jemallocs, kernel, mimallocs, programs, tcmallocs
 from support.programs import Running, ask, gdbheap, running
 from support.tables import program
 
 KIB, MIB = 1 << 10, 1 << 20
 UNUSED = {
-    "jemalloc-unused": test_jemalloc_library.newest,
-    "tcmalloc-unused": lambda: test_tcmalloc_library.library("tcmalloc_minimal"),
-    "mimalloc-empty": test_mimalloc_library.newest,
+    "jemalloc-unused": jemallocs.newest,
+    "tcmalloc-unused": lambda: tcmallocs.library("tcmalloc_minimal"),
+    "mimalloc-empty": mimallocs.newest,
 }
 CACHED = {name: UNUSED[f"{name}-unused"] for name in ("jemalloc", "tcmalloc")}
 # With this setting, all memory outside caches is returned.
@@ -117,7 +114,7 @@ def test_fewer_arenas(rng: random.Random, tmp_path: Path) -> None:
     """Check that RSS falls by the promised bytes with a quarter of the arenas. The arenas' own memory is freed too."""
     command = programs.c_program("many_arenas", rng.getrandbits(30), 160, 60, tmp_path / "cached")
     settings = {
-        "LD_PRELOAD": test_jemalloc_library.newest(),
+        "LD_PRELOAD": jemallocs.newest(),
         "MALLOC_CONF": "narenas:160,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0",
     }
     with running(command, tmp_path, settings) as target:

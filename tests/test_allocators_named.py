@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from test_imports import BINDING, CORE, modules
+from support.sources import BINDING, CORE, modules
 
 NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc|tcmalloc|mallocng|oldmalloc", re.IGNORECASE)
 OWN = ("allocators.", "layout.")

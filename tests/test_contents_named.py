@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from test_imports import modules
+from support.sources import modules
 
 KINDS = {"CxxContent", "JavaContent", "OpensslContent", "PostgresqlContent", "PythonContent"}
 CONTEXTS = "an answer about PostgreSQL alone"

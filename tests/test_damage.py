@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
+from support.core_words import Memory
 from support.library import blocks, heap_of
 from support.programs import ask, c_program, running
 
@@ -18,7 +18,6 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 
 pytestmark = pytest.mark.cases(20)
 
-WORD = struct.Struct("<Q")
 RECORD = struct.Struct("<4Q")
 # The overwritten words: the state of their chunks, their offset, and the mask of changed bits.
 KINDS = {
@@ -30,33 +29,6 @@ KINDS = {
     "mmapped flag of a used chunk": ("used", 8, 2),
     "link of a chunk in a thread cache": ("tcache", 16, 0x7F_FFFF_FFF0),
 }
-
-
-class Memory:
-    """The bytes of a core file, by the target's addresses."""
-
-    def __init__(self, path: Path) -> None:
-        """Read the program headers."""
-        self.path = path
-        with path.open("rb") as file:
-            segments = [segment.header for segment in ELFFile(file).iter_segments("PT_LOAD")]
-        self.segments = [(head.p_vaddr, head.p_vaddr + head.p_filesz, head.p_offset) for head in segments]
-
-    def place(self, address: int) -> int:
-        """Return the file offset of an address."""
-        return next(address - start + offset for start, end, offset in self.segments if start <= address < end)
-
-    def word(self, address: int) -> int:
-        """Return the word at an address."""
-        with self.path.open("rb") as file:
-            file.seek(self.place(address))
-            return int(WORD.unpack(file.read(8))[0])
-
-    def put(self, address: int, value: int) -> None:
-        """Overwrite the word at an address."""
-        with self.path.open("r+b") as file:
-            file.seek(self.place(address))
-            file.write(WORD.pack(value))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from reference import pymalloc
+from support.core_words import Memory
 from support.library import heap_of
 from support.programs import GCORE, KINDS, ask, python_program, running
-from test_damage import Memory
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.check import check

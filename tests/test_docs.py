@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scripts import script
+from support.scripts import ROOT, script
 
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, STARTED
 from gdbheap.commands.surface.registry import COMMANDS
 
-ROOT = Path(__file__).resolve().parent.parent
 WORD = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{4,}(?![0-9A-Za-z])")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.other_allocators import by_name, library
 from support.populations import census
 from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, release_program, running
-from test_other_allocators import by_name, library
 
 SMALL, ROUNDED, PARTS = 512, 15, 2
 RELEASES = ("3.6", "3.8", "3.10", "3.12", "3.13")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.gdb_calls import ALLOCATES, FILTERED, refused, state
 from support.gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
 from support.programs import Running, ask, c_program, gdbheap, running
 
@@ -75,20 +76,6 @@ def stats(target: Running, environment: dict[str, str], *before: str) -> Done:
     return batch(["-p", str(target.pid)], [*before, "heap stats --json"], environment)
 
 
-def descriptors(pid: int) -> dict[str, str]:
-    """Return the target of each descriptor of a process."""
-    folder = Path(f"/proc/{pid}/fd")
-    return {entry.name: os.readlink(entry) for entry in folder.iterdir()}
-
-
-def state(pid: int) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return the state that a call must not change: descriptors, mappings, and the blocked or ignored signals."""
-    maps = [line.split()[0] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
-    names = ("SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:")
-    signals = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(names)]
-    return descriptors(pid), maps, signals
-
-
 def flush(target: Running) -> None:
     """Have the target write the contents of its buffer."""
     os.kill(target.pid, signal.SIGUSR1)
@@ -140,36 +127,6 @@ def test_stopped_by_a_signal(program: Path, environment: dict[str, str], tmp_pat
         os.kill(started.pid, signal.SIGCONT)
         started.rest()
         assert state(started.pid) == before
-
-
-def refused(done: Done, *words: str) -> None:
-    """Check one line that names the reason, status 1 and no answer; with --json, a document that says the same."""
-    assert done.returncode == 1, done.stdout + done.stderr
-    lines = own_lines(done)
-    assert len(lines) == 1 and {one["error"]["status"] for one in documents(done)} <= {1}
-    assert all(word in lines[0] for word in words), lines
-
-
-ALLOCATES = """
-#include <pthread.h>
-#include <stdlib.h>
-#include <unistd.h>
-static void *work(void *unused)
-{
-    for (;;) {
-        void *volatile block = malloc(100000);
-        free(block);
-    }
-    return unused;
-}
-int main(void)
-{
-    pthread_t thread;
-    pthread_create(&thread, NULL, work, NULL);
-    for (;;)
-        pause();
-}
-"""
 
 
 @pytest.mark.parametrize("function", ["malloc", "_int_free"])
@@ -288,27 +245,6 @@ def test_no_gdb(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert ask("stats", str(started.pid))["agrees"] is True
         assert state(started.pid) == before
         assert runs(started.pid)
-
-
-FILTERED = r"""
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(void)
-{
-    struct sock_filter filter[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
-    struct sock_fprog program = {1, filter};
-    void *volatile block = malloc(100000);
-    free(block);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-    for (;;)
-        pause();
-}
-"""
 
 
 def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.gdb_calls import ALLOCATES, FILTERED, refused, state
 from support.gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
 from support.programs import Running, ask, c_program, gdbheap, python_program, running
-from test_gdb_stats import ALLOCATES, FILTERED, refused, state
 
 from gdbheap.commands.gdb.command_line import split
 

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from conftest import SEED
 from support import kernel
+from support.hostile_cores import evil_word, headers, truncated
 from support.library import heap_of
 from support.nouns import GRAPHS, PLAIN
+from support.other_allocators import library
 from support.programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
-from test_other_allocators import library
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 
@@ -36,18 +37,6 @@ Damage = Callable[[bytearray, list[kernel.Segment], random.Random], None]
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-
-
-def evil_word(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> bytes:
-    """Return eight bytes that may break a walk: extremes, small numbers, addresses, other words of the target."""
-    segment = rng.choice(segments)
-    place = segment.offset + 8 * rng.randrange(max(1, segment.file_size // 8))
-    numbers = (0, 1, 7, 15, 16, 33, (1 << 64) - 1, 1 << 63, (1 << 63) - 16, 1 << 47, segment.start, segment.start + 16)
-    if rng.random() < 0.3:
-        return bytes(data[place : place + 8].ljust(8, b"\0"))
-    if rng.random() < 0.2:
-        return rng.randbytes(8)
-    return struct.pack("<Q", rng.choice(numbers) + (rng.randrange(4096) if rng.random() < 0.1 else 0) & (1 << 64) - 1)
 
 
 def offset_of(segments: list[kernel.Segment], address: int) -> int:
@@ -122,19 +111,6 @@ def summits(data: bytearray, segments: list[kernel.Segment], rng: random.Random)
     for place in places_of_pointers(data, segments):
         if rng.random() < share:
             data[place : place + 8] = struct.pack("<Q", (1 << 64) - rng.choice((1, 8, 16, 40, 4096)))
-
-
-def headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Overwrite the program headers and notes, after the ELF header itself."""
-    end = min(segment.offset for segment in segments)
-    for _ in range(rng.choice((1, 5, 50))):
-        place = rng.randrange(64, end - 8)
-        data[place : place + 8] = evil_word(data, segments, rng)
-
-
-def truncated(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
-    """Remove the end."""
-    del data[rng.randrange(64, len(data)) :]
 
 
 DAMAGES = (anywhere, words, chunk_headers, pool_headers, pointers, summits, headers, truncated)

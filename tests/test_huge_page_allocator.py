@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from support import kernel
+from support.jemallocs import BESIDE, NAMES, OF_A_THREAD, check_held, library, stats
+from support.ledger_lines import check_families, roots, virtual_size
 from support.library import heap_of
 from support.programs import KERNEL_CORE, ask, running
 from support.tables import held, program
-from test_jemalloc_library import BESIDE, NAMES, OF_A_THREAD, check_held, library, stats
-from test_oracle_ledger import check_families, roots, virtual_size
 
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 

@@ -27,7 +27,7 @@ from support.busy import wait_for
 from support.following import code, patched
 from support.programs import GDBHEAP, PATIENCE, gdbheap
 from support.reuse import Swapped, swapped
-from test_watch import watching
+from support.watches import watching
 
 from gdbheap import _native
 from gdbheap.commands.shell.subjects import answer

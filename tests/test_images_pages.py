@@ -18,9 +18,9 @@ from images import mimalloc
 from images.heap import FREE_STATES, SHAPES, Chunk, Image
 from images.layouts import GLIBCS
 from images.memory import AARCH64, X86_64
+from support.image_rows import arena_rows, compare, expected_arena
 from support.library import heap_of
 from support.programs import ask
-from test_images import arena_rows, compare, expected_arena
 
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.layout.facts import Facts

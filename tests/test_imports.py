@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.scripts import script
+from support.sources import ACCESS, BINDING, ORDER, PROCESSORS, ROOT, imports, modules, room_of, rooms
 
-rooms = script("rooms")
-ORDER, imports, modules, room_of = rooms.ORDER, rooms.imports, rooms.modules, rooms.room_of
-ROOT = Path(__file__).resolve().parent.parent
 BEFORE_HEAP = ORDER[: ORDER.index("heap")]
 # Modules that the package names for type checkers, and from which it imports nothing before first use.
 NAMED_BY_PACKAGE = ("api", "errors")
@@ -156,9 +153,6 @@ def test_no_allocator_imports_from_another_ones_room() -> None:
     assert found == REPLACED
 
 
-ACCESS = ROOT / "native" / "access" / "src"
-CORE = ROOT / "native" / "core" / "src"
-BINDING = ROOT / "native" / "binding" / "src"
 # The crates, and the crates of gdbheap that each may use.
 STANDS_ON: dict[str, set[str]] = {
     "calls": set(),
@@ -189,9 +183,6 @@ PARTS = {
         ["history", "events"],
     ],
 }
-# The folders of `access` for each processor; `arch` is the one that is built. They take the place of each other, file
-# by file.
-PROCESSORS = {"x86_64", "aarch64"}
 # The parts of `access` that make system calls.
 UNSAFE = {"child", "signals", "folder", "memory", "process", *PROCESSORS}
 # A path of a `use`, up to its semicolon, or in an expression.

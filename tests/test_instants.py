@@ -10,80 +10,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import test_jemalloc_library
-import test_mallocng
-import test_mimalloc_library
-import test_oldmalloc
-import test_tcmalloc_library
-from support import tables
-from support.instants import INSTANTS, Held, Subject, seen
-
-from gdbheap.allocators.allocator import Block
-from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
-from gdbheap.allocators.mallocng.allocator import MallocngAllocator
-from gdbheap.allocators.mimalloc.library import MimallocLibraries
-from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
-from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
+from support import jemallocs, mallocng, mimallocs, oldmalloc, tables, tcmallocs
+from support.instants import INSTANTS, seen
+from support.subjects import IN_HAND, KINDS
 
 # Blocks that are in no table of the program: a vector for thread-local data of each thread, and some others.
 BESIDE, OF_A_THREAD = 8, 3
 # With fewer instants, two that are off mean nothing; only all of them do.
 ENOUGH = 20
 MINUTES = 60
-# A thread may be taking or giving back one block, and two inside realloc.
-IN_HAND = 2
 Command = Callable[[int, random.Random, Path], list[str]]
 
 
-def is_block(row: Held, block: Block | None) -> bool:
-    """Return whether a block begins at the pointer."""
-    return block is not None and (block.address, block.size, block.state) == (row[0], row[1], "used")
-
-
-def holds(row: Held, block: Block | None) -> bool:
-    """Return whether a block contains the pointer and ends after the usable bytes, or after the requested ones."""
-    if block is None or block.state != "used" or block.address > row[0]:
-        return False
-    return (block.end if block.asked is None else block.address + block.asked) - row[0] == row[1] >= row[2]
-
-
-def ends(row: Held, block: Block | None) -> bool:
-    """Return whether a block begins at the pointer and ends after the usable bytes."""
-    return block is not None and (block.address, block.state, block.end - row[0]) == (row[0], "used", row[1])
-
-
-@dataclass(frozen=True)
-class Kind:
-    """An allocator: its builds, and how many blocks beyond its own each thread may be taking or giving back if that
-    is noted; ``off``: how many of each thread's held blocks may still count as cached."""
-
-    subject: Subject
-    most: int
-    off: int = 0
-
-
-KINDS = {
-    # The number of blocks with which a cache is filled at once, and the number that it returns at once.
-    "jemalloc": Kind(Subject(JemallocLibraries, is_block), 100, 100),
-    # TCMALLOC_TRANSFER_NUM_OBJ.
-    "tcmalloc": Kind(Subject(TcmallocLibraries, is_block), 32),
-    "mimalloc": Kind(Subject(MimallocLibraries, holds), 100),
-    "mallocng": Kind(Subject(MallocngAllocator, ends), IN_HAND),
-    "oldmalloc": Kind(Subject(OldmallocAllocator, ends), IN_HAND),
-}
 PRELOADED: dict[str, tuple[list[str], Callable[[str], str]]] = {
-    "jemalloc": (test_jemalloc_library.NAMES, test_jemalloc_library.library),
-    "tcmalloc": (test_tcmalloc_library.NAMES, test_tcmalloc_library.library),
-    "mimalloc": (test_mimalloc_library.NAMES, test_mimalloc_library.library),
+    "jemalloc": (jemallocs.NAMES, jemallocs.library),
+    "tcmalloc": (tcmallocs.NAMES, tcmallocs.library),
+    "mimalloc": (mimallocs.NAMES, mimallocs.library),
 }
 BUILDS = [
     *((kind, name, ()) for kind, (names, _library) in PRELOADED.items() for name in names),
-    *(("mallocng", name, flags) for name, flags in test_mallocng.BUILDS),
-    *(("oldmalloc", test_oldmalloc.RELEASE, flags) for flags in ((), test_mallocng.STATIC)),
+    *(("mallocng", name, flags) for name, flags in mallocng.BUILDS),
+    *(("oldmalloc", oldmalloc.RELEASE, flags) for flags in ((), mallocng.STATIC)),
 ]
 
 
@@ -102,8 +52,8 @@ def started(
         library = PRELOADED[kind][1](name)
         return lambda folder: tables.program(threads, 0, rng, folder, library), {"LD_PRELOAD": library}
     if kind == "mallocng":
-        return lambda folder: test_mallocng.program(name, flags, threads, 0, rng, folder), {}
-    return lambda folder: test_oldmalloc.program(flags, threads, 0, rng, folder), {}
+        return lambda folder: mallocng.program(name, flags, threads, 0, rng, folder), {}
+    return lambda folder: oldmalloc.program(flags, threads, 0, rng, folder), {}
 
 
 @pytest.mark.timeout(MINUTES * 60)
@@ -114,7 +64,7 @@ def test_instants(build: tuple[str, str, tuple[str, ...]], threads: int, rng: ra
     """Check instants of processes, and of their cores."""
     kind = KINDS[build[0]]
     if threads > 1 and build[0] == "mimalloc":
-        test_mimalloc_library.need_threads(build[1])
+        mimallocs.need_threads(build[1])
     command, environment = started(build, threads, rng)
     programs = seen(kind.subject, command, environment, rng, tmp_path)
     for program in programs:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.interpreter_copies import copied, without_symbols
 from support.kernel import maps
+from support.other_allocators import by_name, compiled, library
 from support.programs import (
     KERNEL_CORE,
     KINDS,
@@ -27,9 +29,6 @@ from support.programs import (
     said,
     since,
 )
-from test_oracle_lost_names import copied
-from test_oracle_versions import without_symbols
-from test_other_allocators import by_name, compiled, library
 
 from gdbheap.layout.tables import table
 

@@ -8,7 +8,6 @@ other suites (``scripts/suites.sh``).
 from __future__ import annotations
 
 import bisect
-import ctypes.util
 import os
 import random
 import re
@@ -22,21 +21,17 @@ from pathlib import Path
 
 import pytest
 from support import kernel, programs
+from support.jemallocs import BESIDE, NAMES, OF_A_THREAD, Stats, check_held, library, newest, stats
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.library import heap_of
 from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from support.suites import libraries
 from support.tables import held, program
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.jemalloc.allocator import CACHES, DIRTY, MUZZY, RETAINED, JemallocLibraries
 from gdbheap.heap import Heap
 
-BUILT = sorted((Path(__file__).parents[1] / "build" / "jemallocs").glob("libjemalloc-*.so"))
-NAMES = ["the system's", *(path.stem.removeprefix("libjemalloc-") for path in BUILT), *libraries("jemalloc")]
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Blocks that are not in the program's table: a vector for thread-local data of each thread, and some others.
-BESIDE, OF_A_THREAD = 4, 3
 LARGEST_SMALL = 14 << 10
 IN_A_MODULE = {
     "pyarrow": (
@@ -56,50 +51,12 @@ IN_A_MODULE = {
     ),
 }
 every_library = pytest.mark.parametrize("name", NAMES)
-Stats = dict[str, Counter[tuple[int, int]]]
-
-
-def library(name: str) -> str:
-    """Return the library of that name; skip the test if there is none."""
-    if programs.ROOT_FOLDER:
-        pytest.skip("packages installed here are not in the root folder")
-    if name != NAMES[0]:
-        return name if "/" in name else str(BUILT[NAMES.index(name) - 1])
-    found = ctypes.util.find_library("jemalloc")
-    if found is None:
-        pytest.skip("no library of jemalloc here")
-    return found
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
     """Start held_now.c with that library and wait until it rests."""
     preloaded = library(name)
     return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
-
-
-def stats(target: Running, folder: Path) -> Stats:
-    """Return jemalloc's current counts by (arena, size) or (arena, 0), and (-1, 0) for all arenas together; zeros if
-    it was built without statistics."""
-    target.go_on("stats")
-    found: Stats = {}
-    for line in (folder / "table.stats").read_text().splitlines():
-        name, *place, value = line.split()
-        arena, size = ([int(number) for number in place] + [-1, 0][len(place) :])[:2]
-        found.setdefault(name, Counter())[arena, size] += int(value)
-    return found
-
-
-def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Check that a block in use begins at every pointer, with the bytes that the library reports; return how many
-    blocks are in use."""
-    found = heap.allocator(JemallocLibraries)
-    for pointer, usable, _requested in rows:
-        block = found.find(pointer)
-        assert block is not None and (block.address, block.size, block.state) == (pointer, usable, "used"), (
-            hex(pointer), usable, block,
-        )  # fmt: skip
-    assert found.check().counts["slabs"] > 0
-    return sum(count for _size, count in found.used_sizes())
 
 
 def release_of(name: str) -> str:
@@ -196,11 +153,6 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
     with heap_of(core) as heap:
         assert check_held(heap, rows) == used
         assert heap.allocator(JemallocLibraries).store.class_use() == classes
-
-
-def newest() -> str:
-    """Return the system's library, or the newest that was built."""
-    return library(NAMES[0] if ctypes.util.find_library("jemalloc") else NAMES[-1])
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.findings import FORBID, THP, finding
 from support.other_sizes import others
+from support.private_memory import private_in_smaps
 from support.programs import SOURCES, ask, build, c_program, gdbheap, interpreter_of, running
-from test_oracle_findings import FORBID, THP, finding
-from test_processes import private_in_smaps
-from test_runtimes import needed, renamed
-from test_tcmalloc_library import library
+from support.runtimes import needed, renamed
+from support.tcmallocs import library
 
 from gdbheap.host import tmpfs
 from gdbheap.host.mounts import parse_mounts

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from support import programs
+from support.linked_in import LIBRARIES, objects
 from support.programs import ask
 from support.tables import busy
-from test_linked_in import LIBRARIES, objects
 
 
 def linked(name: str, source: str, folder: Path) -> Path:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from support.attackers import STRANGER, needs_root
-from test_imports import ORDER, modules
-from test_target_core import make_core, prstatus
+from support.core_files import make_core, prstatus
+from support.sources import ORDER, modules
 
 from gdbheap.commands.shell import acting
 from gdbheap.errors import GdbheapError

@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 from support import kernel, nouns
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.library import heap_of, warnings_of
-from support.musls import ALPINE, HERE, SYSTEM, built, python, with_mallocng
+from support.mallocng import BUILDS, program
+from support.musls import ALPINE, HERE, SYSTEM, built, python
 from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.heap import Heap
@@ -31,20 +32,9 @@ NAME = "mallocng"
 # Commands about glibc's malloc alone.
 REFUSED = {"trim", "check-advice"}
 MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
-STATIC = ("-static", "-s")
-# A build, and the way a program is linked with it.
-BUILDS = [(name, flags) for name in with_mallocng() for flags in ((), STATIC)]
 every_build = pytest.mark.parametrize(
     ("release", "flags"), BUILDS, ids=["-".join([name, *flags]) for name, flags in BUILDS]
 )
-
-
-def program(
-    release: str, flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path
-) -> list[str]:
-    """Return the command that runs held_now.c; its table is ``folder``/table."""
-    arguments = threads, rng.getrandbits(30), operations, folder / "table"
-    return [built("held_now", release, *flags), *map(str, arguments)]
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:

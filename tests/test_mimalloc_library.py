@@ -8,7 +8,6 @@ other suites (``scripts/suites.sh``).
 from __future__ import annotations
 
 import bisect
-import ctypes.util
 import os
 import random
 import re
@@ -20,66 +19,24 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.installed import python_with
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.library import heap_of
+from support.mimallocs import NAMES, UNKNOWN, check_blocks, library, need_threads, newest
 from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from support.suites import libraries
 from support.tables import held, program
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
-from gdbheap.heap import Heap
 
-BUILT = sorted((Path(__file__).parents[1] / "build" / "mimallocs").glob("libmimalloc-*.so"))
-# Releases with unknown structures.
-UNKNOWN = [path for path in libraries("mimalloc") if Path(path).name.endswith(".so.3.6")]
-NAMES = [
-    "the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT),
-    *(path for path in libraries("mimalloc") if path not in UNKNOWN),
-]  # fmt: skip
 # Each thread has a vector for its thread-local data, and may have taken a block that is not in the table yet.
 IN_MOTION = 2
 every_library = pytest.mark.parametrize("name", NAMES)
-
-
-def library(name: str) -> str:
-    """Return the library of that name; skip the test if there is none."""
-    if programs.ROOT_FOLDER:
-        pytest.skip("packages installed here are not in the root folder")
-    if name != NAMES[0]:
-        return name if "/" in name else str(BUILT[NAMES.index(name) - 1])
-    found = ctypes.util.find_library("mimalloc")
-    if found is None:
-        pytest.skip("no library of mimalloc here")
-    return found
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
     """Start held_now.c with that library and wait until it rests."""
     preloaded = library(name)
     return running(program(threads, 20_000, rng, folder, preloaded), folder, {"LD_PRELOAD": preloaded})
-
-
-def newest() -> str:
-    """Return the newest library here that does not record requested sizes."""
-    plain = [name for name in NAMES if not name.endswith("secure") and "/" not in name]
-    return library(plain[-1])
-
-
-def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Check that every pointer is in a block in use that ends after the library's usable size or records the
-    requested size; return how many blocks are in use."""
-    found = heap.allocator(MimallocLibraries)
-    tells = {root.padded for root in found.roots}
-    for pointer, usable, requested in rows:
-        block = found.find(pointer)
-        assert block is not None and block.state == "used" and block.address <= pointer, (hex(pointer), usable, block)
-        row = found.store.find(heap.target.space, pointer)
-        assert row is not None and (row.asked is not None) in tells, (hex(pointer), row)
-        end = block.end if row.asked is None else block.address + row.asked
-        assert end - pointer == usable and usable >= requested, (hex(pointer), usable, requested, row)
-    assert found.check().counts["pages"] > 0 and not [row for row in found.damage if not row.transient], found.damage
-    return sum(count for _size, count in found.used_sizes())
 
 
 def test_segments_that_are_kept_for_later(rng: random.Random, tmp_path: Path) -> None:
@@ -110,12 +67,6 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
         line = line_of(answer, "libmimalloc.used")
         check_pages(line["resident"], rows)
         assert "other-allocator" not in [finding["id"] for finding in answer["findings"]]
-
-
-def need_threads(name: str) -> None:
-    """Skip the test of a release that fails with several threads."""
-    if name.endswith(".so.3.0"):
-        pytest.skip("with mimalloc 3.0.1, one in five such programs crashes (SIGSEGV) even without gdbheap")
 
 
 @pytest.mark.parametrize("name", UNKNOWN or [None])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import c_program, gdbheap
-from test_watch import watching
+from support.watches import watching
 
 from gdbheap.report.text.style import style_for
 from gdbheap.report.words.top import render

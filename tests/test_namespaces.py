@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from support import kernel, programs
+from support.arena_cases import Table, check_figures, check_states
+from support.ledger_lines import check_families, roots
 from support.library import heap_of
 from support.programs import Running, ask, running
-from test_oracle_arenas import Table, check_figures, check_states
-from test_oracle_ledger import check_families, roots
 
 THREADS = 3
 LDD = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)

@@ -10,27 +10,18 @@ from pathlib import Path
 
 import pytest
 from support import kernel
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.library import heap_of
-from support.musls import BUILT, built
+from support.oldmalloc import program
 from support.programs import KERNEL_CORE, ask, running
 from support.tables import held
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.oldmalloc.allocator import OldmallocAllocator
 from gdbheap.heap import Heap
 
 NAME = "oldmalloc"
-RELEASE = "1.1.24"
 MESSAGES = (b"Symbol not found: ", b"Dynamic loading not supported")
 every_link = pytest.mark.parametrize("flags", [(), ("-static", "-s")], ids=["dynamic", "static"])
-
-
-def program(flags: tuple[str, ...], threads: int, operations: int, rng: random.Random, folder: Path) -> list[str]:
-    """Return the command that runs held_now.c; its table is ``folder``/table."""
-    if RELEASE not in BUILT:
-        pytest.skip(f"no musl {RELEASE} (scripts/musls.sh)")
-    arguments = threads, rng.getrandbits(30), operations, folder / "table"
-    return [built("held_now", RELEASE, *flags), *map(str, arguments)]
 
 
 def check_blocks(heap: Heap, rows: list[tuple[int, int, int]]) -> set[int]:

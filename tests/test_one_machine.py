@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_imports import ACCESS, BINDING, CORE, PROCESSORS, ROOT, modules
+from support.sources import ACCESS, BINDING, CORE, PROCESSORS, ROOT, modules
 
 MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)

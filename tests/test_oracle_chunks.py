@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.arena_cases import CASES, HEAP, Table, recorder
 from support.programs import FORMS, PROCESS, Running, ask, c_program, gdbheap, python_program, running
-from test_oracle_arenas import CASES, HEAP, Table, recorder
 
 pytestmark = pytest.mark.cases(6)
 

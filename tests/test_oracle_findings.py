@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.findings import FORBID, THP, finding
 from support.library import heap_of
 from support.programs import (
     FORMS,
@@ -51,9 +52,6 @@ MANY_ARENAS = {"MALLOC_ARENA_MAX": "200"}
 GC_HEAD, ARENA = 16, 1 << 20
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-# prctl(PR_SET_THP_DISABLE, 1): the executed program inherits it.
-FORBID = "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
@@ -76,15 +74,6 @@ def used(target: Running) -> int:
     """Return the bytes of mimalloc's blocks in use: the interpreter counts only the blocks (tests/test_mimalloc.py),
     and pages are returned at any time."""
     return sum(row["size"] * row["used_count"] for row in ask("pools", str(target.pid))["rows"])
-
-
-def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the finding of that id; there must be exactly one."""
-    found = [row for row in answer["findings"] if row["id"] == name]
-    assert len(found) == 1, answer["findings"]
-    row: dict[str, Any] = found[0]
-    assert row["text"] and row["advice"] and row["bytes"] > 4 << 20
-    return row
 
 
 def check_gone(freed: int, found: dict[str, Any], after: list[dict[str, Any]]) -> None:

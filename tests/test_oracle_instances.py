@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.programs import FORMS, KINDS, ask, gdbheap, python_program, running
-from test_oracle_repr import CUT, every_python, program, same, truth, values
+from support.repr_programs import CUT, every_python, program, same, truth, values
 
 from gdbheap.answers.instances import MAX_TEXTS
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from support import kernel
-from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, python_program, running
+from support.ledger_lines import check_families, line_of, mapped, roots, virtual_size
+from support.programs import GCORE, KERNEL_CORE, ask, c_program, python_program, running
 
 pytestmark = pytest.mark.cases(3)
-
-COLUMNS = ("virtual", "resident", "swapped")
 
 
 def plain(rng: random.Random, directory: Path) -> list[str]:
@@ -36,13 +35,6 @@ def huge_pages(rng: random.Random, directory: Path) -> list[str]:
     """Return a program with arenas in huge pages of hugetlbfs, if there are any."""
     program = c_program("recorder", 5, rng.getrandbits(30), 20_000, 2000, 300_000, 0, directory / "table")
     return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=2", *program]
-
-
-def mapped(rng: random.Random, directory: Path) -> list[str]:
-    """Return a program with every kind of mapping."""
-    file = directory / "mapped"
-    file.write_bytes(rng.getrandbits(8 << 20).to_bytes(1 << 20, "little"))
-    return c_program("mappings", rng.getrandbits(30), file)
 
 
 def unstripped_python(rng: random.Random, directory: Path) -> list[str]:
@@ -84,33 +76,6 @@ def start(program: Any, rng: random.Random, directory: Path) -> Any:
     return running(program(rng, directory), directory)
 
 
-def roots(lines: list[dict[str, Any]], column: str) -> Any:
-    """Return the sum of a column over the lines without a parent; None if it is unknown."""
-    values = [line[column] for line in lines if line["parent"] is None]
-    return None if any(value is None for value in values) else sum(values)
-
-
-def check_families(lines: list[dict[str, Any]]) -> None:
-    """Check that each parent is the sum of its children, in each column."""
-    ids = [line["id"] for line in lines]
-    assert len(ids) == len(set(ids))
-    for line in lines:
-        children = [child for child in lines if child["parent"] == line["id"]]
-        assert line["parent"] is None or line["parent"] in ids
-        for column in COLUMNS if children else ():
-            values = [child[column] for child in children]
-            total = None if any(value is None for value in values) else sum(values)
-            assert line[column] == total, (line, children)
-    assert all((line[column] or 0) >= 0 for line in lines for column in COLUMNS), lines
-    assert all((line["resident"] or 0) + (line["swapped"] or 0) <= line["virtual"] for line in lines), lines
-
-
-def line_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the line of that id."""
-    (line,) = [line for line in answer["ledger"] if line["id"] == name]
-    return dict(line)
-
-
 def private_data(core: Path, mappings: list[kernel.Mapped]) -> int:
     """Return the resident bytes by a core: the data, not the holes, of private memory that was dumped whole.
 
@@ -119,11 +84,6 @@ def private_data(core: Path, mappings: list[kernel.Mapped]) -> int:
     known = {mapped.start for mapped in mappings if mapped.perms.endswith("p") and mapped.path != "[vdso]"}
     whole = [s for s in kernel.segments(core) if s.file_size == s.size and s.start in known]
     return sum(kernel.data_bytes(core, segment.offset, segment.file_size) for segment in whole)
-
-
-def virtual_size(target: Running) -> int:
-    """Return the sum of the target's mappings."""
-    return sum(mapped.end - mapped.start for mapped in kernel.maps(target.pid))
 
 
 @by_program

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.core_words import Memory
 from support.library import heap_of
 from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since, stripped_library
-from test_damage import Memory
 
 from gdbheap.answers.at import at
 from gdbheap.answers.lines import lines

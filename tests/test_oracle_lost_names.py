@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 
 import pytest
 from support.closures import reached_in_heaps
+from support.interpreter_copies import copied
 from support.programs import (
     KERNEL_CORE,
     PROCESS,
     RELEASES,
     ROOT_FOLDER,
-    interpreter_of_release,
     release_program,
     running,
     said,
@@ -39,19 +38,6 @@ def owned(target: str) -> dict[str, list[int]]:
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     return {row["type"]: [row[key] for key in ("count", "bytes", "buffers")] for row in rows if row["type"] in BUFFERS}
-
-
-def copied(release: str, folder: Path) -> tuple[list[str], dict[str, str], Path | None]:
-    """Return a command and environment that run a copy of the interpreter's code, and the copy; none is needed in a
-    root folder, whose files cannot be found for a core."""
-    found = interpreter_of_release(release)
-    if ROOT_FOLDER:
-        return [found.executable], {}, None
-    copy = folder / Path(found.library).name
-    shutil.copy(found.library, copy)
-    if found.library == found.executable:
-        return [str(copy)], {"PYTHONHOME": str(Path(found.executable).parent.parent)}, copy
-    return [found.executable], {"LD_LIBRARY_PATH": str(folder)}, copy
 
 
 @pytest.mark.cases(1)

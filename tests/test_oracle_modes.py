@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support import kernel
 from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.other_allocators import library
 from support.populations import DICT_OR_VALUES, VALUES, census, check_new_objects
 from support.programs import KERNEL_CORE, ask, gdbheap, release_program, running, since
-from test_other_allocators import library
 
 pytestmark = pytest.mark.cases(3)
 

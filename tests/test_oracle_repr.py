@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
 import struct
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from support.library import heap_of
-from support.programs import FORMS, SOURCES, ask, interpreters, running, since
+from support.programs import FORMS, ask, running
+from support.repr_programs import CUT, every_python, program, same, truth, values
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.contents.python.text.repr import BRIEF, Limits
 
 pytestmark = pytest.mark.cases(5)
 
-CUT = "…"
 WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)
-LONGEST = 50_000
-PYTHONS = [found.executable for release in since("3.8") for found in interpreters(release)]
-every_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.replace("/bin/", " ").split("/")[-1])
-
-
-def program(python: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py."""
-    return [python, "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]
-
-
-def truth(directory: Path) -> list[tuple[int, str]]:
-    """Return (address, text) of each value that the program wrote."""
-    pairs = json.loads((directory / "truth").read_text())
-    return [(address, text) for address, text in pairs if len(text) < LONGEST]
 
 
 def texts(target: str, addresses: list[int], limits: Limits) -> list[str | None]:
@@ -45,16 +29,6 @@ def texts(target: str, addresses: list[int], limits: Limits) -> list[str | None]
 def wrong(pairs: list[tuple[int, str]], found: list[str | None]) -> list[tuple[str, str, str | None]]:
     """Return the pairs that differ."""
     return [(hex(a), text[:300], got and got[:300]) for (a, text), got in zip(pairs, found) if not same(text, got, a)]
-
-
-def same(text: str, found: str | None, address: int) -> bool:
-    """Return whether the texts are equal; no text stands for one that only tells the type."""
-    return text == found if found is not None else re.fullmatch(rf"<\S+ object at {address:#x}>", text) is not None
-
-
-def values(python: str, rng: random.Random, directory: Path, count: int) -> list[str]:
-    """Return the command that holds random values."""
-    return program(python, "values", rng.getrandbits(32), count, directory / "truth")
 
 
 @every_python

@@ -10,7 +10,7 @@ import pytest
 from reference import pymalloc
 from support.library import heap_of
 from support.programs import KINDS, ask, python_program, running
-from test_oracle_repr import every_python, program
+from support.repr_programs import every_python, program
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 

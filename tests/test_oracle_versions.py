@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import kernel
 from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.interpreter_copies import without_symbols
 from support.pool_figures import answered, check_pools
 from support.populations import census, check_new_objects
 from support.programs import (
@@ -16,27 +17,15 @@ from support.programs import (
     RELEASES,
     Running,
     ask,
-    interpreter_of_release,
     release_program,
     running,
     since,
-    stripped_library,
 )
 
 pytestmark = pytest.mark.cases(2)
 
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
 HOOKED = since("3.6")
-
-
-def without_symbols(release: str, kind: str) -> dict[str, str]:
-    """Return the environment in which a release's program runs as that kind of build."""
-    interpreter = interpreter_of_release(release)
-    if interpreter.kind == kind:
-        return {}
-    if kind == "unstripped":
-        pytest.skip(f"the CPython {release} here is stripped")
-    return {"LD_LIBRARY_PATH": str(stripped_library(interpreter))}
 
 
 def assert_loaded(target: Running, environment: dict[str, str]) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from support import kernel, programs
+from support.ledger_lines import check_families, line_of, roots, virtual_size
+from support.other_allocators import FUNCTIONS, by_name, compiled, library
 from support.programs import FORMS, Running, ask, running
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.recognised import find_other
 from gdbheap.targets.elf import LoadedObject
@@ -26,17 +27,7 @@ from gdbheap.targets.target import Target
 
 pytestmark = pytest.mark.cases(2)
 
-FUNCTIONS = {"tcmalloc": "tc_malloc"}
-by_name = pytest.mark.parametrize("name", FUNCTIONS)
 MUSL = ("dynamic", "static", "static, stripped")
-
-
-def library(name: str) -> str:
-    """Return a library that is recognised as an allocator of that name but is not walked."""
-    if programs.ROOT_FOLDER:
-        pytest.skip("files made here are not in the root folder")
-    assert name in FUNCTIONS
-    return str(programs.plain_malloc())
 
 
 def holder(rng: random.Random, directory: Path, executable: Path | None = None) -> list[str]:
@@ -153,15 +144,6 @@ def test_under_another_name(rng: random.Random, tmp_path: Path) -> None:
         check_ledger(target, "tcmalloc", tmp_path)
         check_empty(str(target.pid), "tcmalloc")
         assert "libfast.so, it has tc_malloc" in facts(str(target.pid))["other allocator"]["source"]
-
-
-def compiled(*arguments: object, compiler: str = "gcc") -> str:
-    """Run a compiler; return its output. Skip the test if there is no such compiler."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
-    done = subprocess.run([compiler, *map(str, arguments)], capture_output=True, text=True, timeout=programs.PATIENCE)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:

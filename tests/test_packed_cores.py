@@ -26,9 +26,9 @@ from typing import Any
 import pytest
 from conftest import SEED
 from support import kernel
+from support.core_files import make_core, prstatus
+from support.core_shapes import figures, holding
 from support.programs import GDBHEAP, PATIENCE, ask, gdbheap, has_mount_namespaces, running
-from test_core_shapes import figures, holding
-from test_target_core import make_core, prstatus
 
 from gdbheap.errors import GdbheapError
 from gdbheap.targets.core import Core

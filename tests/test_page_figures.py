@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.pages import Page, reported, same_rows
 from support.programs import SOURCES, Running, ask, build, gdbheap, interpreters, python_program, running
-from test_recording import finish, recording
+from support.recordings import finish, recording
 
 from gdbheap.processes.family import family
 from gdbheap.report.formats.json import document, text_of

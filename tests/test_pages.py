@@ -22,7 +22,7 @@ import pytest
 from support.pages import Page, reported, same_rows
 from support.programs import ask, c_program, gdbheap, interpreters, plain_environment, python_program, running
 from support.recorded import finished, recorded
-from test_recording import finish, recording
+from support.recordings import finish, recording
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.answers.shared_out import Part as PartOfHolder

@@ -21,6 +21,7 @@ import pytest
 from support import kernel
 from support.attackers import STRANGER
 from support.installed import python_with
+from support.private_memory import private_in_smaps
 from support.programs import SOURCES, gdbheap, interpreter_of, plain_environment, release_program, running
 
 from gdbheap.processes import family as families
@@ -172,18 +173,6 @@ def private_pages(pid: int, other: int) -> tuple[int, int, int]:
                 shared += entry >> 63 and not is_alone and start in theirs
                 elsewhere += is_alone and start not in theirs
     return own, shared, elsewhere
-
-
-def private_in_smaps(pid: int) -> int:
-    """Return the bytes of writable private memory that the kernel counts for a process alone."""
-    found, counts = 0, False
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        first, _, rest = line.partition(" ")
-        if "-" in first and not first.endswith(":"):
-            counts = rest.startswith("rw-p")
-        elif counts and first in ("Private_Clean:", "Private_Dirty:"):
-            found += 1024 * int(rest.split()[0])
-    return found
 
 
 def writable(pid: int) -> list[kernel.Mapped]:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 from support import kernel
-from support.programs import SOURCES, ask, c_program, gdbheap, interpreter_of, running
+from support.programs import SOURCES, ask, gdbheap, interpreter_of, running
+from support.runtimes import held, needed, renamed
 
 from gdbheap.allocators.runtimes import KINDS, kinds
 
@@ -31,42 +26,6 @@ PROGRAMS = {
     "perl": ("perl", ["-e", f"$|=1;our @k=map {{['x'x50,$_]}} 1..{MANY};<STDIN>"]),
     "beam": ("erl", ["-noinput", "-eval", f"K=[integer_to_list(I)||I<-lists:seq(1,{MANY})],receive _->length(K) end."]),
 }  # fmt: skip
-
-
-def needed(name: str) -> str:
-    """Return a program of that name; skip the test if there is none."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/go/bin")
-    if found is None:
-        pytest.skip(f"no {name} on the path")
-    return found
-
-
-@contextmanager
-def held(
-    command: list[str], is_ready: Callable[[int], bool], environment: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[int]:
-    """Yield the process id of a command once it is ready and its memory does not grow; it is ended by closing its
-    input, or killed."""
-    with tempfile.TemporaryDirectory() as folder:
-        # Not by `env`, whose exec has no readable memory for a moment.
-        around = {**os.environ, **environment}
-        process = subprocess.Popen(command, cwd=folder, env=around, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        try:
-            before = -1
-            deadline = time.monotonic() + 120
-            while True:
-                assert process.poll() is None and time.monotonic() < deadline
-                now = kernel.rollup(process.pid)[0]
-                if now == before and is_ready(process.pid):
-                    break
-                before = now
-                time.sleep(0.5)
-            yield process.pid
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
 
 
 def large(pid: int) -> bool:
@@ -180,13 +139,6 @@ def test_go(flags: list[str], rng: random.Random, tmp_path: Path) -> None:
     found = finding(answer, "runtime-go")
     (line,) = (line for line in answer["ledger"] if line["id"] == "other.go")
     assert line["resident"] == found["bytes"] and heap * 0.9 <= found["bytes"]
-
-
-def renamed(name: str, rng: random.Random, folder: Path) -> list[str]:
-    """Return a command that maps 48 MiB itself, of a program with that name."""
-    program, *arguments = c_program("faults", rng.getrandbits(30), "mapped", folder / "none")
-    shutil.copy(program, folder / name)
-    return [str(folder / name), *arguments]
 
 
 @pytest.mark.parametrize(("name", "id"), [("node", "v8"), ("deno", "v8"), ("libnode.so.108", "v8"), ("bun", "bun")])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from support import programs
+from support.jemallocs import BUILT, newest
 from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, running
-from test_jemalloc_library import BUILT, newest
 
 SAMPLING = [path for path in BUILT if path.stem.endswith("-prof")]
 # Each allocation of some thousand bytes is sampled, with unscaled counts.

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_docs import ROOT, script
+from support.scripts import ROOT, script
 
 import gdbheap
 from gdbheap.commands.surface.help import anchor, help_of_its_own

@@ -13,23 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_jemalloc_library
-import test_mimalloc_library
-import test_tcmalloc_library
-from support import kernel, programs
+from support import jemallocs, kernel, mimallocs, programs, tcmallocs
 from support.installed import python_with
 from support.library import heap_of
 from support.other_sizes import others
 from support.programs import ask, gdbheap, running
-from test_runtimes import held, needed
+from support.runtimes import held, needed
 
 from gdbheap.allocators.jemalloc.allocator import CACHES, DIRTY, MUZZY, OVERHEAD, RETAINED, SLABS, JemallocLibraries
 from gdbheap.heap import Heap
 
 LIBRARIES = {
-    "jemalloc": test_jemalloc_library.newest,
-    "libmimalloc": test_mimalloc_library.newest,
-    "tcmalloc": lambda: test_tcmalloc_library.library("tcmalloc_minimal"),
+    "jemalloc": jemallocs.newest,
+    "libmimalloc": mimallocs.newest,
+    "tcmalloc": lambda: tcmallocs.library("tcmalloc_minimal"),
 }
 # The sizes of blocks are multiples of this.
 STEPS = {"tcmalloc": 500}

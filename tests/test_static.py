@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from support import kernel, programs
+from support.arena_cases import Case, Table, check_figures, check_states
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.programs import FORMS, KERNEL_CORE, Running, ask, running
-from test_oracle_arenas import Case, Table, check_figures, check_states
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 pytestmark = pytest.mark.cases(6)
 

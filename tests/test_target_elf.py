@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import programs
+from support.symbols_program import SOURCE, compile_program
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault
@@ -25,34 +25,6 @@ from gdbheap.targets.core import SegmentRow
 from gdbheap.targets.elf import ElfFile, ElfFiles, LoadedObject, find_objects
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.process import Process, stopped
-
-SOURCE = """
-#include <stdio.h>
-#include <unistd.h>
-long in_data[3] = {1, 2, 3};
-static long local_data = 4;
-long in_bss[100000];
-static __thread long thread_local = 5;
-long function(void) { return thread_local + local_data; }
-int main(void) {
-    in_bss[99999] = function();
-    fprintf(stderr, "%p %p %p %p", (void *) in_data, (void *) in_bss, (void *) function, (void *) &local_data);
-    fflush(stderr);
-    pause();
-    return 0;
-}
-"""
-
-
-def compile_program(folder: Path, *flags: str) -> Path:
-    """Build SOURCE in ``folder``."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    (folder / "program.c").write_text(SOURCE)
-    command = [compiler, "-g", "-O0", *flags, str(folder / "program.c"), "-o", str(folder / "program")]
-    subprocess.run(command, check=True)
-    return folder / "program"
 
 
 @pytest.fixture(params=["-pie", "-no-pie", "-static", "-static-pie"])

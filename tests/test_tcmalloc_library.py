@@ -8,7 +8,6 @@ other suites (``scripts/suites.sh``), and the files that GDBHEAP_TCMALLOCS names
 from __future__ import annotations
 
 import bisect
-import ctypes.util
 import os
 import random
 import struct
@@ -18,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from support import kernel, programs
+from support.ledger_lines import check_families, line_of, roots, virtual_size
 from support.library import heap_of
 from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
-from support.suites import libraries
 from support.tables import held, program
-from test_oracle_ledger import check_families, line_of, roots, virtual_size
+from support.tcmallocs import BESIDE, NAMES, OF_A_THREAD, check_held, library
 
 from gdbheap.allocators.tcmalloc.allocator import (
     CACHES,
@@ -37,23 +36,8 @@ from gdbheap.allocators.tcmalloc.allocator import (
 )
 from gdbheap.heap import Heap
 
-BUILT = sorted(map(str, (Path(__file__).parents[1] / "build" / "tcmallocs").glob("libtcmalloc-*.so")))
-NAMED = filter(None, os.environ.get("GDBHEAP_TCMALLOCS", "").split(":"))
-NAMES = ["tcmalloc_minimal", "tcmalloc", *BUILT, *NAMED, *libraries("tcmalloc_minimal")]
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Blocks that are not in the program's table: a vector for thread-local data of each thread, and some others.
-BESIDE, OF_A_THREAD = 8, 3
 every_library = pytest.mark.parametrize("name", NAMES)
-
-
-def library(name: str) -> str:
-    """Return the library of that name; skip the test if there is none."""
-    if programs.ROOT_FOLDER:
-        pytest.skip("packages installed here are not in the root folder")
-    found = name if "/" in name else ctypes.util.find_library(name)
-    if found is None:
-        pytest.skip(f"no lib{name} here")
-    return found
 
 
 def started(threads: int, name: str, rng: random.Random, folder: Path) -> AbstractContextManager[Running]:
@@ -67,19 +51,6 @@ def properties(target: Running, folder: Path) -> dict[str, int]:
     target.go_on("stats")
     lines = (folder / "table.stats").read_text().splitlines()
     return {name.partition(".")[2]: int(value) for name, value in map(str.split, lines)}
-
-
-def check_held(heap: Heap, rows: list[tuple[int, int, int]]) -> int:
-    """Check that a block in use begins at every pointer, with the bytes that the library reports; return how many
-    blocks are in use."""
-    found = heap.allocator(TcmallocLibraries)
-    for pointer, usable, _requested in rows:
-        block = found.find(pointer)
-        assert block is not None and (block.address, block.size, block.state) == (pointer, usable, "used"), (
-            hex(pointer), usable, block,
-        )  # fmt: skip
-    assert found.check().counts["spans"] > 0
-    return sum(count for _size, count in found.used_sizes())
 
 
 def check_counted(heap: Heap, said: dict[str, int]) -> None:

@@ -9,17 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import test_jemalloc_library
-import test_mimalloc_library
-import test_tcmalloc_library
+from support import jemallocs, mimallocs, tcmallocs
 from support.library import heap_of
 from support.programs import KERNEL_CORE, ask, c_program, running
-from test_instants import KINDS
+from support.subjects import KINDS
 
 LIBRARIES = {
-    "jemalloc": test_jemalloc_library.newest,
-    "tcmalloc": lambda: test_tcmalloc_library.library("tcmalloc_minimal"),
-    "mimalloc": test_mimalloc_library.newest,
+    "jemalloc": jemallocs.newest,
+    "tcmalloc": lambda: tcmallocs.library("tcmalloc_minimal"),
+    "mimalloc": mimallocs.newest,
 }
 # Blocks of the C library, of the loader, and of C++.
 BESIDE = 16

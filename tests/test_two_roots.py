@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from support import kernel, programs
+from support.ledger_lines import check_families, roots
 from support.other_sizes import others
 from support.programs import ask, gdbheap, running
-from test_oracle_ledger import check_families, roots
 
 # By default there is not enough room for the thread-local data of two such libraries.
 ROOM = {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=65536"}

@@ -14,16 +14,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from caught import one_round
 from elftools.elf.elffile import ELFFile
 from support.control_groups import limited_group
-from support.programs import GDBHEAP, PATIENCE, SOURCES, gdbheap, interpreters, status, tracer
+from support.programs import GDBHEAP, PATIENCE, gdbheap, interpreters, status, tracer
+from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
 
 from gdbheap.snapshots.file import read
 from gdbheap.targets.chosen_processes import Programs
@@ -34,96 +32,7 @@ from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, Process
 from gdbheap.watching.triggers import AboveSize, Cause, NearLimit
 from gdbheap.watching.watcher import MAX_PAUSE, ProcessFolder, Watcher, WatchRequest
 
-MIB = 1 << 20
-# Linux's <linux/ptrace.h>.
-PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
 ROUNDS = 4
-
-
-@contextmanager
-def swelling(rate: float, most: int) -> Iterator[subprocess.Popen[str]]:
-    """Yield a program that grows by ``rate`` bytes a second to ``most`` more than it has, once it reads a line."""
-    found = interpreters()
-    if not found:
-        pytest.skip("no CPython to run the program")
-    command = [found[0].executable, "-I", str(SOURCES / "swelling.py"), str(rate), str(most)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    """Let the program grow."""
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def grown(process: subprocess.Popen[str]) -> None:
-    """Return when the program has grown to its end: it has run on until then."""
-    assert process.stdout is not None and process.stdout.readline() == "full\n"
-
-
-def rss(pid: int) -> int:
-    """Return the RSS of a process, in bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-class Watching:
-    """A started ``gdbheap watch --json``."""
-
-    def __init__(self, *words: str, **options: Any) -> None:
-        """Start the watch."""
-        command = [str(GDBHEAP), "watch", *words, "--json"]
-        environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
-        )  # fmt: skip
-
-    def event(self, kind: str) -> dict[str, Any]:
-        """Return the next event of that kind; fail if the watch ends before."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            found: dict[str, Any] = json.loads(line)
-            if found["event"] == kind:
-                return found
-        raise AssertionError(f"no {kind}: {self.process.wait(PATIENCE)}, {self.rest()}")
-
-    def rest(self) -> str:
-        """Return the watch's standard error once it has ended."""
-        return self.process.communicate(timeout=PATIENCE)[1]
-
-    def end(self, number: int = signal.SIGTERM) -> dict[str, Any]:
-        """Ask the watch to end; return its last event. Check that it prints nothing else, with status 0."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=PATIENCE)
-        assert (self.process.returncode, err) == (0, ""), (out, err)
-        last: dict[str, Any] = json.loads(out.splitlines()[-1])
-        assert last["event"] == "end"
-        return last
-
-
-@contextmanager
-def watching(*words: str, **options: Any) -> Iterator[Watching]:
-    """Yield a watch, which ends with the block."""
-    started = Watching(*words, **options)
-    try:
-        yield started
-    finally:
-        if started.process.poll() is None:
-            started.process.kill()
-        started.process.communicate()
-
-
-def wait_for(condition: Callable[[], object], failure: str) -> None:
-    """Return when ``condition`` is true; fail if it does not become so."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, failure
-        time.sleep(0.005)
 
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb")

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 from support.programs import PATIENCE, gdbheap
-from test_watch import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
+from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
 
 from gdbheap.report.text.style import style_for
 from gdbheap.report.words.watch import event_text

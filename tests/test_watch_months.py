@@ -18,7 +18,7 @@ import pytest
 from support.control_groups import LimitedGroup, limited_group
 from support.programs import PATIENCE, gdbheap
 from support.users import run_as, unprivileged
-from test_watch import MIB, Watching, go, swelling, wait_for, watching
+from support.watches import MIB, Watching, go, swelling, wait_for, watching
 
 from gdbheap.commands import watch
 from gdbheap.host.exit_status import exit_status

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from support import kernel
-from test_hostile import evil_word, headers, truncated
+from support.hostile_cores import evil_word, headers, truncated
 
 PAGE, POOL = 4096, 16 * 1024
 ZEROS = bytes(1 << 20)
