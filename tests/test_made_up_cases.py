@@ -15,12 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_target_core import note, prstatus
+from support.core_files import note, prstatus
 
 from gdbheap.answers import chunks, dominator_tree
 from gdbheap.answers.accounting import partition
 from gdbheap.commands.inferior_calls import native_caller
-from gdbheap.commands.shell import kept
+from gdbheap.commands.shell import session_target
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.export import gathered
 from gdbheap.export.batches import Batch
@@ -43,7 +43,7 @@ from gdbheap.targets.elf import read_segments
 from gdbheap.tracing import replay, replayer
 from gdbheap.tracing.replayer import ReplayMoment
 from gdbheap.watching import heap_figures
-from gdbheap.watching.heap_figures import Figures, Looks
+from gdbheap.watching.heap_figures import Figures, HeapReader
 from gdbheap.watching.metrics import COUNTER, METRICS
 
 MIB = 1 << 20
@@ -168,7 +168,7 @@ def test_rows_of_a_database(counts: list[int], tmp_path: Path) -> None:
 def test_when_the_next_process_is_read() -> None:
     """Check that without a process to read, nothing is due."""
     for every in (None, 0.0, 5.0):
-        looks = Looks(every, None)
+        looks = HeapReader(every, None)
         assert looks.due == float("inf")
         looks._due = {1: 7.0, 2: 3.0}
         assert looks.due == (float("inf") if every is None else 3.0)
@@ -380,10 +380,10 @@ def test_a_session_needs_the_whole_copy(
 ) -> None:
     """Check that a session answers from a copy only if no memory is missing in it, and says why not."""
     process = SimpleNamespace(is_copied=is_copied, space=SimpleNamespace(left_out=left_out), refusal=refusal)
-    monkeypatch.setattr(kept, "stopped", lambda *_words, **_more: nullcontext(process))
+    monkeypatch.setattr(session_target, "stopped", lambda *_words, **_more: nullcontext(process))
     own: Any = SimpleNamespace(_limit=None)
     is_whole = is_copied and not left_out
-    assert kept.Kept._copied(own, 7) == (process if is_whole else None)
+    assert session_target.SessionTarget._copied(own, 7) == (process if is_whole else None)
     said = capfd.readouterr().err
     assert ("cannot be copied" in said) != is_whole and ("cannot be read" in said) == (refusal is not None)
 
