@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import ACCESS, BINDING, CORE, PROCESSORS, ROOT, modules
+from support.scripts import ROOT
+from support.sources import ACCESS, BINDING, CORE, PROCESSORS, modules
 
 MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
