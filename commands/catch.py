@@ -8,7 +8,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import CALLED
 from gdbheap.commands.surface.options import Called, duration, switch, under_seccomp, valued, whole_number
-from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.progress import tell_aside
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_address, parse_size
@@ -58,7 +58,7 @@ def _answer(process: LocalProcess, options: Options) -> Catch:
 
 
 def _begun(pid: int, function: str) -> None:
-    tell(f"waiting for {function} in process {pid}; Ctrl-C ends it")
+    tell_aside(f"waiting for {function} in process {pid}; Ctrl-C ends it")
 
 
 def _render(shown: Shown[Catch, Options]) -> str:

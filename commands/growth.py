@@ -10,7 +10,7 @@ from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FOLLOWED
 from gdbheap.commands.surface.options import Pictured, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.commands.surface.pictures import draw
-from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.progress import tell_aside
 from gdbheap.dataclass import dataclass
 from gdbheap.report.formats.flame import CALLS
 from gdbheap.report.formats.pprof import OF_CALLS, pprof_of_tree
@@ -71,7 +71,7 @@ def _begun(pid: int | None, places: int, perf: bool) -> None:
     """Print that gdbheap now follows the process, because nothing else is printed for a long time."""
     where = "by a tracepoint" if perf else f"at {places} places"
     if pid is not None:
-        tell(f"process {pid} is followed {where}; Ctrl-C ends it", anyway="GDBHEAP_DEBUG" in os.environ)
+        tell_aside(f"process {pid} is followed {where}; Ctrl-C ends it", anyway="GDBHEAP_DEBUG" in os.environ)
 
 
 def _render(shown: Shown[Growth, Options]) -> str:

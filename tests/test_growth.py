@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from support import busy
 from support.following import Follower, becomes_whole, code, following, patched
-from support.programs import GDBHEAP, PATIENCE, Running, c_program, end_group, gdbheap, running
+from support.programs import GDBHEAP, PATIENCE, Running, c_program, end_group, gdbheap, running, tracer
 
 from gdbheap.following import following_growth
 from gdbheap.following.catch import CatchRequest, catch
@@ -322,6 +323,38 @@ def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
         target.go_on()
         assert said(target)["handled"] == 0
         assert target.process.poll() is None
+
+
+# Maps and unmaps memory without end, and writes how often into the file.
+MAPS = """
+import mmap, os, sys
+counter = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for number in range(1 << 62):
+    mmap.mmap(-1, 1 << 20).close()
+    os.pwrite(counter, b"%020d" % number, 0)
+"""
+
+
+@pytest.mark.parametrize("words", [("growth",), ("catch", "malloc", "--min=1", "--count=0")], ids=lambda one: one[0])
+def test_ctrl_z_stops_no_process(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Check that a process that is followed runs on after Ctrl-Z, which stops gdbheap once the process is released."""
+    file = tmp_path / "counter"
+    noun, *options = words
+    with subprocess.Popen([sys.executable, "-c", MAPS, str(file)]) as target:
+        try:
+            busy.wait_for(lambda: file.exists() and file.stat().st_size > 0, "it did not start")
+            with following(target.pid, noun, str(target.pid), *options) as follower:
+                follower.process.send_signal(signal.SIGTSTP)
+                begun = int(file.read_text())
+                busy.wait_for(lambda: int(file.read_text()) > begun + 20, "the process does not run")
+                follower.process.send_signal(signal.SIGINT)
+                busy.wait_for(lambda: not tracer(target.pid), "the process is still traced")
+                # Now the signal stops gdbheap, which then runs on.
+                wait_for_state(follower.process.pid, "T")
+                follower.process.send_signal(signal.SIGCONT)
+                assert follower.process.wait(PATIENCE) == 0
+        finally:
+            target.kill()
 
 
 def test_group_stop(rng: random.Random, tmp_path: Path) -> None:

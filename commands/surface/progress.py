@@ -17,7 +17,7 @@ from gdbheap.report.text.style import terminal_text
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
-__all__ = ["Progress", "shown", "shown_for", "tell", "tell_folder"]
+__all__ = ["Progress", "shown", "shown_for", "tell", "tell_aside", "tell_folder"]
 
 QUIET_SECONDS = 1.0
 EVERY_SECONDS = 0.1
@@ -59,6 +59,19 @@ def tell(what: str, anyway: bool = False) -> None:
     """
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
+
+
+def tell_aside(what: str, anyway: bool = False) -> None:
+    """Print one line like ``tell``, without waiting for it. A terminal that takes no output (Ctrl-S) makes its writers
+    wait, and a process that is followed needs answers meanwhile."""
+    if sys.stderr is None or not (anyway or sys.stderr.isatty()):
+        return
+    # Imported on use: imports take most of a command's start-up time.
+    import threading
+
+    line = terminal_text(f"gdbheap: {what}\n", sys.stderr.encoding).encode(sys.stderr.encoding, "backslashreplace")
+    # Python cannot end while a thread waits inside of sys.stderr, so the line is written without it.
+    threading.Thread(target=os.write, args=(sys.stderr.fileno(), line), daemon=True).start()
 
 
 def tell_folder() -> None:

@@ -24,7 +24,7 @@ from gdbheap.targets.code_places import (
 )
 from gdbheap.targets.hits import MAX_STAND, CaughtProcess
 from gdbheap.targets.running import RunningProcess
-from gdbheap.targets.stopping import when_untraced
+from gdbheap.targets.stopping import ctrl_z_delayed, when_untraced
 from gdbheap.targets.tracepoints import traced
 
 __all__ = ["Live", "LocalProcess", "Program"]
@@ -131,18 +131,21 @@ class LocalProcess:
         self, places: Sequence[CodePlace], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[CaughtProcess]:
         planned = planned_for(self.running, places, seccomp)
-        follower = _native.Follower.of_process(self.folder, self._hold(), planned.patches, planned.signal, waits, limit)
-        try:
-            _start(follower, self.folder)
-            yield CaughtProcess(follower, [place.what for place in planned.places], planned.refused)
-        finally:
-            follower.end()
-            if follower.is_unrestored:
-                self.warnings.append(
-                    f"the code of process {self.pid} is still patched, because one of its threads sleeps"
-                    " uninterruptibly (state D, such as the parent in a vfork): a guard process (gdbheap guard) stays"
-                    " and removes the patches once it can"
-                )
+        with ctrl_z_delayed():
+            follower = _native.Follower.of_process(
+                self.folder, self._hold(), planned.patches, planned.signal, waits, limit
+            )
+            try:
+                _start(follower, self.folder)
+                yield CaughtProcess(follower, [place.what for place in planned.places], planned.refused)
+            finally:
+                follower.end()
+                if follower.is_unrestored:
+                    self.warnings.append(
+                        f"the code of process {self.pid} is still patched, because one of its threads sleeps"
+                        " uninterruptibly (state D, such as the parent in a vfork): a guard process (gdbheap guard)"
+                        " stays and removes the patches once it can"
+                    )
 
 
 def refuse_where_unpatched(machine: Machine, instead: str) -> None:
@@ -211,17 +214,18 @@ class Program:
         it runs on.
         """
         words = [os.fsencode(word) for word in self.words]
-        follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
-        try:
-            self._start(follower)
-            yield CaughtProcess(follower, list(numbers), [], wait=follower.wait)
-        finally:
-            follower.end()
-            if follower.started and follower.finish != "gone":
-                self.warnings.append(
-                    f"process {follower.started} runs on, and so do the processes that it started: a guard process"
-                    " (gdbheap guard) stays and lets their calls pass"
-                )
+        with ctrl_z_delayed():
+            follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
+            try:
+                self._start(follower)
+                yield CaughtProcess(follower, list(numbers), [], wait=follower.wait)
+            finally:
+                follower.end()
+                if follower.started and follower.finish != "gone":
+                    self.warnings.append(
+                        f"process {follower.started} runs on, and so do the processes that it started: a guard process"
+                        " (gdbheap guard) stays and lets their calls pass"
+                    )
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[CaughtProcess]:
         """Raise UsageError, because tracepoints need a process that runs already."""

@@ -15,7 +15,7 @@ from gdbheap.errors import GdbheapError, NotPermitted
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals import refusal
 
-__all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "when_untraced"]
+__all__ = ["ctrl_z_delayed", "let_go_early", "not_stopped", "patiently", "undisturbed", "when_untraced"]
 
 Taken = TypeVar("Taken")
 
@@ -103,21 +103,33 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 
 
 @contextmanager
+def ctrl_z_delayed() -> Iterator[None]:
+    """Delay the terminal's stop signals until the end of the block: a stopped gdbheap cannot release a process.
+
+    Threads that are started in the block delay them too.
+    """
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
     """Inside the block, delay Ctrl-Z, keep the garbage collector from traversing existing objects, and give this thread
     top priority.
 
     Threads that it starts have the priority too. The priority is given only if the system allows it.
     """
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     gc.freeze()
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
     try:
-        yield
+        with ctrl_z_delayed():
+            yield
     finally:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, before)
         gc.unfreeze()
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)

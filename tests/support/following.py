@@ -30,6 +30,8 @@ class Follower:
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            # A process group of its own, which job control can stop: its parent is in another group of the session.
+            preexec_fn=os.setpgrp,
         )
 
     def ends(self) -> dict[str, Any]:
