@@ -120,20 +120,21 @@ class Traces:
         return [TraceTable(address, buckets, count, entries, key if inline else 0)]
 
     def _is_traces(self, table: TraceTable) -> bool:
-        """Return whether the first entries of a table are traces."""
-        found = 0
+        """Return whether the first entries of a table are traces, and most of them have a line. A damaged table may
+        have some that have none."""
+        found = lines = 0
         try:
             for bucket, entry in islice(self._entries(table), PROVEN):
                 hashed, key = (self._memory.word(entry + at) for at in (8, 16))
                 trace = self._trace(table, entry)
                 is_hash = table.key > ADDRESS_SIZE or hashed == _turned(key)
                 known = hashed & (table.count - 1) == bucket and is_hash
-                if not known or trace.size >> 48 or self.line_of(trace.traceback) is None:
+                if not known or trace.size >> 48:
                     return False
-                found += 1
+                found, lines = found + 1, lines + (self.line_of(trace.traceback) is not None)
         except (Fault, OverflowError):
             return False
-        return found > 0
+        return lines > found // 2
 
     def _is_tracebacks(self, table: TraceTable) -> bool:
         """Return whether the keys of a table's first entries are tracebacks."""
