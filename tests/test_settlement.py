@@ -36,6 +36,8 @@ class Pages:
 class Looked:
     """A stand-in for the evidence: settle() asks for resident bytes, the page size, and the least worthwhile size."""
 
+    resident_of = Evidence.resident_of
+
     def __init__(self, least: int) -> None:
         """``least``: the bytes that are worth a finding."""
         self.least = least
