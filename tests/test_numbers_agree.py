@@ -93,7 +93,7 @@ def test_files_that_nobody_maps(rng: random.Random) -> None:
         figures = Mapped(MIB, MIB, MIB, SHARED_MEMORY, "/dev/shm/own", [], False, left=left)
         text = text_of(Finding(SHARED_MEMORY, MIB, figures))
         listed = sum(f"{file.file} " in text for file in left)
-        more = re.search(r", (\d+) more\.", text)
+        more = re.search(r", (\d+) more$", text)
         assert re.search(rf"in {count} files? that", text) and listed + int(more[1] if more else 0) == count
         assert f"Outside the RSS, {size_text(sum(file.bytes for file in left))} of shared memory is in" in text
 
