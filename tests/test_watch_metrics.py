@@ -487,6 +487,63 @@ def test_rules_by_promtool() -> None:
     assert done.returncode == 0, done.stdout
 
 
+# (minutes, the alerts that fire then on a host with these series, one value a minute).
+ALERTS = {
+    "one kill, counted by a group, by the group above it and by the watch": (
+        4, ["ProcessesKilledForMemory"],
+        {"watch_killed_total": "0 0 1x9", 'group_kills_total{group="/a"}': "0 0 1x9",
+         'group_kills_total{group="/a/b"}': "0 0 1x9"},
+    ),
+    "no kill, and a start that takes half of the limit at once": (
+        2, [],
+        {"watch_killed_total": "7x9", 'group_kills_total{group="/a"}': "7x9", 'group_limit_bytes{group="/a"}': "100x9",
+         'group_mark_bytes{group="/a"}': "90x9", 'group_needed_bytes{group="/a"}': "5 5 55 5x9",
+         'group_seconds_to_limit{group="/a"}': "_ _ 2 _x9"},
+    ),
+    "steady growth to the limit": (
+        4, ["GroupIsFullSoon"],
+        {'group_limit_bytes{group="/a"}': "100x9", 'group_mark_bytes{group="/a"}': "90x9",
+         'group_needed_bytes{group="/a"}': "0+20x9", 'group_seconds_to_limit{group="/a"}': "240-48x4"},
+    ),
+    "near the limit for a while": (
+        5, ["GroupNearItsLimit"],
+        {'group_limit_bytes{group="/a"}': "100x9", 'group_mark_bytes{group="/a"}': "90x9",
+         'group_needed_bytes{group="/a"}': "91x9"},
+    ),
+    "nothing to watch": (6, ["NoProcessIsWatched"], {"watch_processes": "3 0x9"}),
+    "a watch that searches no more": (2, ["WatchSearchesNoMore"], {"watch_scan_age_seconds": "0+60x9"}),
+    "a watch that searches": (9, [], {"watch_scan_age_seconds": "1x9", "watch_processes": "0 3x9"}),
+    "old figures": (70, ["HeapFiguresAreOld"], {'look_timestamp_seconds{program="a",pid="1"}': "0x90"}),
+}  # fmt: skip
+
+
+def test_which_alerts_fire(tmp_path: Path) -> None:
+    """Check with Prometheus' own tool which alerts fire: one for each danger, and none for what is harmless."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool")
+    names = re.findall(r"alert: (\w+)", (ROOT / "deploy" / "prometheus-rules.yaml").read_text(encoding="utf-8"))
+    asked = [
+        {"interval": "1m", "name": name, "input_series": [{"series": f"gdbheap_{key}", "values": values}
+         for key, values in series.items()],
+         "promql_expr_test": [
+            {"expr": f'count by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}})',
+             "eval_time": f"{minutes}m",
+             "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert in fired else []}
+            for alert in names
+        ]}
+        for name, (minutes, fired, series) in ALERTS.items()
+    ]  # fmt: skip
+    rules = {
+        "rule_files": [str(ROOT / "deploy" / "prometheus-rules.yaml")],
+        "evaluation_interval": "1m",
+        "tests": asked,
+    }
+    (tmp_path / "tests.yaml").write_text(json.dumps(rules))
+    done = subprocess.run([promtool, "test", "rules", str(tmp_path / "tests.yaml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_page_names_every_metric() -> None:
     """Check that docs/watching.md lists them all, with their meanings, and no others."""
     text = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
