@@ -34,7 +34,8 @@ def test_a_malloc_that_is_not_used() -> None:
 
 
 def test_one_name(tmp_path: Path, rng: random.Random) -> None:
-    """Check that a script has its own name, not its interpreter's, in top, in ps and in a watch."""
+    """Check that a script has its own name, not its interpreter's, in top, in a watch, and in the picture of a
+    recording, also in a file that a rotation began."""
     script = tmp_path / f"worker{rng.randrange(1 << 30)}.py"
     script.write_text("import signal; print('ready', flush=True); signal.pause()")
     with subprocess.Popen([sys.executable, "-I", str(script)], stdout=subprocess.PIPE) as process:
@@ -43,6 +44,11 @@ def test_one_name(tmp_path: Path, rng: random.Random) -> None:
             names = {watch.event("began")["name"]}
         (row,) = json.loads(gdbheap("top", str(process.pid), "--count=1", "--json").stdout)["rows"]
         names.add(row["program"])
+        series = str(tmp_path / "series.csv")
+        assert gdbheap("record", str(process.pid), "--duration=3s", "--rotate=1", "-o", series).returncode == 0
+        for file in (series, *map(str, tmp_path.glob("series.*.gz"))):
+            drawn = json.loads(gdbheap("plot", file, "-o", str(tmp_path / "picture.svg"), "--json").stdout)
+            names |= {row["program"] for row in drawn.get("rows", [])}
         process.kill()
     assert names == {script.name}
 

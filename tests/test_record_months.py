@@ -6,13 +6,15 @@ import dataclasses
 import gzip
 import os
 import random
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from support.programs import gdbheap
+from support.programs import GDBHEAP, PATIENCE, gdbheap
+from test_watch import wait_for
 
-from gdbheap.errors import UsageError
+from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.files.folders import HeldFolder, hold
 from gdbheap.sampling.rotation import Rotation, SeriesFiles, remove_oldest
 from gdbheap.sampling.sample import Event, Sample, Series
@@ -158,6 +160,27 @@ def test_a_folder_that_is_swapped(tmp_path: Path) -> None:
         out.add(sample(0, 1))
     out.close()
     assert (first / "series.csv").read_text() == "of another program"
+
+
+def test_a_file_that_is_removed(tmp_path: Path) -> None:
+    """Check that a recording ends once its file or its folder is removed: its rows would be lost."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    out = SeriesFiles(str(folder / "series.csv"), Series(START, "1", 1.0), Rotation(), list)
+    out.add(sample(0, 1))
+    shutil.rmtree(folder)
+    with pytest.raises(GdbheapError, match="was removed"):
+        out.add(sample(1, 2))
+    out.close()
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        path = tmp_path / "series.jsonl"
+        command = [str(GDBHEAP), "record", str(process.pid), "--every=100ms", "-o", str(path)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recorder:
+            wait_for(path.exists, "it does not begin")
+            path.unlink()
+            assert recorder.wait(PATIENCE) == 1 and recorder.stderr is not None
+            assert recorder.stderr.read().count("\n") == 1
+        process.kill()
 
 
 def test_an_older_file_that_is_swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 from gdbheap.dataclass import dataclass
 from gdbheap.sampling.sample import Sample
-from gdbheap.sampling.sampled_process import SampledProcess
 from gdbheap.sampling.sampler import Sampler
-from gdbheap.targets.process import program_of
 
 __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
@@ -119,9 +117,5 @@ class Standings:
         """
         watched = self.sampler.watched.get(pid)
         if watched is not None:
-            self._names[pid] = _program(watched)
+            self._names[pid] = watched.program
         return self._names.get(pid, "")
-
-
-def _program(watched: SampledProcess) -> str:
-    return program_of(watched.folder)[:60] or watched.folder.thread_name(watched.pid)

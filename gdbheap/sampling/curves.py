@@ -48,11 +48,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """The curves and events of one process in one file. ``curves``: the curves that have values, by name."""
+    """The curves and events of one process in one file. ``program``: its name, as in ps and top, "" if
+    unknown; ``curves``: the curves that have values, by name."""
 
     file: str
     pid: int
     exe: str | None
+    program: str
     curves: dict[str, Curve]
     events: list[Event]
 
@@ -72,6 +74,7 @@ class Extent:
     file: str
     pid: int
     exe: str | None
+    program: str
     figure: str
     samples: int
     first: int
@@ -110,7 +113,11 @@ def curves_of(series: Series, file: str) -> list[ProcessCurves]:
 
 def _process(file: str, pid: int, curves: dict[str, Curve], events: list[Event]) -> ProcessCurves:
     exes = [event.target.get("exe") for event in events if event.target]
-    return ProcessCurves(file, pid, exes[-1] if exes else None, curves, [e for e in events if e.kind in SHOWN])
+    exe = exes[-1] if exes else None
+    # A recording of an older version has no names. The last name counts, as after an exec.
+    names = [event.program for event in events if event.program is not None]
+    program = names[-1] if names else (exe or "").rsplit("/", 1)[-1]
+    return ProcessCurves(file, pid, exe, program, curves, [e for e in events if e.kind in SHOWN])
 
 
 def extents_of(process: ProcessCurves) -> Iterator[Extent]:
@@ -119,7 +126,9 @@ def extents_of(process: ProcessCurves) -> Iterator[Extent]:
         peak = max(curve.values)
         when = curve.times[curve.values.index(peak)]
         ends = curve.values[0], curve.values[-1]
-        yield Extent(process.file, process.pid, process.exe, name, len(curve.values), *ends, peak, when)
+        yield Extent(
+            process.file, process.pid, process.exe, process.program, name, len(curve.values), *ends, peak, when
+        )
 
 
 def largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:

@@ -148,8 +148,11 @@ class Recording:
 
     def _firsts(self) -> list[Event]:
         """Return the events that describe the present processes, for the beginning of a file."""
-        described = [(pid, one.found.target) for pid, one in self.sampler.watched.items() if one.found is not None]
-        return [self.sampler.event("start", pid, target=target) for pid, target in described]
+        return [
+            self.sampler.event("start", pid, target=one.found.target, program=one.program)
+            for pid, one in self.sampler.watched.items()
+            if one.found is not None
+        ]
 
     def _rounds(self, out: SeriesFiles) -> Reason:
         """Write all rows, and return why the recording ended."""

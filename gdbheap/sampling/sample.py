@@ -144,11 +144,11 @@ class Sample:
 class Event:
     """An event of a series.
 
-    ``kind`` is one of these. "start": the first sample of the process follows (``target`` describes the process);
-    "exec": the process now runs another program; "found": gdbheap found another allocator of the process; "end": the
-    process ended, with its exit ``status`` if gdbheap started it as a command; "snapshot": a snapshot was written to
-    ``path``, for which the process was stopped for ``seconds``; "failed": a read, a stop or a snapshot failed, for this
-    ``reason``; "close": the last event."""
+    ``kind`` is one of these. "start": the first sample of the process follows (``target`` describes the process, and
+    ``program`` is its name, as in ps and top); "exec": the process now runs another program; "found": gdbheap found
+    another allocator of the process; "end": the process ended, with its exit ``status`` if gdbheap started it as a
+    command; "snapshot": a snapshot was written to ``path``, for which the process was stopped for ``seconds``;
+    "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last event."""
 
     time: float
     offset: float
@@ -159,6 +159,7 @@ class Event:
     seconds: float | None = None
     status: int | None = None
     reason: str | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)

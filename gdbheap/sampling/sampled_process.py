@@ -19,7 +19,7 @@ from gdbheap.allocators.mimalloc.running import RunningMimalloc, SegmentsNow
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.running import RunningPymalloc
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import NoTarget, NotPermitted, reason_of
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, reason_of
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import PM_PRESENT, TABLE_LIMIT, Named, pagemap
 from gdbheap.host.usage import Exact, Usage, exact_of, libraries_of, run_time, usage_of
@@ -35,7 +35,7 @@ from gdbheap.sampling.sample import (
 )
 from gdbheap.targets import stopping
 from gdbheap.targets.mappings import parse_maps
-from gdbheap.targets.process import Preparation, Process
+from gdbheap.targets.process import Preparation, Process, program_of
 from gdbheap.targets.running_memory import RunningMemory
 
 __all__ = ["SampleTime", "Pacer", "SampledProcess"]
@@ -44,6 +44,7 @@ __all__ = ["SampleTime", "Pacer", "SampledProcess"]
 # nothing.
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
+MAX_NAME = 60
 NAP_SECONDS = 0.001
 # The seconds for which a process is given time to run. The kernel's slowest clock ticks every 10 ms, most tick every 1
 # or 4 ms.
@@ -133,6 +134,13 @@ class SampledProcess:
         self._libraries: frozenset[bytes] = frozenset()
         self._maps, self._rollup, self._lists, self._pools = Pacer(), Pacer(), Pacer(), Pacer()
         self._looks, self._files = Pacer(LOOK_SHARE), Pacer()
+
+    @property
+    def program(self) -> str:
+        """The name of its program, as in ps and top; "" once the process has ended."""
+        with suppress(GdbheapError, OSError):
+            return program_of(self.folder)[:MAX_NAME] or self.folder.thread_name(self.pid)
+        return ""
 
     # Full reads.
 

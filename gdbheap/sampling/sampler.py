@@ -137,7 +137,7 @@ class Sampler:
     def _news(self, watched: SampledProcess, usage: Usage) -> Iterator[Event]:
         kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
         if kind is not None and watched.found is not None:
-            yield self.event(kind, watched.pid, target=watched.found.target)
+            yield self.event(kind, watched.pid, target=watched.found.target, program=watched.program)
             if watched.refused is not None:
                 self.failed = True
                 yield self.event("failed", watched.pid, reason=watched.refused)

@@ -100,6 +100,8 @@ class SeriesFile:
         if older is None:
             self._new = self._open(mode, folder)
         self.descriptor = self._new.descriptor if self._new is not None else open_to_append(path)
+        # Some file systems count no names.
+        self._is_named = path != STANDARD_OUTPUT and os.fstat(self.descriptor).st_nlink > 0
         try:
             self._begin(series, older)
         except BaseException:
@@ -132,6 +134,7 @@ class SeriesFile:
 
     def add(self, row: Sample | Event) -> None:
         """Write a sample or an event as the next row."""
+        self._check_place()
         if self.base:
             row = replace(row, offset=round(row.offset - self.base, 6))
         if isinstance(row, Sample):
@@ -142,6 +145,12 @@ class SeriesFile:
             self._put({**known, "event": row.kind, "kind": EVENT})
         else:
             self._put(_row_of_event(row))
+
+    def _check_place(self) -> None:
+        """Raise GdbheapError if the file has been removed: nobody could read its rows."""
+        if self._is_named and not os.fstat(self.descriptor).st_nlink:
+            self._is_named = False
+            raise GdbheapError(f"{one_line(self.path)} was removed while gdbheap recorded; its samples are lost")
 
     def _put(self, row: Mapping[str, Any]) -> None:
         if self.form == JSONL:

@@ -45,8 +45,7 @@ MISSING = "drawing needs matplotlib, which is not installed next to gdbheap: pip
 
 def title_of(process: ProcessCurves) -> str:
     """Return the title of a process's panel, such as "process 1234, python3.11"."""
-    program = (process.exe or "").rsplit("/", 1)[-1]
-    return f"process {process.pid}" + (f", {one_line(program, 60)}" if program else "")
+    return f"process {process.pid}" + (f", {one_line(process.program, 60)}" if process.program else "")
 
 
 def alternative(processes: Sequence[ProcessCurves]) -> str:

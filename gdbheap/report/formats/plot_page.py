@@ -47,7 +47,7 @@ def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> 
 
 def _row(row: Extent) -> tuple[object, ...]:
     when = datetime.fromtimestamp(row.peak_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    program = one_line((row.exe or "").rsplit("/", 1)[-1], 60)
+    program = one_line(row.program, 60)
     return (
         f"{row.pid} {program}".strip(), FIGURES[row.figure], row.first, row.last, row.last - row.first, row.peak, when,
         row.samples,

@@ -17,7 +17,7 @@ COLUMNS = (Column("pid"), Column("program", True), Column("figure", True), *map(
 def render(answer: Plotted, style: Style) -> str:
     """Return the text of the answer: the table, and the path of the picture."""
     rows = [
-        [str(row.pid), one_line((row.exe or "?").rsplit("/", 1)[-1], 40), FIGURES[row.figure], style.size(row.first),
+        [str(row.pid), one_line(row.program or "?", 40), FIGURES[row.figure], style.size(row.first),
          style.size(row.last), style.size(row.peak)]
         for row in answer.rows
     ]  # fmt: skip
