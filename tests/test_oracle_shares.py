@@ -114,6 +114,16 @@ def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None
             assert sums == expected
 
 
+def test_number_of_variables(rng: random.Random, tmp_path: Path) -> None:
+    """Check how many variables a row stands for, also where a single variable has a subscript."""
+    command = release_program("3.11", "subscripted", rng.randrange(2000, 4000))
+    with running(command, tmp_path) as target:
+        rows = ask("owners", str(target.pid), "--top=4")["rows"]
+    found = {row["path"].rpartition(".")[2]: row["variables"] for row in rows}
+    assert found["SINGLE['only']"] == 1 and found["ALIKE[…]"] == 4
+    assert all(row["variables"] == 0 for row in rows if not row["path"].startswith("sys.modules"))
+
+
 def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
     """Check that --min has a default for single blocks and none for holders."""
     with running(

@@ -231,7 +231,7 @@ def share_out(
                 way=None if largest is None else largest.words,
                 largest_block=None if largest is None else largest.address,
                 type=known.type,
-                variables=alone[home.name],
+                variables=1 if known.end is not None else alone[home.name],
             )
         )
     return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
