@@ -15,12 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from support.core_files import note, prstatus
 
 from gdbheap.answers import chunks, dominator_tree
 from gdbheap.answers.accounting import partition
 from gdbheap.commands.inferior_calls import native_caller
 from gdbheap.commands.shell import session_target
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.export import gathered
 from gdbheap.export.batches import Batch
@@ -34,6 +36,7 @@ from gdbheap.host import procfs, tmpfs
 from gdbheap.host.mounts import Mount
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.machines.machine import X86_64
+from gdbheap.report.formats.schema import SCHEMA, schema_of
 from gdbheap.sampling.sampled_process import SampledProcess
 from gdbheap.snapshots import file as snapshot_file
 from gdbheap.snapshots.holder_changes import _name, _renamed
@@ -424,3 +427,13 @@ def test_numbers_of_blocks_that_cannot_be(counts: list[int], tmp_path: Path) -> 
     source: Any = SimpleNamespace(path="x", opened=str(tmp_path / "none"))
     with pytest.raises(UsageError, match="more blocks than any process can have"):
         snapshot_file._columns(source, snapshot)
+
+
+def test_the_schema_of_all_commands() -> None:
+    """Check that the error of each command fits the schema of all commands, and that no other error does."""
+    every = Draft202012Validator(schema_of({command.name: command.answer for command in COMMANDS.values()}))
+    for name in {command.name for command in COMMANDS.values()}:
+        document = {"command": name, "schema": SCHEMA, "error": {"status": 1, "what": "no", "next": []}}
+        assert every.is_valid(document), name
+    assert not every.is_valid({**document, "command": "heap of others"})
+    assert not every.is_valid({**document, "error": {"status": 1}})

@@ -181,9 +181,9 @@ def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(RecorderFile, "lost", lambda _: 5)
         answer = traced_command.trace(str(log), table.words(rng))
-    assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.file).parent == parts
-    assert "5 calls could not be recorded" in "".join(answer.failures)
-    again = finish(str(log))
+        assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.file).parent == parts
+        assert "5 calls could not be recorded" in "".join(answer.failures)
+        again = finish(str(log))
     assert (again.file, again.calls, again.lost) == (str(log), answer.calls, 5) and not parts.exists()
 
 
