@@ -51,13 +51,14 @@ the tests notice now. It does not show how many new faults they would notice.
 """
 AT_RANDOM = """## Faults at random places
 
-For {drawn} of these faults, a random generator chose the file and the function ({seed}). Each fault and the names of
-its tests were written down before anybody looked at the tests. When they were planted for the first time, {count} of
-{drawn} were noticed ({share}). This is the best estimate of how many new faults the tests notice. Tests for the others
-were then written.
+For {drawn} of these faults, a random generator chose the file and the function ({seed}). The faults were written down
+before anybody looked at the tests. Their tests were chosen by the names of files and of tests only.
+When they were planted for the first time, {count} of {drawn} were noticed ({share}).
+This is the best estimate of how many new faults such a choice of tests notices.
+Tests for the others were then written.
 
 """
-SEED = "Python's `random` with the seed 20261130"
+SEED = "seed 20261130"
 UNNOTICED = "Nothing notices these:\n\n"
 
 
@@ -259,7 +260,7 @@ def page(results: dict[str, str], known: Sequence[Fault]) -> str:
     equivalent, left = sum(bool(fault.equivalent) for fault in known), len(known) - len(counted)
     told = f"On {date}, {count} of {len(counted)} faults were noticed ({share})."
     told += f" {equivalent} more change no answer." if equivalent else ""
-    told += f" {left - equivalent} more were not tried." if left > equivalent else ""
+    told += f" {left - equivalent} more were not planted again for this page." if left > equivalent else ""
     missed = [f"- `{fault.file}`: {fault.what}" for fault in counted if results[fault.id] == MISSED]
     text = HEAD + told + "\n\n" + "\n".join(rows) + "\n"
     return text + (f"\n{UNNOTICED}" + "\n".join(missed) + "\n" if missed else "") + _at_random(known)
@@ -267,7 +268,7 @@ def page(results: dict[str, str], known: Sequence[Fault]) -> str:
 
 def _at_random(known: Sequence[Fault]) -> str:
     """Return the section about faults at random places; "" if there are none."""
-    drawn = [fault for fault in known if fault.first]
+    drawn = [fault for fault in known if fault.first and not fault.equivalent]
     if not drawn:
         return ""
     rows = ["| room | faults | noticed at first |", "| --- | ---: | ---: |"]
