@@ -260,7 +260,7 @@ def page(results: dict[str, str], known: Sequence[Fault]) -> str:
     equivalent, left = sum(bool(fault.equivalent) for fault in known), len(known) - len(counted)
     told = f"On {date}, {count} of {len(counted)} faults were noticed ({share})."
     told += f" {equivalent} more change no answer." if equivalent else ""
-    told += f" {left - equivalent} more were not planted again for this page." if left > equivalent else ""
+    told += f" {left - equivalent} more were not planted again." if left > equivalent else ""
     missed = [f"- `{fault.file}`: {fault.what}" for fault in counted if results[fault.id] == MISSED]
     text = HEAD + told + "\n\n" + "\n".join(rows) + "\n"
     return text + (f"\n{UNNOTICED}" + "\n".join(missed) + "\n" if missed else "") + _at_random(known)
