@@ -62,7 +62,7 @@ HIGHEST_PRIORITY = -20
 # If --max-stop sets no limit, a thread is stopped for at most this many seconds.
 LONGEST_STAND = 3600.0
 # The first lines about processes that began or ended are printed at once; after these, one in LINE_SECONDS.
-LINES, LINE_SECONDS = 40, 1.5
+LINES, LINE_SECONDS = 40, 60.0
 # The default number of seconds between two reads of a heap for --prometheus.
 DEFAULT_PAUSE = 300.0
 

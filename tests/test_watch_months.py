@@ -306,7 +306,7 @@ def test_the_line_says_what_ended_it(status: int | None, oom: bool, said: str) -
 
 def test_lines_are_few(rng: random.Random) -> None:
     """Check the number of lines if fifty processes start and end each second for an hour: apart from the first lines,
-    at most one line in 1.5 seconds. The other events are counted, and none is lost. A process that the OOM killer ended
+    at most one line a minute. The other events are counted, and none is lost. A process that the OOM killer ended
     has its own line.
     """
     lines, printed, counted, now = watch._Lines(), 0, 0, rng.uniform(1, 1e6)
