@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import os
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,6 +59,28 @@ def test_what_is_no_recording_is_replaced(tmp_path: Path) -> None:
         file.add(sample(0, 1))
         file.close()
         assert len(read(str(path)).samples) == 1
+
+
+@pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
+def test_a_recording_of_another_version_is_kept(tmp_path: Path, name: str) -> None:
+    """Check that a recording with other columns, of a newer schema, or in the other format is not replaced without
+    --replace, but a file that a kill cut in its first line is."""
+    path, other = tmp_path / name, tmp_path / ("series.jsonl" if name == "series.csv" else "series.csv")
+    for one in (path, other):
+        file = SeriesFile(str(one), Series(START, "1", 1.0))
+        file.add(sample(0, 1))
+        file.close()
+    text = path.read_text()
+    for changed in (text.replace("rss,", "rss,new,", 1), text.replace("rss,pss,", "rss,", 1), other.read_text()):
+        newer = re.sub(r'("+schema"+: ?)1\b', r"\g<1>7", text) if changed == text else changed
+        path.write_text(newer)
+        with pytest.raises(UsageError, match="--replace"):
+            SeriesFile(str(path), Series(START, "1", 1.0), replace=False)
+        assert path.read_text() == newer
+        SeriesFile(str(path), Series(START, "1", 1.0), replace=True).close()
+    path.write_text(text[:20])
+    SeriesFile(str(path), Series(START, "1", 1.0), replace=False).close()
+    assert not read(str(path)).samples
 
 
 def test_one_writer(tmp_path: Path) -> None:

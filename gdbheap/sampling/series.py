@@ -58,6 +58,7 @@ OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
 LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
 COLUMNS = ("time", "offset", "pid", "event", *PLAIN, *SUMS, *OF_POOLS, *LISTS, "detail")
 HEADING = ",".join(COLUMNS[:4])
+BEGINNING = b'{"kind":"series",'
 GZIP = b"\x1f\x8b"
 MARKS = ("arenas", "mmapped", "pools", "values")
 
@@ -188,15 +189,23 @@ class SeriesFile:
 
 
 def _older(path: str, form: str) -> Series | None:
-    """Return the header of a recording in this format that can be continued; None if the file is no such recording."""
-    try:
-        with open_regular(path) as stream:
-            plain = stream.read(1) == b"{"
-            stream.seek(0)
-            found = next(_documents(path, _Lines(path, stream)), None)
-            return _header(path, found) if plain == (form == JSONL) else None
-    except (OSError, ValueError, UsageError):
-        return None
+    """Return the header of a recording in this format that can be continued; None if the file is no recording.
+
+    Raises UsageError for a recording that cannot be continued, such as one of another version: it must not be lost.
+    """
+    first = second = b""
+    with suppress(OSError, ValueError, UsageError), open_regular(path) as stream:
+        first, second = stream.readline(MAX_LINE_BYTES), stream.readline(MAX_LINE_BYTES)
+        stream.seek(0)
+        found = next(_documents(path, _Lines(path, stream)), None)
+        if first.startswith(b"{") == (form == JSONL):
+            return _header(path, found)
+    if second and first.startswith((HEADING.encode(), BEGINNING)):
+        raise UsageError(
+            f"{one_line(path)} is a recording that cannot be continued (another version or format, or damaged): "
+            "give another file, or --replace"
+        )
+    return None
 
 
 def _lock(descriptor: int, path: str) -> None:
