@@ -34,6 +34,7 @@ from gdbheap.watching.child import Child
 from gdbheap.watching.memory_readings import group_at
 from gdbheap.watching.messages import Event
 from gdbheap.watching.triggers import Cause
+from gdbheap.watching.wake_descriptors import group_wakers
 from gdbheap.watching.watcher import LONGEST as SECOND
 from gdbheap.watching.watcher import Watcher, WatchRequest
 
@@ -271,6 +272,25 @@ def test_a_group_that_a_new_process_fills(tmp_path: Path, rng: random.Random) ->
                 group.folder.rmdir()
                 group.folder.mkdir()
                 group = LimitedGroup(group.folder, group.limit)
+
+
+def test_a_group_that_is_removed_at_any_moment(rng: random.Random) -> None:
+    """Check that a group that was removed since the last reading has no limit and no waker, and ends no watch; a new
+    group of its name has them again."""
+    with limited_group(1 << 30, rng) as group:
+        memory = group_at([group.folder], True)
+        assert memory is not None and memory.is_exact
+        watcher = Watcher(Programs(cgroup=str(group.folder)), WatchRequest(at_oom=True), memory)
+        assert list(watcher._scan()) == [] and watcher.limits[memory.name] == 1 << 30
+        group.folder.rmdir()
+        assert memory.name not in watcher.limits and group_wakers(memory, 0.9) == []
+        assert group_at([group.folder], True) is None
+        for _ in range(2):
+            assert list(watcher._look()) == [] == list(watcher._scan())
+        group.folder.mkdir()
+        LimitedGroup(group.folder, 1 << 29)
+        assert list(watcher._scan()) == [] and watcher.limits[memory.name] == 1 << 29
+        watcher.end()
 
 
 def test_what_ended_it() -> None:
