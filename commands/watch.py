@@ -119,7 +119,7 @@ class Options(Several, Writing):
     grows: tuple[int, float] | None = valued(
         "--grows", "SIZE/DURATION", "act if memory grows by SIZE in DURATION (100M/10m)", None, _growth
     )
-    at_oom: bool = switch("--at-oom", "act before a control group or the machine is out of memory")
+    at_oom: bool = switch("--at-oom", "act before the cgroup or machine runs out of memory")
     on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
     seccomp: bool = under_seccomp()
     mark: float = valued("--mark", "PERCENT", "act at PERCENT of the limit (--at-oom) [default: 90%]", 0.9, _share)
