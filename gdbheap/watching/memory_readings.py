@@ -200,7 +200,9 @@ def groups_above(folder: Path) -> list[GroupMemory]:
 def group_at(folders: Iterable[Path], is_exact: bool) -> GroupMemory | None:
     """Return the first of these folders that is a control group with memory accounting; None if none of them is."""
     group = next(iter(_with_memory(folders)), None)
-    return None if group is None else GroupMemory(group.folder, is_exact)
+    if group is not None:
+        group.is_exact = is_exact
+    return group
 
 
 def _with_memory(folders: Iterable[Path]) -> list[GroupMemory]:

@@ -72,9 +72,8 @@ def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
     pressure = lambda: _pressure(group.folder / PRESSURE)  # noqa: E731
     if not group.is_first_version:
         return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI))
-    mark = int((group.limit or 0) * share)
     return _those_that_can(
-        lambda: _first_version(group.folder, "mark", "memory.usage_in_bytes", str(mark)),
+        lambda: _first_version(group.folder, "mark", "memory.usage_in_bytes", str(int((group.limit or 0) * share))),
         lambda: _first_version(group.folder, "oom", "memory.oom_control"),
     )
 

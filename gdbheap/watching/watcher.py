@@ -194,7 +194,7 @@ class Watcher:
         machine."""
         if not self.wanted.at_oom:
             return {}
-        found = {gauge.group: gauge.memory.limit for gauge in self._gauges}
+        found = {gauge.group: _limit(gauge) for gauge in self._gauges}
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
     @property
@@ -441,6 +441,13 @@ class Watcher:
         memory.is_exact = self.wanted.metrics
         self._gauges.add(key, lambda: Gauge(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name))
         return key
+
+
+def _limit(gauge: Gauge) -> int | None:
+    """Return the limit of a gauge's memory; None if it has none, or no longer exists."""
+    with suppress(OSError):
+        return gauge.memory.limit
+    return None
 
 
 def _state(name: str, gauge: Gauge, rate: RateTrigger, share: float) -> GroupState:
