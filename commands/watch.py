@@ -555,7 +555,7 @@ COMMAND = Command(
     too short, no core is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh
     -c …'` starts a shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`
     chooses processes, `--count` counts the actions for each user separately. `--user` keeps only the processes of one
-    user. Without it, `--name` also matches processes of users who chose that name.
+    user. Without `--user`, `--name` also matches other users' programs with the same name.
 
     `--prometheus` serves these figures of each process: RSS, bytes in use, free, kept and trimmable, and findings.
     watch then needs no other condition, and continues after `--count` actions. `--prometheus` needs prometheus_client:

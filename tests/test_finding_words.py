@@ -403,7 +403,8 @@ def test_texts(figures: Any, text: str) -> None:
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, pins=True),
             "copy long-lived data into new blocks before any old block is freed (build the container anew), then "
             'release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before the load '
-            "that filled these slabs. 'heap pins' lists the blocks that keep the most, 'heap sizes' lists all sizes",
+            "that filled these slabs. 'heap pins' lists the blocks that pin the most memory, 'heap sizes' lists all "
+            "sizes",
         ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),

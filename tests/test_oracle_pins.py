@@ -77,7 +77,7 @@ def check(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", [0, IN_THREAD, BLOCKED, FOREIGN])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_glibc(threads: int, mode: int, rng: random.Random, tmp_path: Path) -> None:
-    """Check the main arena and threads' arenas: the pins that keep the most are freed together."""
+    """Check the main arena and threads' arenas: the pins that keep the most memory are freed together."""
     table = tmp_path / "table"
     kept = rng.choice([8, 20, 60])
     command = c_program("pins", rng.getrandbits(30), threads, 60_000 // threads, kept, 30_000, mode, table)

@@ -103,7 +103,11 @@ class Caller(Protocol):
         ...
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function with integer arguments; return its result as a signed 64-bit number. Raises GdbheapError."""
+        """Call the function at the address ``function`` with integer arguments; return its result as a signed 64-bit
+        number.
+
+        Raises GdbheapError.
+        """
         ...
 
     def read(self, address: int, size: int) -> bytes:

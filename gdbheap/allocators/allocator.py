@@ -411,11 +411,12 @@ class Allocator(ABC):
 
     @abstractmethod
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of blocks in use) for each size of block."""
+        """Return (size in bytes, number of blocks in use) for each size of block."""
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size, number of free blocks) for each size of free block; an empty list if the allocator does not
-        group free blocks by size."""
+        """Return (size in bytes, number of free blocks) for each size of free block; an empty list if the allocator
+        does not group free blocks by size.
+        """
         return []
 
     def extent_arenas(self) -> list[ExtentArena]:
@@ -472,16 +473,20 @@ class Allocator(ABC):
         return False
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the ``most`` largest blocks in use, largest first.
+        """Return (the program's pointer, size in bytes) of the largest blocks in use, largest first.
 
-        Blocks smaller than ``least`` bytes are left out. Sizes are as in ``used_sizes``."""
+        ``least``: leave out blocks of fewer bytes. ``most``: the largest number of blocks to return. Sizes are as in
+        ``used_sizes``.
+        """
         return []
 
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the first ``most`` blocks in use of ``least`` to ``largest`` bytes.
+        """Return (the program's pointer, size in bytes) of the blocks in use with the lowest addresses, in ascending
+        order.
 
-        Addresses ascend; sizes are as in ``used_sizes``. The list is empty if the allocator cannot list blocks by
-        address."""
+        ``least``, ``largest``: leave out blocks of fewer or more bytes. ``most``: the largest number of blocks to
+        return. Sizes are as in ``used_sizes``. The list is empty if the allocator cannot list blocks by address.
+        """
         return []
 
     def list_blocks(self, asked: BlockRequest) -> BlockList | None:
@@ -501,10 +506,11 @@ class Allocator(ABC):
 
     @abstractmethod
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return at most ``most`` groups of blocks. Each group pins at least ``minimum`` bytes in addition to its own
-        bytes.
+        """Return at most ``most`` groups of blocks, each of which pins at least ``minimum`` bytes in addition to its
+        own bytes.
 
-        ``kept``: memory that the kernel cannot take back."""
+        ``kept``: memory that the kernel cannot take back.
+        """
 
     @abstractmethod
     def members(self, row: PinRow) -> list[Member]:
@@ -560,8 +566,11 @@ class PartsAllocator(Allocator):
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return the groups of blocks that pin memory. Pinned memory is returned or reused once the last block of its
-        group is freed."""
+        """Return at most ``most`` groups of blocks, each of which pins at least ``minimum`` bytes in addition to its
+        own bytes.
+
+        Pinned memory is returned or reused once the last block of its group is freed.
+        """
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
 
@@ -574,12 +583,13 @@ class StoreAllocator(PartsAllocator):
         """The allocator's blocks, as the native code has read them."""
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (block size, number of blocks in use) for each size of block."""
+        """Return (size in bytes, number of blocks in use) for each size of block."""
         return [(row.block_size, row.used) for row in self.store.classes()]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (block size, number of free blocks) for each size of block, including blocks that were never handed
-        out."""
+        """Return (size in bytes, number of free blocks) for each size of block, including blocks that were never handed
+        out.
+        """
         return [(row.block_size, row.free) for row in self.store.classes()]
 
     def packed_classes(
@@ -613,11 +623,19 @@ class ListingAllocator(Allocator):
         """The allocator's blocks, as the native code has read them."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the largest blocks in use, from all arenas."""
+        """Return (the program's pointer, size in bytes) of the largest blocks in use, from all arenas, largest first.
+
+        ``least``: leave out blocks of fewer bytes. ``most``: the largest number of blocks to return.
+        """
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the first blocks in use by address, from all arenas."""
+        """Return (the program's pointer, size in bytes) of the blocks in use with the lowest addresses, from all
+        arenas.
+
+        ``least``, ``largest``: leave out blocks of fewer or more bytes. ``most``: the largest number of blocks to
+        return.
+        """
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
     def list_blocks(self, asked: BlockRequest) -> BlockList:

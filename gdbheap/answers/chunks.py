@@ -174,9 +174,10 @@ def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) ->
 
 
 def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
-    """Return the blocks that hold a live object of a matching type, and the blocks of C code of a matching kind.
+    """Return the blocks of the list ``rows`` whose contents match the glob ``pattern``.
 
-    A block that is an object's buffer does not match by the type of an object in it.
+    A block that holds a live Python object matches by the name of the object's type. A block of C code matches by the
+    name of its kind. A block that is an object's buffer does not match by the type of an object in it.
     """
     kinds = _kinds_of(heap, pattern)
     structures = heap.structures_of_c

@@ -41,7 +41,8 @@ class DominatorTree:
 
 
 def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
-    """Return the tree of the largest rows of ``heap retained``, of modules and libraries, and of all their dominators.
+    """Return the tree of the ``most`` largest rows of ``heap retained``, of modules and libraries, and of all their
+    dominators.
 
     Each row stands for the innermost node that retains about the same bytes. Raises NotAPython or Unsupported.
     """

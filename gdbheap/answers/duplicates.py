@@ -150,8 +150,10 @@ class _Comparison:
 
 
 def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
-    """Return (start, end, number of the interpreter) for each arena of subinterpreters with their own arenas,
-    ascending."""
+    """Return (start, end, number of the interpreter) for each arena of the subinterpreters, ascending.
+
+    Only subinterpreters with arenas of their own are included.
+    """
     found = heap.find_allocator(PymallocAllocator)
     python = None if found is None else found.pymalloc
     size = None if python is None else python.arena_size
@@ -255,7 +257,9 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """Yield (node, one node that refers to it) for each node in ``numbers`` that has a referrer."""
+        """Yield (number of the node, number of one node that refers to it) for each node in ``numbers`` that has a
+        referrer.
+        """
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:

@@ -51,14 +51,13 @@ class HeldTogether:
 
     In a program with Python, a row has the values of a ``shared_out.SharedOut``, which explains all fields but these:
 
-    ``root``: the name of the holder, or None if blocks are grouped by type alone.
-    ``what``: the kind of block that has the most bytes.
-    ``resident``, ``share``: the bytes that are resident, and their part of RSS; None if residency is unknown.
-    ``at_least``: the graph is incomplete, so the holder may have more blocks.
+    ``root``: the name of the holder, or None if blocks are grouped by type alone. ``what``: the kind of block that has
+    the most bytes. ``resident``, ``share``: the bytes that are resident, and their part of RSS; None if residency is
+    unknown. ``at_least``: the graph is incomplete, so the holder may have more blocks.
 
-    In a program without Python, the holder is a row of ``by_root`` or, with a grouping, a root. ``kind`` is then the
-    kind of that row or root; it is None if ``root`` is None. ``path``, ``address`` and ``type``, which are about
-    Python's variables, are None.
+    In a program without Python, a row has the name, kind and blocks of a ``by_root.RootShare``. If the option ``--by``
+    groups the blocks, a row has the name and kind of a root instead. ``kind`` is then the kind of the root; it is None
+    if ``root`` is None. ``path``, ``address`` and ``type`` are None, because they describe variables of Python.
     """
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}

@@ -51,9 +51,9 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
 
 
 def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
-    """Return what refers to a node, as (holder, whether the reference is exact), exact references first.
+    """Return (node, whether the reference is exact) of everything that refers to a node; exact references come first.
 
-    A holder that is a buffer is replaced by the buffer's owners.
+    A buffer that refers to the node is replaced by the buffer's owners.
     """
     found: dict[int, bool] = {}
     sources = _sources(references, {node.id})

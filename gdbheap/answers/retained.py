@@ -237,7 +237,9 @@ def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
 
 
 def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
-    """Yield (node, address) for the nodes of each row. For a row without an address, yield its name instead."""
+    """Yield (number of the node, address of the row's object) for the nodes of each row. The row's name replaces a
+    missing address.
+    """
     yield from _numbers_of_objects(heap, rows).items()
     paths, words = heap.python.paths, {row.chain for row in rows if row.address is None and row.type in NAMED_BY_WORDS}
     if by == MODULE:

@@ -334,7 +334,8 @@ def _path_below(paths: ObjectPaths, end: int, blocks: Iterable[tuple[NodeBytes, 
 def _steps_below(
     paths: ObjectPaths, end: int, blocks: Iterable[tuple[NodeBytes, list[int]]]
 ) -> Iterator[tuple[NodeBytes, list[tuple[str, str]]]]:
-    """Yield each block with the (holder's type, edge) of each step from the node ``end`` to it.
+    """Yield each block with the steps from the node ``end`` to the block, each step as (type of the holder, edge from
+    the holder).
 
     There are no steps if no path through ``end`` is known, or if it is too long. Tables of the variable itself are left
     out.

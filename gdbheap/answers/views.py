@@ -81,7 +81,7 @@ def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Wi
 
 
 def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
-    """Yield (address, kind) of the objects that may be small views of large buffers."""
+    """Yield (address, name of the kind) of the objects that may be small views of large buffers."""
     census = heap.python.census
     kinds = {row.address: _what(frames, row.address) for row in census.rows}
     wanted = {address: what for address, what in kinds.items() if what is not None}
@@ -204,6 +204,10 @@ def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[
 
 
 def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:
-    """Return the small views of a target that alone keep large buffers alive, by type. Raises Unsupported."""
+    """Return the small views of a target that alone keep large buffers alive, by type. At most ``most`` objects are
+    read.
+
+    Raises Unsupported.
+    """
     found = list(windows(heap, frames, most))
     return small_views(heap, found) if found else []

@@ -79,7 +79,7 @@ class Reading:
         return Unsupported(f"a snapshot does not contain {what}: open the process, or a core")
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return the kinds of blocks in use, by address. ``blocks``: (address, size) of each block."""
+        """Return the kinds of blocks in use, by address. ``blocks``: (address, size in bytes) of each block."""
         with self.asked("blocks") as heap:
             found = describe_blocks(heap, list(blocks))
         return {address: converting.kind_of(one) for address, one in found.items()}

@@ -44,7 +44,7 @@ class Knows(Protocol):
     """
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """Return the kinds of blocks in use, by address. ``blocks``: (address, size) of each block."""
+        """Return the kinds of blocks in use, by address. ``blocks``: (address, size in bytes) of each block."""
 
     def owner_of(self, address: int) -> Owner | None:
         """Return the owner of the block at an address."""
@@ -56,7 +56,9 @@ class Knows(Protocol):
         """Return the bytes that would be freed with the object at an address."""
 
     def referrers_of(self, address: int, top: int | None) -> Table[Referrer]:
-        """Return the objects and other memory that point to the object at an address."""
+        """Return the objects and other memory that point to the object at an address. ``top``: the most rows, None for
+        all.
+        """
 
     def object_at(self, address: int) -> Object:
         """Return the object at an address."""

@@ -31,11 +31,11 @@ N = TypeVar("N", bound=Nodes)
 
 @dataclass(frozen=True)
 class ContentHolder:
-    """A holder of blocks. It is known from contents of one kind, not from a variable.
+    """A holder of blocks that is found in the data of a library, runtime or server, not through a variable.
 
-    ``kind``: what the holder is, such as a memory context. ``blocks``: the addresses of the holder's first blocks;
-    every block that these reach belongs to the holder. ``ranges``: the holder's memory outside the allocators that
-    points to other blocks.
+    A memory context of PostgreSQL is an example. ``name``: the holder's name in answers. ``kind``: what the holder is,
+    such as a memory context. ``blocks``: the addresses of the holder's first blocks; every block that these reach
+    belongs to the holder. ``ranges``: the holder's memory outside the allocators that points to other blocks.
     """
 
     name: str

@@ -62,7 +62,11 @@ def age_of(heap: Heap, objects: Objects, address: int, type_name: str) -> Age:
 
 
 def _version(objects: Objects, address: int) -> int | None:
-    """Return the number of a dict's last change; None if this release of Python records none, or it cannot be read."""
+    """Return a dict's version tag: the interpreter's count of changes of dicts when this dict was last changed (PEP
+    509).
+
+    None if this release of Python has no version tags, or if the tag cannot be read.
+    """
     at, unit = objects.release.get("ma_version_tag"), objects.release.get("dict_version_unit")
     if at is None or unit is None:
         return None
@@ -72,9 +76,11 @@ def _version(objects: Objects, address: int) -> int | None:
 
 
 def _latest(heap: Heap, objects: Objects) -> int | None:
-    """Return a change number that at least MIN_DICTS_THAT_EXCEED dicts have reached; None if it is not found quickly.
+    """Return the largest version tag of a dict that at least MIN_DICTS_THAT_EXCEED dicts have reached.
 
-    A block that only looks like a dict may have any number, so the few largest numbers are ignored.
+    Each change of any dict raises the interpreter's counter, and the dict gets the new number as its version tag (PEP
+    509). A block that only looks like a dict may have any number, so the few largest numbers are ignored. None if there
+    are too few dicts, more than MAX_DICTS, or if they cannot be read.
     """
     try:
         census = heap.python.census

@@ -346,8 +346,8 @@ class Evidence:
         return found
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (address, size) of the ``most`` largest used blocks, of all allocators, that have at least ``least``
-        bytes.
+        """Return (address, size in bytes) of the ``most`` largest used blocks of all allocators. Blocks smaller than
+        ``least`` bytes are left out.
         """
         found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
         return sorted(found, key=lambda row: -row[1])[:most]

@@ -125,7 +125,7 @@ class _EdgeNamer:
             self._go_on(targets, names)
 
     def _with_buffers(self, node: Node) -> Iterator[tuple[int, list[_native.Edge]]]:
-        """Yield (number, edges) of a node and, if it is an object, of each of its buffers.
+        """Yield (number of the node, edges from it) for a node and, if it is an object, for each of its buffers.
 
         The edges of a buffer of several objects, such as shared keys, are named by the first object that has names for
         them.

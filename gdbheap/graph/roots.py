@@ -179,7 +179,7 @@ def _data_root(thread: Thread, own: Ranges) -> BlockRoot:
 
 
 def thread_variables(target: Target) -> list[tuple[int, int, str]]:
-    """Return (distance from the thread pointer, size, name) of the program's own thread-local variables.
+    """Return (bytes from the thread pointer, size in bytes, name) of the program's own thread-local variables.
 
     The program is the first object for which the linker reserves thread-local memory (elf/dl-tls.c,
     _dl_determine_tlsoffset).
@@ -278,9 +278,10 @@ def _globals(
 
 
 def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
-    """Return (name with its library, start, size in bytes) of the static variable that holds an address.
+    """Return (name with its library, start, size in bytes) of the static variable that contains the given address.
 
-    None if no symbol covers the address."""
+    None if no symbol covers the address.
+    """
     loaded = target.object_of(address)
     if loaded is None:
         return None

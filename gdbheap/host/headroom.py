@@ -123,7 +123,9 @@ def commit_left() -> int | None:
 
 
 def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
-    """Yield (limit, used) of a process's control group and of each one above it, in bytes; UNLIMITED for no limit."""
+    """Yield (limit, used bytes) of a process's control group and of each group above it. The limit is UNLIMITED if
+    there is none.
+    """
     for folder in group_folders(process, "memory"):
         yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
 

@@ -230,8 +230,8 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
 def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
     """Return the release with the interpreter's published offsets instead of those from the shipped table.
 
-    Only fields that the shipped table has for this release are replaced. Also return the offsets that differ, as {name:
-    (published, shipped)}.
+    Only fields that the shipped table has for this release are replaced. Also return the offsets that differ, as {name
+    of the field: (published offset, shipped offset)}.
     """
     common = {name: at for name, at in own.fields.items() if release.fields.get(name) is not None}
     differ = {name: (at, release.fields[name]) for name, at in common.items() if release.fields[name] != at}
@@ -239,7 +239,8 @@ def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tu
 
 
 def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
-    """Return the address of the type ``type`` in an interpreter's data, and the extra bytes of its head.
+    """Return the address of the type ``type`` in an interpreter's data, and how many extra bytes its objects have
+    before ``ob_type``.
 
     None if it is not found. No symbol is needed: ``type`` is its own type, and has the sizes of PyHeapTypeObject and
     PyMemberDef.
@@ -250,9 +251,9 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """Yield (address, extra bytes of the head) of each possible object that is its own type.
+    """Yield (address, extra bytes before ``ob_type``) of each possible object that is its own type.
 
-    The field ``ob_type`` of such an object points to the object itself.
+    The field ``ob_type`` of such an object points to the object itself. The extra bytes are one of HEADS.
     """
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)

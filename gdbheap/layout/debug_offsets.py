@@ -60,7 +60,7 @@ def version_text(version: int) -> str:
 
 
 def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | None:
-    """Return (address, source) of an interpreter's table of offsets; None if it has none.
+    """Return (address, how it was found, in words) of an interpreter's table of offsets; None if it has none.
 
     The exported symbol gives the address. Without it, the interpreter's data is searched for an aligned cookie.
     """

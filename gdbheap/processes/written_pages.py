@@ -196,7 +196,7 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
-    """Return (address, address of its type) of each static type. Static types lie outside all blocks."""
+    """Return (address of the type, address of its type) of each static type. Static types lie outside all blocks."""
     objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:

@@ -61,7 +61,7 @@ class SampleTime(NamedTuple):
 
 
 class Pacer:
-    """Limits expensive work so that it takes at most ``share`` of one processor's time."""
+    """Limits expensive work so that it takes at most ``share`` of one processor's time: a fraction, such as 0.01."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -298,8 +298,8 @@ class SampledProcess:
         ], closed
 
     def _standing(self) -> tuple[MallocSample | None, float | None]:
-        """Read the arenas while all threads are stopped. Return them with the seconds for which the process was
-        stopped.
+        """Read the arenas while all threads are stopped. Return (figures of the arenas, seconds for which the process
+        was stopped).
 
         If a thread was inside malloc or a figure changed meanwhile, try again, up to STOPS times in total. Return
         (None, None) if malloc's data structures are not known. Raises the errors of stopping the process.

@@ -280,10 +280,11 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
 
 
 def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
-    """Return (item, before, after, state) for each item that is in at least one of two snapshots.
+    """Return (item, before, after, change) for each item that is in at least one of two snapshots.
 
     ``before`` and ``after``: the item in the first and in the last snapshot, None if that snapshot lacks it; ``item``:
-    the later of the two."""
+    the later of the two.
+    """
     found = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)

@@ -61,7 +61,7 @@ class Overview:
     details. ``places``: the types in the cells of ``map``, in the order of its groups. ``by_type``: the bytes that all
     objects of a type retain. ``kept``: the objects that retain the most, with paths. ``threads``: the threads with the
     variables of their frames; ``lines``: the threads without their variables. ``names``: the names of all threads.
-    ``holders``: the holders of all memory in use, None if they were not searched.
+    ``holders``: the holders of all memory in use, None if they were not searched for.
     """
 
     time: float

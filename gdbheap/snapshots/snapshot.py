@@ -68,8 +68,8 @@ class Snapshot:
     process. ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
     ``holes``: the largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their
     paths; None if the graph was not built. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they
-    were not searched, and in older files. ``mappings``: None in older files. An answer is None or empty if it does not
-    apply to the target.
+    were not searched for, and in older files. ``mappings``: None in older files. An answer is None or empty if it does
+    not apply to the target.
     """
 
     time: float
@@ -192,8 +192,8 @@ def time_of(heap: Heap) -> float:
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
     """Return the largest holders, for comparisons.
 
-    Return None if they were not searched. Return None also if not all references were read, because each snapshot would
-    then prove other holders.
+    Return None if they were not searched for. Return None also if not all references were read, because each snapshot
+    would then prove other holders.
     """
     if held.every is None or held.not_examined or any(row.at_least for row in held.every):
         return None

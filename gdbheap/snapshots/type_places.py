@@ -81,8 +81,9 @@ def _name(types: Sequence[str], kind: int) -> str | None:
 
 
 def _resident(heap: Heap, stretches: Sequence[Stretch]) -> list[tuple[int, int, int]]:
-    """Return the resident parts of the ranges as (start, end, number of the range); an empty list if residency is
-    unknown."""
+    """Return the resident parts of the ranges as (start, end, index of the range); an empty list if residency is
+    unknown.
+    """
     pages = heap.target.pages
     if pages is None:
         return []

@@ -147,10 +147,10 @@ def cloned(named: Named, limit: float | None = None, copies: bool = False) -> It
     """Yield the process as it was at one moment. The process is read from a copy, which is ended after the ``with``
     block.
 
-    If ``copies`` is true, gdbheap reads all of the copy into its own memory, if there is room, and ends the copy at
-    once. The process itself is stopped only while the kernel copies its page tables and while its mappings and
-    residency are read; ``stopped_seconds`` says for how long. Raises the errors of ``stopped``, and Unsupported if no
-    copy can be made.
+    ``limit``: the most seconds for which the process may be stopped; None for no limit. If ``copies`` is true, gdbheap
+    reads all of the copy into its own memory, if there is room, and ends the copy at once. The process itself is
+    stopped only while the kernel copies its page tables and while its mappings and residency are read;
+    ``stopped_seconds`` says for how long. Raises the errors of ``stopped``, and Unsupported if no copy can be made.
     """
     folder = refusal.open_folder(named)
     preparation = stopping.when_untraced(folder, lambda: Preparation(folder))

@@ -207,7 +207,7 @@ class ElfFile:
 
     @cached_property
     def sections(self) -> list[tuple[str, int, int]]:
-        """The (name, linked address, size) of the mapped sections, without thread-local data.
+        """The (name, linked address, size in bytes) of the mapped sections, without thread-local data.
 
         There are none if the table is damaged or truncated, or if the file is gone.
         """
@@ -411,7 +411,9 @@ class LoadedObject:
         return self._placed(found)
 
     def thread_local(self) -> list[Row]:
-        """Return (offset, size, name) of the thread-local variables; offsets count from the thread-local segment."""
+        """Return (offset, size in bytes, name) of the thread-local variables. Offsets are bytes from the thread-local
+        segment's start.
+        """
         return [row for table in self._tables() for row in table.thread_local()]
 
     def _tables(self) -> list[SymbolTable]:
@@ -615,7 +617,7 @@ def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, int]]:
-    """Return (name, linked address, size) of the mapped sections of an ELF file that are not thread-local."""
+    """Return (name, linked address, size in bytes) of the mapped sections of an ELF file that are not thread-local."""
     found: list[tuple[str, int, int]] = []
     with suppress(ValueError, OSError):
         for name, section in SectionTable(stream).named(room):
@@ -687,7 +689,11 @@ class SectionTable:
         return ((names.at(section.name), section) for section in sections)
 
     def symbols(self, room: SymbolRoom, *wanted: str) -> list[tuple[bytes, bytes]]:
-        """Return (symbols, names) of each symbol table with one of these names, if there is room for it."""
+        """Return the bytes of each wanted symbol table as (entries, names of the symbols). Tables without room are left
+        out.
+
+        ``wanted``: the names of the tables' sections.
+        """
         found = []
         for section in filter(None, map(self._find, wanted)):
             names = self._sections[section.link] if section.link < len(self._sections) else None

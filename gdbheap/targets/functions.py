@@ -50,8 +50,9 @@ class Functions:
         self._names: dict[int, str | None] = {}
 
     def _read(self, stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-        """Return (symbols, names) of each symbol table, and keep the file's lines. If ``is_unpacked`` is true, a packed
-        table in the file is not read.
+        """Return the bytes of each symbol table as (entries, names of the symbols), and keep the file's lines.
+
+        If ``is_unpacked`` is true, a packed table in the file is not read.
         """
         found: list[tuple[bytes, bytes]] = []
         with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):

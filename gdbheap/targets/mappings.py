@@ -191,17 +191,17 @@ def parse_locked(text: bytes) -> Ranges:
 
 
 def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with pages that MADV_FREE freed."""
+    """Return (start, end, bytes that MADV_FREE freed) of the mappings in ``/proc/PID/smaps`` with such pages."""
     return _sizes(_LAZY_LINE, text)
 
 
 def parse_huge(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with transparent huge pages."""
+    """Return (start, end, bytes in huge pages) of the mappings in ``/proc/PID/smaps`` with transparent huge pages."""
     return _sizes(_HUGE_LINE, text)
 
 
 def parse_written(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes) of the mappings in ``/proc/PID/smaps`` with anonymous pages.
+    """Return (start, end, anonymous bytes) of the mappings in ``/proc/PID/smaps`` with anonymous pages.
 
     In a private mapping of a file, these are the pages that the process wrote to.
     """

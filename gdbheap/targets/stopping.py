@@ -94,8 +94,9 @@ def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
 
 
 def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
-    """Return the error for threads that did not stop in time: within the limit or, without a limit, within a reasonable
-    time.
+    """Return the error for threads that did not stop in time.
+
+    ``limit``: the seconds that they had. Without a limit, they had a reasonable time.
     """
     if limit is not None and limit < REASONABLE_SECONDS:
         return let_go_early(folder, limit)

@@ -77,7 +77,7 @@ class Damage:
 
 
 class _Bases:
-    """The bases of objects, in a form for binary search that needs no list of all of them."""
+    """The base addresses of loaded objects as a sequence, so that ``bisect`` can search them without a list of them."""
 
     def __init__(self, objects: Sequence[LoadedObject]) -> None:
         self._objects = objects
@@ -190,7 +190,7 @@ class Target:
 
     @property
     def lazily_freed(self) -> list[tuple[int, int, int]]:
-        """The (start, end, bytes) of the mappings with pages that MADV_FREE freed; empty if unknown."""
+        """The (start, end, lazily freed bytes) of the mappings with pages that MADV_FREE freed; empty if unknown."""
         return []
 
     @property

@@ -255,15 +255,20 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
-        """The number of chunks in use in the arenas, by size: (size with the header, number)."""
+        """The sizes of the arenas' chunks in use, each as (bytes with the header, number of chunks)."""
         return [(row.size, row.states[IN_USE]) for row in _native.count_sizes(self.chunks)]
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with the header, number of chunks in use), including mmapped chunks."""
+        """Return (bytes with the header, number of chunks in use) for each size of chunk, then (bytes, 1) for each
+        mmapped chunk.
+        """
         return self.used_chunks + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the largest chunks in use, including mmapped chunks."""
+        """Return (the program's pointer, size in bytes) of the largest chunks in use, including mmapped chunks.
+
+        ``least``: leave out chunks of fewer bytes. ``most``: the largest number of chunks to return.
+        """
         rows = _native.list_chunks(self.chunks, ChunkRequest(1 << IN_USE, least), "size", most).rows
         found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
@@ -282,7 +287,11 @@ class GlibcAllocator(Allocator):
         return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Return groups of chunks that share pages with free memory and fill at most half of these pages."""
+        """Return at most ``most`` groups of chunks that share pages with free memory and fill at most half of these
+        pages.
+
+        Each group pins at least ``minimum`` bytes in addition to its own bytes.
+        """
         tops = given_tops(self.target, self.malloc)
         return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, minimum, most)
 

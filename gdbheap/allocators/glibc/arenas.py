@@ -224,8 +224,9 @@ class Glibc:
 
     @cached_property
     def _owned_heaps(self) -> list[tuple[int, int]]:
-        """All memory that looks like a heap of a thread's arena, as (address of the heap, address of the arena). The
-        search is made only after damage was found."""
+        """All memory that looks like a heap of a thread's arena, as (address of the heap, address of the arena).
+        gdbheap searches for it only after it found damage.
+        """
         found = []
         span, page = self.heap_span, self.target.machine.page
         for heap in self._backed_places(span):
@@ -471,7 +472,7 @@ class Glibc:
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
-        """Return (number of chunks, bytes) by state, for each arena in the order of their circular list."""
+        """Return {state: (number of chunks, their bytes)} for each arena, in the order of the arenas' circular list."""
         sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
         for region in self.regions():
             for sum_of, tally in zip(sums[region.arena], region.states):

@@ -105,8 +105,11 @@ class MallocPar:
 
 @dataclass(frozen=True)
 class Tcache:
-    """A thread's cache: its thread, its address, its lists as (index, first entry, number of entries), and its
-    damage."""
+    """The cache of one thread. ``tid``: the thread's id. ``address``: the address of the cache.
+
+    ``lists``: the free lists of the cache, each as (index of the list, address of its first entry, number of entries).
+    ``damage``: the inconsistent data in the cache.
+    """
 
     tid: int
     address: int

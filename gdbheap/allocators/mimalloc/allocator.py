@@ -125,8 +125,11 @@ class MimallocAllocator(StoreAllocator):
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Return (the program's pointer, size) of the largest blocks in use. Only pages with blocks of such sizes are
-        read."""
+        """Return (the program's pointer, size in bytes) of the largest blocks in use. Only pages with blocks of such
+        sizes are read.
+
+        ``least``: leave out blocks of fewer bytes. ``most``: the largest number of blocks to return.
+        """
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def give(self, blocks: WalkedBlocks) -> None:
@@ -134,8 +137,9 @@ class MimallocAllocator(StoreAllocator):
         blocks.own["pages"], blocks.replacing = self.store, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the holes inside segments. Reserved memory outside segments has no holes, because it holds no
-        blocks."""
+        """Return the holes of at least ``minimum`` bytes inside segments. Reserved memory outside segments has no
+        holes, because it holds no blocks.
+        """
         return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:

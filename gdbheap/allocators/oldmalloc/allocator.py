@@ -133,11 +133,11 @@ class OldmallocAllocator(ListingAllocator, PartsAllocator):
         return "header of oldmalloc" if any(start <= address < end for start, end in self.ranges()) else None
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with the header, number of chunks in use) for each size."""
+        """Return (bytes with the header, number of chunks in use) for each size of chunk."""
         return [(row.size, row.used) for row in self.store.sizes() if row.used]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Return (size with the header, number of free chunks) for each size."""
+        """Return (bytes with the header, number of free chunks) for each size of chunk."""
         return [(row.size, row.free) for row in self.store.sizes() if row.free]
 
     def give(self, blocks: WalkedBlocks) -> None:

@@ -84,8 +84,10 @@ class ListHeads:
         return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
-        """Return (class, address of the pool, szidx) for up to ``most`` pools of each list. ``szidx`` is the class in
-        the pool's header."""
+        """Return (size class of the list, address of the pool, ``szidx``) for up to ``most`` pools of each list.
+
+        ``szidx`` is the size class that the pool's header states.
+        """
         found: list[tuple[int, int, int]] = []
         for index in range(self.classes):
             head = self.address + 16 * index - 16

@@ -70,7 +70,11 @@ def _reserved(target: Target, table: int) -> Ranges:
 
 
 def _rows(target: Target, table: int) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Yield a row of the JVM's table: (type, field), offset, address of the field if it is static. Raises Fault."""
+    """Yield the rows of the JVM's table of fields. Raises Fault.
+
+    Each row is ((name of the type, name of the field), offset in bytes, address of the field); the address is 0 unless
+    the field is static.
+    """
     space = target.space
     for at in range(table, table + MAX_ROWS * STRIDE, STRIDE):
         kind, name = space.word(at), space.word(at + FIELD_NAME)

@@ -66,7 +66,11 @@ class OpensslContent(Content):
         return next((loaded for loaded in self.target.objects if basename(loaded.path).startswith("libssl.so")), None)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """Return (address of the block, CONTEXT or CONNECTION) of each proven context and connection."""
+        """Return (address of the block, its description) for each block that is proven to hold a TLS context or
+        connection.
+
+        The description is CONTEXT or CONNECTION.
+        """
         library = self._library
         methods = list(_methods(self.target, library)) if library is not None else []
         named, is_cut = _find_named(self.target, heaps, methods, progress) if methods else ([], False)
@@ -78,7 +82,10 @@ class OpensslContent(Content):
 def _find_named(
     target: Target, heaps: _native.Heaps, methods: list[int], progress: Progress | None
 ) -> tuple[list[tuple[int, str]], bool]:
-    """Return (address, CONTEXT or CONNECTION) of each proven object, and whether blocks were left out."""
+    """Return (address, description) of each proven TLS context or connection, and whether blocks were left out.
+
+    The description is CONTEXT or CONNECTION.
+    """
     facts = table(TABLE)
     rows = _native.blocks_with(heaps, methods, progress)
     is_cut = len(rows) >= MAX_MATCHED
@@ -127,8 +134,9 @@ def _read(target: Target, address: int, size: int) -> tuple[int, ...]:
 
 
 def _named(target: Target, certified: list[_Candidate], form: dict[str, Any]) -> list[tuple[int, str]]:
-    """Return (address, CONTEXT or CONNECTION) of each object in ``certified``; an empty list if the layout ``form``
-    does not fit.
+    """Return (address, description) of each object in ``certified``; an empty list if the layout ``form`` does not fit.
+
+    The description is CONTEXT or CONNECTION.
     """
     starts = form["connection_starts"]
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)

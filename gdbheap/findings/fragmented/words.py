@@ -15,7 +15,7 @@ OWN = (
     "empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. {pins}"
     "'heap sizes' lists all sizes"
 )
-PINS = "'heap pins' lists the blocks that keep the most, "
+PINS = "'heap pins' lists the blocks that pin the most memory, "
 CALLS = {
     "jemalloc": 'mallctl("arena.4096.purge")',
     "tcmalloc": "MallocExtension_ReleaseFreeMemory()",
@@ -28,7 +28,7 @@ def _text(figures: Fragmented) -> str:
         f"{figures.groups:,} of {figures.all_groups:,} {figures.kind} of {figures.title} would be empty if their "
         f"{counted(figures.blocks, 'block')} were in free slots of the other {figures.kind} (all {figures.kind} "
         f"together have {size_text(figures.free)} of free slots). The "
-        f"blocks have {counted(figures.sizes, 'size')}; the blocks of {figures.size:,} bytes keep the most "
+        f"blocks have {counted(figures.sizes, 'size')}; the blocks of {figures.size:,} bytes keep the most memory "
         f"({size_text(figures.of_size)})"
     )
 

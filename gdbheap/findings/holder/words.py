@@ -91,12 +91,12 @@ OF_NAMES = {
     "lxml.etree._ParserDictionaryContext": "use few different names for elements and attributes, and put variable "
     "data into values: "
     "libxml2 keeps every name until the process ends; parse untrusted documents in short-lived processes",
-    "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
+    "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is no longer used",
     "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage().arrayBuffers "
     "is their total size, and a heap snapshot shows which objects refer to them",
     "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize limits them), and "
-    "call end() on each Deflater and Inflater that is done: a garbage collection frees all of these objects to "
-    "which nothing refers",
+    "call end() on each Deflater and Inflater that is no longer used: a garbage collection frees all of these "
+    "objects to which nothing refers",
 }
 # Remedies by the beginning of the type that has most of the holder's bytes.
 OF_PARTS = {
@@ -110,9 +110,10 @@ OF_PARTS = {
 # Remedies by the kind of memory that comes from no allocator.
 OF_KINDS = {
     STATIC: "make this data smaller, or allocate it when needed: it stays while the program or library is loaded",
-    STACK: "limit the recursion, or allocate large variables: a stack's pages stay until its thread ends",
-    LEFT: "limit the recursion, or allocate large variables: these pages stay until the thread ends, or calls "
-    "madvise(MADV_DONTNEED) below its stack pointer",
+    STACK: "limit the recursion, or allocate large local variables with malloc() instead of on the stack: a "
+    "stack's pages stay until its thread ends",
+    LEFT: "limit the recursion, or allocate large local variables with malloc() instead of on the stack: these pages "
+    "stay until the thread ends, or calls madvise(MADV_DONTNEED) below its stack pointer",
     STORAGE: "use fewer threads, or allocate this data only in threads that need it: each thread has its own copy",
     WRITTEN: "munmap() the mapping when it is no longer used: the process owns a copy of each page that it wrote",
     BREAK: "find the code that calls sbrk() or brk(): only that code can return this memory, malloc cannot",

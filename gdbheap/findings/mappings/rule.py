@@ -151,7 +151,7 @@ def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) 
 
 
 def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
-    """Return (resident bytes, start, end) of each range of mapped memory, for one kind of finding.
+    """Return (resident bytes, start, end) of each range of mapped memory to which the finding ``kind`` applies.
 
     ``kind``: the finding's id. Allocators, stacks and loaded objects are left out. Bytes that MADV_FREE freed do not
     count as resident.

@@ -91,7 +91,9 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (size, number) of the large blocks in use: first malloc's, then those of all other allocators."""
+    """Return (size in bytes, number) of the large blocks in use: a list for malloc, and a list for all other
+    allocators.
+    """
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
         found[not isinstance(allocator, MALLOC)].extend(

@@ -242,7 +242,9 @@ def _place(place: FilmRange, stretches: list[Stretch], cell: int, at: int) -> It
 
 
 def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Yield (start, end, heights) for each run of cells that look the same."""
+    """Yield (address of the first byte, address after the last byte, heights of the bars) for each run of cells that
+    look the same.
+    """
     start = stretch.start
     for filled, same in groupby(stretch.cells, key=heights):
         end = min(start + len(list(same)) * cell, stretch.end)

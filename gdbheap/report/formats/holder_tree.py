@@ -27,9 +27,10 @@ ALLOCATORS_OWN = "the allocators' own data"
 
 
 def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]:
-    """Return the innermost cells: the path of each cell, its bytes, and its number of blocks.
+    """Return the innermost cells of the report's picture of memory by holder.
 
-    For a process the bytes add up to RSS, or to the address space if residency is unknown.
+    A cell is a tuple: its path from the outermost cell inwards, its bytes, and its number of blocks. For a process the
+    bytes add up to RSS, or to the address space if residency is unknown.
     """
     known = ledger.rss.bytes is not None
     parts = [(line, _size(line, known)) for line in _parts(ledger.ledger)]
@@ -65,7 +66,7 @@ def _cell(line: Line) -> StackFrame:
 
 
 def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
-    """Yield the memory of each holder, the largest first.
+    """Yield the cells of each holder's memory, the largest holder first.
 
     Together the holders get at most ``used`` bytes. The remaining bytes become one more cell. ``known``: whether
     residency is known, so that resident bytes are used.

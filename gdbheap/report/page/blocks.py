@@ -45,7 +45,9 @@ CACHES = (
 
 
 def holes_section(holes: Outcome[Holes], pins: Outcome[Pins], most: int, style: Style) -> Section:
-    """Return the section of holes, with the small groups of blocks that pin the most pages."""
+    """Return the section of holes, with the small groups of blocks that pin the most pages. Each table has at most
+    ``most`` rows.
+    """
     title = "Holes, and what pins them"
     if holes.answer is None:
         return refused("holes", title, holes.why)
@@ -83,6 +85,8 @@ def _pins(asked: Outcome[Pins], most: int, style: Style) -> str:
 def arenas_section(asked: Outcome[Arenas], most: int) -> Section:
     """Return the section with two tables: the arenas, with the figures that malloc_stats() has, and the threads'
     caches.
+
+    Each table has at most ``most`` rows.
     """
     title = "malloc's arenas"
     if asked.answer is None:

@@ -26,7 +26,7 @@ MAX_ROWS = 50
 
 
 def composition_section(found: Overview, most: int) -> Section:
-    """Return the section with the table of the largest parts of the memory."""
+    """Return the section with the table of the ``most`` largest parts of the memory."""
     known = found.ledger.rss.bytes is not None
     what = "resident memory" if known else "the address space"
     title = f"From {what} down to types"

@@ -45,7 +45,7 @@ SINGLE = (
 
 
 def types_section(asked: Outcome[Types], by_type: Outcome[Retained], most: int, style: Style) -> Section:
-    """Return the section of Python's types and the bytes that they retain.
+    """Return the section of Python's types and the bytes that they retain, in at most ``most`` rows.
 
     For a program without Python, it is the section of the kinds of blocks.
     """
@@ -82,7 +82,7 @@ def _kinds(found: BlockKinds, most: int) -> Section:
 
 
 def retained_section(asked: Outcome[Retained], most: int) -> Section:
-    """Return the section of the objects or blocks that retain the most."""
+    """Return the section of the ``most`` objects or blocks that retain the most bytes."""
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
     found = asked.answer
@@ -93,7 +93,7 @@ def retained_section(asked: Outcome[Retained], most: int) -> Section:
 
 
 def owners_section(asked: Outcome[Owners], most: int) -> Section:
-    """Return the section that shows all memory in use, by holder."""
+    """Return the section that shows all memory in use, in at most ``most`` rows, one for each holder."""
     if asked.answer is None:
         return refused("owners", OWNERS, asked.why)
     found = asked.answer

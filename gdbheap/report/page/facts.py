@@ -28,7 +28,7 @@ DAMAGE = (
 
 
 def facts_section(asked: Outcome[Info], most: int) -> Section:
-    """Return the section of all facts with their sources."""
+    """Return the section of all facts with their sources, in at most ``most`` rows."""
     title = "Facts on which this report is based"
     if asked.answer is None:
         return refused("facts", title, asked.why)
@@ -40,6 +40,8 @@ def facts_section(asked: Outcome[Info], most: int) -> Section:
 
 
 def damage_section(damage: Sequence[Damage], most: int) -> Section:
-    """Return the section of damage: the places where an allocator's data is inconsistent."""
+    """Return the section of damage: the addresses at which an allocator's data is inconsistent, in at most ``most``
+    rows.
+    """
     rows = [(place.address, place.what, place.expected, place.found) for place in damage]
     return Section("damage", "Damage", table("damage-table", "Damaged places in the heap", DAMAGE, rows, most))

@@ -22,7 +22,7 @@ COLUMNS = Column("share", "% of RSS", SHARE), Column("what", "what it is")
 
 
 def holders_section(found: Overview, most: int) -> Section:
-    """Return the section of holders: a table of the largest ones, and a picture of all memory by holder."""
+    """Return the section of holders: a table of the ``most`` largest ones, and a picture of all memory by holder."""
     ledger = found.ledger
     stacks = _stacks(found)
     if not stacks:
@@ -44,7 +44,7 @@ def holders_section(found: Overview, most: int) -> Section:
 
 
 def _stacks(found: Overview) -> list[Weighted]:
-    """Return the cells of the picture: memory by holder or, if holders were not searched, by type."""
+    """Return the cells of the picture: memory by holder or, if holders were not searched for, by type."""
     if found.holders is None:
         return list(composition(found.ledger, found.map.answer, found.places.answer))
     return list(holder_tree(found.ledger, found.holders))

@@ -48,7 +48,7 @@ class Section:
 
 
 def safe(text: object, limit: int = LONGEST) -> str:
-    """Return a text on one line, escaped for use in elements and attributes."""
+    """Return a text on one line, of at most ``limit`` characters, escaped for use in elements and attributes."""
     return escape(one_line(text, limit))
 
 

@@ -25,7 +25,9 @@ COLUMNS = (
 
 
 def ledger_section(answer: Ledger, most: int) -> Section:
-    """Return the section with the ledger. If a line's residency is unknown, its address space is drawn instead."""
+    """Return the section with the ledger, of at most ``most`` rows. If a line's residency is unknown, its address space
+    is drawn instead.
+    """
     below: dict[str | None, list[Line]] = {}
     for line in answer.ledger:
         below.setdefault(line.parent, []).append(line)

@@ -96,8 +96,9 @@ def _variables(frame: Running | Line) -> tuple[object, ...]:
 
 
 def tasks_section(asked: Outcome[Tasks], most: int) -> Section:
-    """Return the section of tasks, coroutines, generators and greenlets. Objects that wait at the same line of code
-    share a row.
+    """Return the section of tasks, coroutines, generators and greenlets, in at most ``most`` rows.
+
+    Objects that wait at the same line of code share a row.
     """
     title = "Tasks"
     if asked.answer is None:

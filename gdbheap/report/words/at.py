@@ -21,7 +21,8 @@ SHOWN = 8
 
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
-    """Return the text of the answer: a sentence that describes the address, then a line for each further fact.
+    """Return the text of the answer. The first line says what contains the address, such as an object or a mapping. A
+    line follows for each further fact.
 
     ``with_maker``: add the recorded stack that allocated the block, or a line that says that the log has none.
     """

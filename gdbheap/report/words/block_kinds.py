@@ -20,7 +20,10 @@ LONGEST = 200
 
 def render(answer: BlockKinds, style: Style) -> str:
     """Return the text of the answer: a row for each kind of block, one row for kinds that are not listed, one for
-    blocks of unknown kind, the total, and a sentence."""
+    blocks of unknown kind, and the total.
+
+    The last sentence says how many blocks have a known kind, and which command lists blocks.
+    """
     rows = [
         [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
         for row in answer.rows

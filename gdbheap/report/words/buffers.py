@@ -17,8 +17,11 @@ COLUMNS = Column("buffer", True), Column("owner type", True)
 
 
 def render(answer: Buffers, style: Style) -> str:
-    """Return the text of the answer: a row for each kind of buffer, one row for kinds that are not listed, the total,
-    and a sentence."""
+    """Return the text of the answer: a row for each kind of buffer, one row for kinds that are not listed, and the
+    total.
+
+    The last sentence gives the number of all buffers, and their bytes.
+    """
     if not answer.matching:
         return style.filled("No object of a matching type owns a buffer; 'heap pyobjects' lists the types.")
     sizes = [(buffer.bytes, buffer.absent) for buffer in answer.rows]

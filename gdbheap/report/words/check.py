@@ -24,10 +24,10 @@ COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Co
 
 
 def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    """Return the text of the answer: why the process ended, the verdict, and a row for each damaged place in
-    ``damage``.
+    """Return the text of the answer: why the process ended, the verdict, and a row for each item of ``damage``.
 
-    ``count``: the number of all damaged places."""
+    ``count``: the number of all damaged places.
+    """
     return join(abort_lines(answer.abort, style), _walked(answer, style, damage, count))
 
 

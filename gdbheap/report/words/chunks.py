@@ -26,10 +26,10 @@ ASKED_AT = 2
 
 
 def render(answer: Chunks, style: Style) -> str:
-    """Return the text of the answer: a sentence, a row for each chunk, one row for all chunks that are not listed, and
-    the total.
+    """Return the text of the answer: the number and bytes of all matching chunks, then a row for each listed chunk.
 
-    There is a column for the requested size if it is known for any chunk.
+    One row stands for all chunks that are not listed. The total is the last row. There is a column for the requested
+    size if it is known for any chunk.
     """
     if not answer.count:
         return style.filled("No chunk matches; 'heap sizes' shows which sizes exist.")

@@ -23,9 +23,10 @@ KILLED, HIT = "oom_kill", "max"
 
 
 def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
-    """Return sentences about memory that was freed lazily, and about the control group; "" if neither is known.
+    """Return sentences about memory that was freed lazily (MADV_FREE), and about the control group's memory and limit.
 
-    ``always``: describe the group even if it has no limit and none of its tasks waits for memory.
+    Return "" if neither is known. ``always``: describe the group even if it has no limit and none of its tasks waits
+    for memory.
     """
     shown = answer is not None and (always or _is_pressed(answer))
     return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))

@@ -25,9 +25,11 @@ COLUMNS = (
 
 
 def render(answer: Contexts, style: Style) -> str:
-    """Return the text of the answer: if several contexts have the same name, a row for each name; then the contexts.
+    """Return the text of the answer: if several contexts have the same name, a row for each name; then a row for each
+    context.
 
-    Each context has a row. Contexts that are not listed share one row. The total and a sentence follow.
+    Contexts that are not listed share one row. The total follows. The last sentences give the number of contexts, the
+    bytes that they got from malloc, and the free bytes among these.
     """
     rows = [_row(row, style) for row in answer.rows]
     left = answer.count - len(answer.rows)

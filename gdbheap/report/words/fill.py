@@ -26,7 +26,7 @@ ABOUT = (
 
 
 def render(answer: Fills, style: Style) -> str:
-    """Return the text of the answer: a row for each type of container, then a sentence."""
+    """Return the text of the answer: a row for each type of container, then an explanation of the column "room"."""
     if not answer.rows:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [

@@ -174,7 +174,11 @@ def _retained_set(answer: Retained, address: int, style: Style) -> str:
 
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
-    """Return the text of ``heap unreachable``: a row for each reason, type and size, and what the groups mean."""
+    """Return the text of ``heap unreachable``: what each group of lost blocks means, then a row for each reason, type
+    and size.
+
+    ``left_out``: how many rows are not listed.
+    """
     if answer.not_examined:
         return join(_cycles(answer, style), _rest_of(answer, style))
     if not answer.rows:

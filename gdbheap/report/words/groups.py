@@ -19,7 +19,11 @@ NOT_SET, NOT_READ = "(not set)", "(not read)"
 
 def render(answer: Groups, style: Style) -> str:
     """Return the text of the answer: a row for each value of the attribute, one row for values that are not listed, one
-    for values that could not be read, the total, and a sentence."""
+    for values that could not be read, and the total.
+
+    The last sentences give the number of objects, their bytes in their own blocks and in buffers, and how many values
+    could not be read.
+    """
     if not answer.count:
         return style.filled("No object has a matching type; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))

@@ -28,10 +28,12 @@ FENCEPOST, END = "fencepost", "the end of the heap"
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Return the text of ``heap holes``: whether a request fits (if that was asked), a sentence, and a table.
+    """Return the text of ``heap holes``: whether a request fits (if that was asked), the sums of all holes, and a
+    table.
 
-    The sentence sums up all holes and names the kind of block that follows them. The table has a row for each listed
-    hole, one row for all holes that are not listed, and the total.
+    The sentences before the table also name the kind of block that follows the holes. The table has a row for each
+    listed hole, one row for all holes that are not listed, and the total. ``minimum``: the size in bytes of the
+    smallest hole that was searched for.
     """
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))
@@ -75,7 +77,10 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """Return sentences about the sum of all holes, the blocks that follow them, and why the holes are not returned."""
+    """Return sentences about the sum of all holes, the blocks that follow them, and why the holes are not returned.
+
+    ``minimum``: the size in bytes of the smallest hole that was searched for.
+    """
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
         resident = "an unknown part of it resident"

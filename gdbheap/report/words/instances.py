@@ -17,8 +17,11 @@ COLUMNS = (Column("address"), Column("size"), Column("buffers"), Column("type", 
 
 
 def render(answer: Instances, style: Style) -> str:
-    """Return the text of the answer: a row for each object, one row for all objects that are not listed, the total, and
-    a sentence."""
+    """Return the text of the answer: a row for each object, one row for all objects that are not listed, and the total.
+
+    The last sentence gives the number of all objects, their bytes in their own blocks, and their bytes in blocks that
+    their fields own.
+    """
     if not answer.count:
         return style.filled("No object has a type whose name matches; 'heap pyobjects' lists the types.")
     rows = [_row(instance, style) for instance in answer.rows]

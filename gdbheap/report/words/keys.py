@@ -90,14 +90,16 @@ KEYS: dict[str, Key] = {
     "around": Key("", "descriptions of the blocks before and after the hole"),
     "array": Key("", "the DataFrame, table or array", "the memory belongs to no DataFrame, table or array"),
     "asked": Key("bytes", "the number of bytes that the program requested", "unknown"),
-    "at_end": Key("", "the holes at the end of the replay", "the holes were not searched"),
+    "at_end": Key("", "the holes at the end of the replay", "the holes were not searched for"),
     "at_least": Key("", "whether the true figure may be larger, because not all references could be read"),
     "at_most": Key(
         "bytes",
         "the most bytes that the removal could free, including blocks that other holders may hold too",
         "the same as 'retained'",
     ),
-    "at_peak": Key("", "the holes after the call with which the most bytes were in use", "the holes were not searched"),
+    "at_peak": Key(
+        "", "the holes after the call with which the most bytes were in use", "the holes were not searched for"
+    ),
     "attribute": Key("", "the attribute that the option --group names"),
     "awaits": Key(
         "address",
@@ -159,7 +161,7 @@ KEYS: dict[str, Key] = {
         "like a pointer",
     ),
     "cgroup": Key("", 'the path of the control group; "" for the whole machine', "the event is about one process"),
-    "chain": Key("", "the path from a root to the object or block, in words", "the path was not searched"),
+    "chain": Key("", "the path from a root to the object or block, in words", "the path was not searched for"),
     "choice": Key(
         "", "the value of --arena that selects this arena in 'heap chunks'", "--arena cannot select this arena"
     ),
@@ -413,7 +415,7 @@ KEYS: dict[str, Key] = {
     "largest": Key(
         "bytes",
         "the size of the arena's largest free chunk before the call",
-        "there was no free chunk, or it was not searched",
+        "there was no free chunk, or it was not searched for",
     ),
     "largest_block": Key("address", "the address of the holder's largest block", "unknown"),
     "last": Key("bytes", "the last value"),
@@ -527,7 +529,7 @@ KEYS: dict[str, Key] = {
     "nearest": Key("", "the largest free chunks of the arenas, if no free chunk is large enough"),
     "new": Key("number", "the number of blocks that only the last snapshot has"),
     "new_holders": Key(
-        "", "the five holders that alone keep the most of the new blocks alive", "references were not followed"
+        "", "the five holders that alone keep the most bytes of new blocks alive", "references were not followed"
     ),
     "next": Key("", "command lines to run next, or advice in words"),
     "not_charged": Key("bytes", "the part of 'own_anonymous' that this control group certainly does not count"),
@@ -631,7 +633,7 @@ KEYS: dict[str, Key] = {
     "path": Key(
         "",
         "the path from a root to the object or block, as a Python expression or in words",
-        "no root reaches it, or the path was not searched",
+        "no root reaches it, or the path was not searched for",
     ),
     "peak": Key("bytes", "the highest value"),
     "peak_bytes": Key("bytes", "the most requested bytes that were in use at one time"),
@@ -717,8 +719,8 @@ KEYS: dict[str, Key] = {
     ),
     "role": Key(
         "",
-        "the use of the block: the name of the owner's field, such as items; or else object, reached, "
-        "structure, cached or unknown",
+        "the use of the block: the name of the owner's field, such as 'items'; or else 'object', "
+        "'object on a free list', 'reached', 'structure', 'cached' or 'unknown'",
     ),
     "room": Key("number", "the number of items for which the containers have room"),
     "roots": Key("", "blocks that no object owns, grouped by the library or threads that point to the blocks"),

@@ -137,7 +137,7 @@ def _holders(answer: Ledger, style: Style) -> str:
         f"{answer.not_looked:,} blocks; the program keeps running."
     )
     if not answer.not_examined:
-        return join(held, style.filled(f"Holders: not searched. {cost}"))
+        return join(held, style.filled(f"Holders: not searched for. {cost}"))
     return join(held, style.filled(f"Not examined: {style.bytes(answer.not_examined)}. {cost}"))
 
 

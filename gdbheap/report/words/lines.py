@@ -15,8 +15,12 @@ __all__ = ["render"]
 
 
 def render(answer: Lines, style: Style) -> str:
-    """Return the text of the answer: a row for each source line, one row for all lines that are not listed, the total,
-    and a sentence."""
+    """Return the text of the answer: a row for each source line, one row for all lines that are not listed, and the
+    total.
+
+    The sentences after the table give the number of blocks that tracemalloc has traced, the bytes that the program
+    requested for them, and any entries without a readable line.
+    """
     sizes = [(row.bytes, row.absent) for row in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [

@@ -31,8 +31,9 @@ KIND_COLUMNS = (
 def render(answer: Pins, style: Style) -> str:
     """Return the text of the answer: the bytes that removing the pins would free, then the pins.
 
-    There is a sentence for each allocator, a row for each pin, the total of all pins, and the kinds of their blocks.
-    There is a column for paths if any path is known.
+    A sentence for each allocator gives its pages with pins, the blocks that pin them, and the bytes that would be
+    freed. Tables have a row for each pin, the total of all pins, and the kinds of their blocks. There is a column for
+    paths if any path is known.
     """
     sums = [row for row in answer.sums if row.groups]
     if not sums:
@@ -66,7 +67,9 @@ def conclusion(answer: Pins, style: Style) -> str:
 
 
 def sentences(answer: Pins, style: Style) -> list[str]:
-    """Return one sentence for each allocator, about all its pins."""
+    """Return one sentence for each allocator: its pages with pins, the blocks that pin them, and the bytes that would
+    be freed.
+    """
     return [_sentence(row, answer, style) for row in answer.sums if row.groups]
 
 
@@ -100,7 +103,7 @@ def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     text = f"{row.allocator}: {units} kept by {blocks} ({style.bytes(row.bytes)})"
     most = next((kind for kind in _by_blocks(answer.by_kind) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
-    partly = "" if row.described == row.blocks else f" (among the {row.described:,} blocks that keep the most)"
+    partly = "" if row.described == row.blocks else f" (among the {row.described:,} blocks that keep the most memory)"
     unsure = "" if answer.resident_known else " (at most: resident memory is unknown)"
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
     return f"{text}{of_which}{partly}. Without these blocks {freed} {row.emptied}{unsure}."

@@ -15,7 +15,9 @@ COLUMNS = (Column("pid"), Column("program", True), Column("figure", True), *map(
 
 
 def render(answer: Plotted, style: Style) -> str:
-    """Return the text of the answer: the table, and the path of the picture."""
+    """Return the text of the answer: a row with the first, last and highest value of each drawn figure of a process,
+    and the picture's path.
+    """
     rows = [
         [str(row.pid), one_line(row.program or "?", 40), FIGURES[row.figure], style.size(row.first),
          style.size(row.last), style.size(row.peak)]

@@ -43,10 +43,12 @@ KINDS = {
 
 
 def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
-    """Return the text of the answer.
+    """Return the text of the answer: the memory of all processes, each process's verdict, a row for each process, and
+    advice.
 
     ``answer`` has the rows to show, ``whole`` all rows; ``left_out``: how many rows are not shown; ``quick``: the heaps
-    were not read."""
+    were not read.
+    """
     heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
     heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
     rows = [_row(member, quick, style) for member in answer.rows]
@@ -128,8 +130,7 @@ def _written(answer: Family, style: Style) -> str:
 
 
 def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
-    """Yield (text, bytes) for each kind of write to pages that were shared, the kind with the most bytes first.
-    ``bytes``: the size of the pages that were written to."""
+    """Yield (description, bytes of the pages) for each kind of write to shared pages, the largest kind first."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
 

@@ -25,7 +25,8 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     """Return the text of the answer: a row for each type, one row for types that are not listed, the total, then memory
     that is in no row.
 
-    ``some``: whether only some types were requested, so that memory of other types is not mentioned.
+    ``cut``: how many types are not listed. ``some``: whether only some types were requested, so that memory of other
+    types is not mentioned.
     """
     if some and not answer.rows:
         return style.filled("No type's name matches; 'heap pyobjects' lists all types.")

@@ -24,10 +24,10 @@ OF_COLUMN = re.compile(r"(?:min|max|first|last|any_value)\((\w+)\)")
 
 
 def render(answer: Answered, left_out: int, style: Style) -> str:
-    """Return the answer as a table. Sizes and counts have thousands separators.
+    """Return the answer as a table. Sizes and counts have thousands separators. Addresses are in the form that ``heap
+    at`` accepts.
 
-    Addresses are in the form that ``heap at`` accepts. Numbers that identify something, such as a process, have no
-    separators. ``left_out``: how many rows are not shown.
+    Numbers that identify something, such as a process, have no separators. ``left_out``: how many rows are not shown.
     """
     numbers = [
         bool(answer.rows) and all(row[place] is None or _is_number(row[place]) for row in answer.rows)

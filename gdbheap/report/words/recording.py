@@ -19,7 +19,7 @@ WHY_ENDED = {
 
 
 def render(answer: Recorded, style: Style) -> str:
-    """Return a sentence about the recording, and about failures.
+    """Return the path and size of the recording, its number of samples, why it ended, and any failures.
 
     Return "" if standard output is used for the recording, or by a program that gdbheap started.
     """

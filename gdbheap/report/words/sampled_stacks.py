@@ -16,7 +16,7 @@ __all__ = ["render"]
 
 
 def render(answer: SampledStacks, style: Style) -> str:
-    """Return the text of the answer: each stack below a line with its sums, then a sentence."""
+    """Return the text of the answer: each stack below a line with its sums, then the sums of all stacks."""
     return join(*(_stack(row, style) for row in answer.rows), style.filled(_sentence(answer, style)))
 
 

@@ -24,8 +24,8 @@ MORE = {"asked": "asked for", "freed": "saved by packing"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
-    """Return the text of the answer: a sentence, a row for each range of sizes, and a row for each size; then the sizes
-    of allocators other than malloc.
+    """Return the text of the answer: the sums of used and free chunks, a row for each range of sizes, and a row for
+    each size; then the sizes of allocators other than malloc.
 
     Sizes that are not listed share one row. Both tables end with the same total. ``whole``: the answer with all its
     sizes.
@@ -51,8 +51,11 @@ def _has_any(total: SizeTotal) -> bool:
 
 
 def _others(others: OtherSizes, style: Style) -> list[str]:
-    """Return the table of another allocator's sizes: a row for each of the largest ones, one row for all others, and a
-    sentence. Columns with unknown values are left out."""
+    """Return the sums of another allocator's blocks as a sentence, and the table of its sizes.
+
+    The table has a row for each of the largest sizes and one row for all others. Columns with unknown values are left
+    out.
+    """
     most = sorted(others.sizes, key=lambda row: -row.used - row.free)[:SHOWN]
     more = [name for name in MORE if getattr(others, name) is not None]
     rows = [

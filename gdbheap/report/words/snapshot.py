@@ -10,7 +10,9 @@ __all__ = ["render"]
 
 
 def render(answer: Written, style: Style) -> str:
-    """Return one sentence about the contents of the snapshot's file."""
+    """Return a sentence with the path and size of the snapshot's file, and the number of types, holes and other items
+    in it.
+    """
     parts = [counted(answer.type_count, "type")] if answer.type_count else []
     parts += [counted(answer.hole_count, "hole")] if answer.hole_count else []
     parts.append(f"{answer.line_count:,} lines of the ledger")

@@ -24,7 +24,10 @@ MALLOCS = "malloc's blocks with mappings of their own"
 
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
-    """Return the summary; "" if no block was found. ``names``: the names of the ledger's lines, by their ids."""
+    """Return the bytes in use and free in the allocators, what a trim would return, and why other free memory stays.
+
+    Return "" if no block was found. ``names``: the names of the ledger's lines, by their ids.
+    """
     told = [_books(answer, names, style)]
     if not style.rss or 100 * (answer.free_resident or 0) >= MIN_PERCENT_TOLD * style.rss:
         told += [_given_back(answer, style), _stays(answer, style)]

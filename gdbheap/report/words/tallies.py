@@ -16,8 +16,11 @@ __all__ = ["render"]
 
 
 def render(answer: Tallies, style: Style) -> str:
-    """Return the text of the answer: a row for each size, length or module, one row for all that are not listed, the
-    total, and a sentence."""
+    """Return the text of the answer: a row for each size, length or module, one row for all that are not listed, and
+    the total.
+
+    The last sentence gives the number of all objects, and their bytes without buffers.
+    """
     columns = (Column("count"), Column("objects"), SHARE, Column(answer.tally_of, not _is_number(answer)))
     share = style.shares_within(answer.own, answer.absent)
     rows = [_row(row.count, row.own, _key(row, answer, style), style, share) for row in answer.rows]

@@ -34,10 +34,10 @@ LONGEST_CHAIN = 8
 
 
 def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> str:
-    """Return the text of the answer: a row for each group of objects that wait at the same line of code, the total, and
-    a sentence.
+    """Return the text of the answer: how many bytes the objects of each kind hold, then a row for each group of objects
+    that wait at the same line of code.
 
-    Groups that are not listed share one row.
+    Groups that are not listed share one row. The total is the last row.
     """
     if not any(answer.kinds.values()):
         return style.filled(join("No task, coroutine, generator or greenlet is alive.", _unreadable(answer.unreadable)))
@@ -83,8 +83,11 @@ def _place(file: str, line: int | None) -> str:
 
 
 def render_list(answer: Listed, style: Style) -> str:
-    """Return the text of ``heap tasks --list``: a sentence, a row for each task, one row for tasks that are not listed,
-    and the total."""
+    """Return the text of ``heap tasks --list``: how many tasks, coroutines and other objects of each kind there are,
+    then a row for each one.
+
+    One row stands for all that are not listed. The total is the last row.
+    """
     rows = [_listed(one, style) for one in answer.rows]
     left_out = sum(answer.kinds.values()) - len(rows)
     if left_out:

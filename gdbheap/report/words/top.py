@@ -34,8 +34,11 @@ other keys     read again at once"""
 
 
 def render(answer: Table, left_out: int, style: Style) -> str:
-    """Return the text of the answer: a line with the sums, and a row for each process. ``left_out``: how many processes
-    are not listed."""
+    """Return the text of the answer: a line with the time, the number of processes and their memory; then a row for
+    each process.
+
+    ``left_out``: how many processes are not listed.
+    """
     when = datetime.fromtimestamp(answer.time, timezone.utc).strftime("%H:%M:%S UTC")
     total = answer.total
     sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swapped)}" if total.swapped else "")

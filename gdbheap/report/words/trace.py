@@ -13,7 +13,9 @@ LEFT = True
 
 
 def sentence(answer: Traced) -> str:
-    """Return one line: the number of recorded calls, the file, and any failure."""
+    """Return one line: the number of recorded calls and processes, the file, bytes per call, calls that were lost, and
+    failures.
+    """
     what = f"{counted(answer.calls, 'call')} of {counted(len(answer.rows), 'process', 'processes')}"
     python = sum(process.of_python.calls for process in answer.rows if process.of_python is not None)
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
@@ -23,7 +25,9 @@ def sentence(answer: Traced) -> str:
 
 
 def render(answer: Traced, style: Style) -> str:
-    """Return the text of the answer: the sentence, and a row for each process."""
+    """Return the text of the answer: the sentence of ``sentence`` (recorded calls, file, losses), and a row for each
+    process.
+    """
     columns = (
         Column("pid"), Column("calls"), Column("threads"), Column("peak in use"), Column("in use at end"),
         Column("program", LEFT),

@@ -25,8 +25,11 @@ MAX_TYPES = 4
 
 
 def render(answer: ByValue, style: Style) -> str:
-    """Return the text of ``heap pyobjects --by=value``: a row for each value, one row for all values that are not
-    listed, the total, and a sentence."""
+    """Return the text of ``heap pyobjects --by=value``: the number of objects and of different values, then a row for
+    each value.
+
+    One row stands for all values that are not listed. The total is the last row.
+    """
     share = style.shares_within(answer.own, answer.absent)
     rows = [
         [count_text(row.count), style.size(row.own), share(row.own), address_text(row.address), row.type,
@@ -53,8 +56,12 @@ def render(answer: ByValue, style: Style) -> str:
 
 
 def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> str:
-    """Return the text of ``heap duplicates``: a row for each value, one row for all values that are not listed, the
-    total, and a sentence. ``with_holders``: add the holders of the values."""
+    """Return the text of ``heap duplicates``: the bytes that one copy of each value would save, then a row for each
+    value.
+
+    One row stands for all values that are not listed. The total is the last row. ``with_holders``: add the holders of
+    the values.
+    """
     if not answer.count:
         return style.filled("No str, bytes or number, and no tuple of these, is stored more than once.")
     more = (HELD_BY,) if with_holders else ()

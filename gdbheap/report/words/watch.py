@@ -28,7 +28,9 @@ ENDS = {
 
 
 def render(event: Event, style: Style) -> str:
-    """Return the text that is printed when a watch has ended."""
+    """Return the sentence that is printed when a watch has ended: why it ended, how often it acted, and how often an
+    action failed.
+    """
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not act"
     failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
@@ -36,7 +38,7 @@ def render(event: Event, style: Style) -> str:
 
 
 def event_text(event: Event, style: Style) -> str:
-    """Return the line for one event, with the local time."""
+    """Return the line that is printed for one event: its local time, and what happened."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
             "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip

@@ -97,14 +97,18 @@ def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile
 
 
 def dynamic_table(machine: Machine, elf: ElfFile) -> list[tuple[int, int]]:
-    """Return the entries (tag, value) of the file's dynamic section, without DT_NULL; empty if the file has none."""
+    """Return (tag, value) of each entry in the file's dynamic section, without DT_NULL; empty if the file has no such
+    section.
+
+    A tag says what the value means, such as DT_RELA for the address of the relocations (gABI, "Dynamic Section").
+    """
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     raw = elf.bytes_at(segment.address, min(segment.file_size, LOOKED_AT)) if segment is not None else b""
     return entries_of(machine, raw)
 
 
 def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
-    """Return the entries (tag, value) in a dynamic section's bytes, up to DT_NULL."""
+    """Return (tag, value) of each entry in a dynamic section's bytes, up to DT_NULL."""
     words = machine.words_of(raw)
     found: list[tuple[int, int]] = []
     for tag, value in zip(words[::2], words[1::2]):

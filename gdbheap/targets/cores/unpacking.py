@@ -95,7 +95,7 @@ def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None 
 
 
 def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield (bytes of the core, position in the packed file). Raises one of DAMAGED at the first damage."""
+    """Yield (unpacked bytes of the core, bytes read of the packed file). Raises one of DAMAGED at the first damage."""
     kind = packed_by(start)
     return _native_pieces(stream, kind) if kind in NATIVE.values() else _pieces(stream, start)
 
@@ -159,7 +159,10 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 
 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield (bytes of the core, position), unpacked by Python's library. The file may consist of several streams."""
+    """Yield (unpacked bytes of the core, bytes read of the packed file), unpacked by Python's library.
+
+    The file may consist of several streams.
+    """
     make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
     decoder, portions = make(), _Portions(stream)
     while True:

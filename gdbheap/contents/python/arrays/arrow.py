@@ -290,7 +290,9 @@ class Arrow:
         return _Data(kind.rpartition("::")[2], words[DATA_TYPE], offset, length, buffers, children, words[DICTIONARY])
 
     def _buffer(self, address: int) -> tuple[int, int] | None:
-        """Return (start, number of bytes) of the buffer at ``address``; None if the address is 0."""
+        """Return (address of the first byte, number of bytes) of the buffer whose structure is at ``address``; None if
+        the address is 0.
+        """
         if not address:
             return None
         if "Buffer" not in self._classes.name(address):
@@ -328,8 +330,10 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (start, bytes) of the items' offsets, then of the data to which these offsets refer: bytes, or items of
-        the child. A start is None if it is unknown.
+        """Yield (start, number of bytes) of the items' offsets, then of the data to which these offsets refer: bytes,
+        or items of the child.
+
+        A start is None if it is unknown.
         """
         size = {**BINARY, **LISTS}[data.kind][1]
         yield _part(data, 1, offset * size, length * size)

@@ -194,10 +194,10 @@ class Polars:
         raise NotBelieved
 
     def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
-        """Return (number of words of an element, index of the series' first word in it) for the vector of columns at
-        ``start``.
+        """Return the shape of the vector of columns at ``start``, as (number of words of an element, index of the
+        series' first word in an element).
 
-        The result is the pair for which the most of the first elements have a series. None if no element has one.
+        The result is the pair with which most of the first elements have a series. None if no element has one.
         """
         probed = min(count, PROBED)
         best, form = 0, None

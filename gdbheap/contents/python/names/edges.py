@@ -247,7 +247,7 @@ class EdgeNames:
         return lambda other: self._space.word(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
-        """Yield (offset, name) of each object member of a type and of its bases."""
+        """Yield (offset in bytes, name) of each object member of a type and of its bases."""
         for _ in range(MAX_BASES):
             if not kind:
                 return

@@ -69,7 +69,7 @@ class HolderNames:
         return name.kind == NAME and (name.text == MODULES or is_namespace(f".{name.text}"))
 
     def held(self, holder: Node, is_namespace: bool) -> Held:
-        """Yield (address, name) for each object to which the object at ``holder`` refers.
+        """Yield (address, name of the reference) for each object to which the object at ``holder`` refers.
 
         ``is_namespace``: the object is a dict whose keys are names. References that cannot be read are left out.
         """
@@ -112,8 +112,9 @@ class HolderNames:
         return self._row(start, space.word(address + release.at(OB_SIZE)), 0)
 
     def _row(self, start: int, count: int, first: int) -> Held:
-        """Yield (item, index) for ``count`` items from the address ``start`` on; the first one has the index
-        ``first``."""
+        """Yield (address of the item, its index) for ``count`` items from the address ``start`` on. ``first``: the
+        index of the first item.
+        """
         count, width = min(count, MAX_LISTED), self._space.machine.word
         for at in range(0, count, ITEMS_AT_ONCE):
             raw = self._space.read_available(start + width * at, width * min(ITEMS_AT_ONCE, count - at))

@@ -131,7 +131,10 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
 
 
 def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, ModuleEntry]]:
-    """Yield (address of the type, entry) for the static types in a module's dict. Raises Fault."""
+    """Yield (address of the type, its entry in the dict) for the static types in a module's dict. Raises Fault.
+
+    ``held``: the address of the dict. ``data``: the writable data of loaded objects, which contains the static types.
+    """
     entries = [
         (read_name(space, release, key, MAX_NAME_LENGTH), value) for key, value in dict_items(space, release, held)
     ]

@@ -166,7 +166,10 @@ class Homes:
         return self._libraries.get(root.name, Home(LIBRARY, root.name))
 
     def _of_packages(self) -> Iterator[tuple[str, Home]]:
-        """Yield (name, home) of each library in the folder of a package or of the standard library."""
+        """Yield (file name, home) of each library in the folder of a package or of the standard library.
+
+        The home is the package, or the standard library.
+        """
         for loaded in self._references.objects.target.objects:
             name = loaded.path.rpartition("/")[2]
             for part in INSTALLED:
@@ -178,7 +181,9 @@ class Homes:
 
 
 def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
-    """Yield (module, its dict, its name) for each module. The name is "?" if it is unknown."""
+    """Yield (node of the module, node of its dict, name of the module) for each module. The name is "?" if it is
+    unknown.
+    """
     for module in loaded_modules(references):
         yield module.node, module.names, module.name
 
@@ -199,7 +204,7 @@ def loaded_modules(references: PythonNodes) -> Iterator[LoadedModule]:
 
 
 def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
-    """Yield (module, its dict) for each module."""
+    """Yield (node of the module, node of its dict) for each module."""
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
     space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)

@@ -162,7 +162,9 @@ class Attributes:
     def _own(
         self, memory: ReadableMemory, address: int, kind: int, allowance: Allowance | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Return the (key, value) pairs of the instance's attributes, even if the instance has no dict object yet."""
+        """Return the attributes of an instance as (address of the name, address of the value), even if it has no dict
+        object yet.
+        """
         release = self._release
         where = release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -200,7 +202,9 @@ class Attributes:
         return self._slots[kind]
 
     def _read_slots(self, kind: int) -> list[Slot]:
-        """Return (name, offset) of each object member of the class and of its bases. Members of bases come first."""
+        """Return (name, offset in bytes) of each object member of the class and of its bases. Members of bases come
+        first.
+        """
         found: list[list[Slot]] = []
         while kind and len(found) < MAX_BASES:
             try:

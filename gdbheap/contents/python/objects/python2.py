@@ -27,10 +27,10 @@ def read_bytes(space: ReadableMemory, release: Release, address: int, limit: int
 def dict_items(
     space: ReadableMemory, release: Release, address: int, take: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the addresses (key, value) of the entries of the dict at ``address``. A slot of its table has a hash, a key
-    and a value.
+    """Yield (address of the key, address of the value) of each entry of the dict at ``address``. Raises Fault.
 
-    ``take`` is called with the address of the table and its number of slots. Raises Fault.
+    A slot of the dict's table has a hash, a key and a value. ``take`` is called with the address of the table and its
+    number of slots.
     """
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1

@@ -113,7 +113,10 @@ def _plausible(length: int) -> int:
 
 
 def read_name(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
-    """Return the identifier at ``address``, a ``str`` (in Python 2 a byte string); None if it cannot be read."""
+    """Return the identifier at ``address``, a ``str`` (in Python 2 a byte string); None if it cannot be read.
+
+    ``limit``: how many characters are read at most.
+    """
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
     try:
@@ -125,7 +128,8 @@ def read_name(space: ReadableMemory, release: Release, address: int, limit: int)
 def dict_items(
     space: ReadableMemory, release: Release, address: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the addresses (key, value) of the entries of the dict at ``address``, in the order of the dict.
+    """Yield (address of the key, address of the value) of each entry of the dict at ``address``, in the order of the
+    dict.
 
     Raises Fault, also if the ``allowance`` is used up.
     """
@@ -173,8 +177,9 @@ def entry_reader(space: ReadableMemory, release: Release, address: int, key: int
 def shared_items(
     space: ReadableMemory, release: Release, keys: int, values: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the (key, value) pairs of a dict, in order. ``keys``: its keys, which several dicts share (PEP 412);
-    ``values``: its own values.
+    """Yield (address of the key, address of the value) of each entry of a dict, in order.
+
+    ``keys``: the address of its keys, which several dicts share (PEP 412); ``values``: the address of its own values.
     """
     header = release.get("values_header")
     if header is None:
@@ -209,7 +214,9 @@ def _insertion_order(space: ReadableMemory, values: int, header: int) -> bytes:
 def _entries(
     space: ReadableMemory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (key, value) of the first ``most`` entries of a keys object; both are 0 in an empty entry."""
+    """Yield (address of the key, address of the value) of the first ``most`` entries of a keys object. Both are 0 in an
+    empty entry.
+    """
     count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)
     layout = space.machine.structure("PPP" if general else "PP")

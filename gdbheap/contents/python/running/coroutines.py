@@ -146,9 +146,8 @@ class Coroutines:
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
-        """Return {address of the type: (kind, name of a base)} for types of coroutines and similar objects.
-
-        A type's kind follows from this base.
+        """Return {address of the type: (its kind, the base that shows the kind)} for types of coroutines and similar
+        objects.
         """
         found = {}
         for address in types:

@@ -98,9 +98,11 @@ def _registered(source: _Source) -> Iterator[Registered]:
 
 
 def _at_exit(source: _Source) -> Iterator[tuple[int, ...]]:
-    """Yield (function, arguments, keyword arguments) of each callback of atexit; 0 for an absent one. Raises Fault.
+    """Yield (function, arguments, keyword arguments) of each callback of atexit, as addresses of objects. Raises Fault.
 
-    The table of callbacks and their number lie in the interpreter, up to 3.9 in the state of the module atexit."""
+    The address of an absent object is 0. The table of callbacks and their number lie in the interpreter, up to 3.9 in
+    the state of the module atexit.
+    """
     space, word = source.space, source.space.machine.word
     table, count = _word(source, "interp_atexit"), _word(source, "interp_atexit", 1)
     module = _word(source, "interp_atexit_module")

@@ -447,8 +447,10 @@ class Threads:
         return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
     def _objects(self, start: int, count: int, clean: int) -> Iterator[tuple[int, int]]:
-        """Yield (address of the word, object) for each of the ``count`` words from ``start`` on that is not 0. Raises
-        Fault."""
+        """Yield (address of the word, address of the object) for each word that is not 0. Raises Fault.
+
+        ``count`` words are read from ``start`` on. ``clean``: a mask that removes the tag bits of a word.
+        """
         machine = self._space.machine
         for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
             if value & clean:
@@ -462,8 +464,8 @@ class Threads:
             yield Local(code.variables[(place - start) // word], place, value)
 
     def _iterators(self, start: int, clean: int) -> Iterator[tuple[int, int]]:
-        """Yield (address of the word, object) for the iterators of a frame's loops, which lie at the start of its
-        stack.
+        """Yield (address of the word, address of the object) for the iterators of a frame's loops. They lie at the
+        start of its stack.
 
         The words after the iterators may be stale.
         """

@@ -145,7 +145,7 @@ class Traces:
         return bool(keys) and all(self.line_of(key) is not None for key in keys)
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
-        """Yield (number of the bucket, address of the entry) for each entry of a table, by bucket. Raises Fault."""
+        """Yield (index of the bucket, address of the entry) for each entry of a hash table, by bucket. Raises Fault."""
         word, top = self._memory.machine.word, self._memory.machine.address_end - 1
         at, end = table.buckets, table.buckets + word * table.count
         while self._left > 0 and at < end:

@@ -85,7 +85,12 @@ def hidden(kind: str, length: int) -> str:
 
 
 def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
-    """Return ``text`` with each number replaced by its length if its bytes may be characters. Addresses are kept."""
+    """Return ``text`` with each number replaced by its length if its bytes may be characters of the target.
+
+    A number in ``text`` may be a word of memory that belongs to a string. ``is_place``: returns whether a number is an
+    address in a mapping or the end of a mapping; such a number is kept. Numbers of more than MOST_DIGITS digits are
+    always replaced.
+    """
 
     def masked(found: re.Match[str]) -> str:
         digits = found[0].replace(",", "")
