@@ -490,7 +490,10 @@ def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
 
 
 def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
-    """Return the node, and the path to it in words and as a Python expression (None if there is none)."""
+    """Return (number of the node, path to it, the path as a Python expression or None).
+
+    The path is the Python expression, or else the path in words.
+    """
     path = paths.path(paths.references.graph.chain(number))
     return number, path.expression or in_words(path), path.expression
 

@@ -51,8 +51,10 @@ MEMORY = Subject(
 
 
 def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
-    """Yield the innermost cells: the path of each cell, its bytes, and its number of blocks. For a process the bytes
-    add up to RSS.
+    """Yield the innermost cells of the flame graph of memory by ledger line and type.
+
+    A cell is a tuple: its path from the outermost cell inwards, its bytes, and its number of blocks. For a process the
+    bytes add up to RSS.
 
     ``ledger``: the ledger with all details. ``drawn``: the heap map. ``places``: the types in the cells of ``drawn``,
     in the order of the cells.

@@ -70,7 +70,7 @@ ALLOCATED = replace(CALLS, counts="block")
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell of the picture.
+    """A cell of the flame graph: a frame, and all stacks that go through it.
 
     ``depth``: its row; ``left``: its left edge, in units of weight; ``text``: the text on it; ``about``: further text
     for its title.
@@ -111,7 +111,7 @@ def flame_part(
 
 
 def _root(stacks: Iterable[Weighted]) -> tuple[_Cell, list[Weighted]]:
-    """Return the outermost cell, and the stacks in it."""
+    """Return the outermost cell of the flame graph, and those of ``stacks`` that have a weight."""
     inside = [stack for stack in stacks if stack[1] > 0]
     return _Cell(0, 0, *_sums(inside), "rest", "all"), inside
 
@@ -162,7 +162,7 @@ def _drawn_cells(
 
 
 def _size(text: str) -> int:
-    """Return the size of a line of the picture in bytes."""
+    """Return the size in bytes of a line of the SVG document."""
     return len(text.encode()) + 1
 
 

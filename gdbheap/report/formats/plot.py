@@ -49,7 +49,7 @@ def title_of(process: ProcessCurves) -> str:
 
 
 def alternative(processes: Sequence[ProcessCurves]) -> str:
-    """Return a text that describes the picture, for people who cannot see it."""
+    """Return a text that describes the curves of the picture, for people who cannot see it."""
     return ". ".join(f"{title_of(process)}: {_told(process)}" for process in processes)
 
 
@@ -62,7 +62,7 @@ def _told(process: ProcessCurves) -> str:
 
 
 def picture(processes: Sequence[ProcessCurves], form: str) -> bytes:
-    """Return the picture as PNG or SVG. Raises Unsupported if matplotlib is not installed."""
+    """Return the curves of the processes as a PNG or SVG picture. Raises Unsupported if matplotlib is not installed."""
     matplotlib = _matplotlib()
     with matplotlib.rc_context({
         "svg.fonttype": "none", "svg.hashsalt": "gdbheap", "font.size": 9, "text.color": PALETTE["ink"],

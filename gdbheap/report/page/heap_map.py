@@ -83,7 +83,7 @@ class _Block:
 
 
 def map_section(found: Overview) -> Section:
-    """Return the section with the picture, its legends, and the data of the finest cells."""
+    """Return the section with the picture of the heap map, its legends, and the data of the finest cells."""
     answer = found.map.answer
     if answer is None:
         return refused(ID, TITLE, found.map.why)
@@ -256,7 +256,7 @@ def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequenc
 
 
 def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each title, with the numbers of the ranges that are drawn below it."""
+    """Yield each title of the picture, with the indexes in ``shown`` of the ranges that are drawn below it."""
     by_address = sorted(range(len(shown)), key=lambda number: shown[number].group.start)
     others: dict[str, list[int]] = {}
     whole = sum(one.group.end - one.group.start for one in shown)

@@ -28,7 +28,7 @@ def render(answer: Plotted, style: Style) -> str:
 
 
 def notes_of(answer: Plotted) -> list[str]:
-    """Return notes that a reader of the picture needs, such as which files end early."""
+    """Return notes that a reader of the picture of a recording needs, such as which files end early."""
     notes = []
     if answer.not_drawn:
         smaller = counted(answer.not_drawn, "smaller process", "smaller processes")
