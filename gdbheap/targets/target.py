@@ -23,7 +23,7 @@ from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
 # The ends of ``Damage.found`` if memory is missing.
-ABSENT = ("absent bytes", "where nothing is")
+ABSENT = ("absent bytes", "which is not mapped")
 AT_PAGESZ = 6
 AT_ENTRY = 9
 AT_RANDOM = 25
