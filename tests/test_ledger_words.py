@@ -182,7 +182,7 @@ def test_text_of_a_picture(rng: random.Random) -> None:
     for name in FIGURES:
         values = [rng.randrange(1 << 40) for _ in range(9)]
         curves[name] = Curve(name, [float(place) for place in range(9)], values)
-    process = ProcessCurves("a.csv", 7, "/bin/prog", curves, [])
+    process = ProcessCurves("a.csv", 7, "/bin/prog", "prog", curves, [])
     for name, curve in curves.items():
         first, last, most = (size_text(size) for size in (curve.values[0], curve.values[-1], max(curve.values)))
         assert f"{FIGURES[name]} from {first} to {last}, at most {most}" in alternative([process])

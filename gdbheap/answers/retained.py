@@ -593,9 +593,10 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
 
 
 def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
-    """Return the path of a node that refers to ``target`` or, for a buffer, of the buffer's owner; None if unreachable.
+    """Return the path of ``source``, a node that refers to ``target``; None if ``source`` is unreachable.
 
-    For a root, return the root's name for the reference.
+    If ``source`` is a buffer, return the path of its owner. If ``source`` is a root, return the name of the reference
+    from the root to ``target``.
     """
     graph = paths.references.graph
     nodes = paths.references.nodes(graph.chain(source)[-MAX_BUFFERS:])

@@ -164,7 +164,10 @@ def _is_there(path: str) -> bool:
 
 
 def _has_older(path: str, folder: PrivateFolder) -> bool:
-    """Return whether another file has the log's path, such as an older log. The log that was cut off does not count."""
+    """Return whether ``path`` has a file that the killed recording did not write, such as an older log.
+
+    An incomplete log does not count if ``folder`` has no log: it is then the log of that recording.
+    """
     if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
         return _is_there(path)
     try:

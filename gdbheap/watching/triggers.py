@@ -228,8 +228,8 @@ class Bounds:
         return self.count is None or self._by_user.get(user, 0) < self.count
 
     def allow(self, pid: int, time: float, user: int | None = None) -> bool:
-        """Return whether to act now on a process of this user; if so, count the action. If ``user`` is None, ``count``
-        is for all processes together."""
+        """Return whether to act now on a process of this user; if so, add one to the user's number of actions. If
+        ``user`` is None, the limit ``self.count`` applies to all processes together."""
         last = self._last.get(pid)
         if not self._is_left(user) or (last is not None and time - last < self.again):
             return False

@@ -134,7 +134,7 @@ def _type_in(symbol: str) -> str:
 class _Series:
     """The values of a series, and the texts that may be its name.
 
-    ``names``: texts by (offset in the field, layout of the text).
+    ``names``: these texts, by (offset in polars' ``Field`` of the series, layout of the text).
     """
 
     values: Values
