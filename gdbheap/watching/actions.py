@@ -48,10 +48,13 @@ PARTING_SECONDS = 5.0
 # A command of --run has this many seconds: fewer than the watch gives its child (child.PARTING_SECONDS), which then
 # kills the command.
 COMMAND_SECONDS = 3.0
+# The time between two checks whether a command of --run has ended.
+NAP_SECONDS = 0.05
 PARTING = (signal.SIGTERM, signal.SIGKILL)
 # If gdb does not stop within this time, it is waiting in the kernel.
 STOPPING_SECONDS = 2.0
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+TOLD = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+ENDING = (*TOLD, signal.SIGTSTP)
 # Signals that stop a process unless it handles or ignores them.
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
@@ -514,24 +517,26 @@ def run(actions: Actions, request: Request, saved: Done) -> Done:
     """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the files that were
     written before."""
     done, variables = Done(), _variables(request, saved)
-    process: subprocess.Popen[bytes] | None = None
     try:
-        # A signal that came before ``process`` is set would end gdbheap, and leave the command.
+        # A signal that ends gdbheap waits here, because it must not leave the command. Ctrl-C also reaches the watch,
+        # which then asks this process to end once more.
         with _uninterrupted() as before:
             process = subprocess.Popen(
                 list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
                 start_new_session=True, preexec_fn=lambda: _be_command(before),
             )  # fmt: skip
-        done.run = process.wait(actions.run_limit or None)
-    except subprocess.TimeoutExpired:
-        done.errors.append(f"{one_line(actions.run[0])} was ended after {actions.run_limit:g} s (--run-limit)")
+            deadline = time.monotonic() + (actions.run_limit or float("inf"))
+            while process.poll() is None and time.monotonic() < deadline and not signal.sigpending() & TOLD:
+                time.sleep(NAP_SECONDS)
+            done.run = process.returncode
+            if done.run is None:
+                _end_group(process)
+                if time.monotonic() >= deadline:
+                    done.errors.append(
+                        f"{one_line(actions.run[0])} was ended after {actions.run_limit:g} s (--run-limit)"
+                    )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
-    finally:
-        # Ctrl-C reaches this process as well as the watch, which then asks it to end once more.
-        with _uninterrupted():
-            if process is not None and process.poll() is None:
-                _end_group(process)
     if done.run:
         done.errors.append(f"{one_line(actions.run[0])} ended with status {done.run}")
     return done
