@@ -16,6 +16,7 @@ from support.programs import GDBHEAP, PATIENCE, gdbheap
 from test_watch import wait_for
 
 from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.files import hold_folder_of
 from gdbheap.files.folders import HeldFolder, hold
 from gdbheap.sampling.rotation import Rotation, SeriesFiles, remove_oldest
 from gdbheap.sampling.sample import Event, Sample, Series
@@ -225,6 +226,16 @@ def test_an_older_file_that_is_swapped(tmp_path: Path, monkeypatch: pytest.Monke
     packed = list(tmp_path.glob("*.gz"))
     assert sorted([row.rss for row in read(str(one)).samples] for one in packed) == [[], [1]]
     assert all((tmp_path / one.stem).is_symlink() for one in packed) and secret.read_text() == "only root reads this"
+
+
+def test_a_file_that_is_being_compressed_counts_once(tmp_path: Path) -> None:
+    """Check that an older file which is there under both of its names is one of the files to keep."""
+    names = ["20300101T000000Z.csv.gz", "20300102T000000Z.csv.gz", "20300103T000000Z.csv", "20300103T000000Z.csv.gz"]
+    for name in names:
+        (tmp_path / f"series.{name}").touch()
+    with hold_folder_of(str(tmp_path / "series.csv"))[0] as folder:
+        remove_oldest(folder, "series.csv", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"series.{name}" for name in names[1:]]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of other users need root")

@@ -163,9 +163,13 @@ def remove_oldest(folder: HeldFolder, name: str, keep: int) -> None:
     pattern = re.compile(rf"{re.escape(stem)}\.(\d{{8}}T\d{{6}}Z)(?:-(\d+))?{re.escape(ending)}(?:\.gz)?")
     with suppress(OSError):
         matches = (found for entry in folder.names() if (found := pattern.fullmatch(entry)) and _is_ours(folder, entry))
-        rows = sorted((found[1], int(found[2] or 1), found[0]) for found in matches)
-        for _moment, _number, entry in rows[: max(0, len(rows) - keep)]:
-            os.unlink(entry, dir_fd=folder.number)
+        # While a file is compressed by another thread, it is there under two names.
+        names: dict[tuple[str, int], list[str]] = {}
+        for found in matches:
+            names.setdefault((found[1], int(found[2] or 1)), []).append(found[0])
+        for moment in sorted(names)[: max(0, len(names) - keep)]:
+            for entry in names[moment]:
+                os.unlink(entry, dir_fd=folder.number)
 
 
 def _is_ours(folder: HeldFolder, name: str) -> bool:
