@@ -26,6 +26,8 @@ __all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "m
 FUSE, USER = "fuse", "user_id="
 OVERLAY = "overlay"
 KERNELS = "proc"
+# The name, in the folder that /proc has for a process, of the link to the process's root folder.
+ROOT_FOLDER = "root"
 # Options that name the folders below an overlay; each "lowerdir+" and "datadir+" names one folder.
 LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -81,12 +83,14 @@ class FileSystems:
         self._read()
         try:
             for root in self._roots:
-                if path.startswith(f"{root}/root/"):
-                    return walk_to_file(f"{root}/root", path[len(f"{root}/root") :], self._ground, False)
+                folder = os.path.join(root, ROOT_FOLDER)
+                if path.startswith(f"{folder}/"):
+                    return walk_to_file(folder, path[len(folder) :], self._ground, False)
             if self._own is None or not path.startswith(f"{self._own}/"):
                 return walk_to_file("/", path, self._ground, False)
-            if path.startswith(f"{self._own}/root/"):
-                return walk_to_file(f"{self._own}/root", path[len(f"{self._own}/root") :], self._ground, True)
+            folder = os.path.join(self._own, ROOT_FOLDER)
+            if path.startswith(f"{folder}/"):
+                return walk_to_file(folder, path[len(folder) :], self._ground, True)
             return hold_file(path)
         except TimeoutError:
             self._late.append(path)
