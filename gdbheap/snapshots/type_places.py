@@ -17,7 +17,7 @@ Stretch = tuple[int, int]
 CELLS = 1 << 15
 """The approximate number of cells of a map; if there are many ranges, the map has up to two cells for each range.
 
-An HTML page can contain so many cells, and the cells are small enough to show types.
+At this number, a cell is small enough to show types, and an HTML page can still contain all cells.
 """
 # If there are more blocks, they are not listed one by one, because each listed block takes about ten bytes meanwhile.
 MAX_BLOCKS = 64_000_000

@@ -22,9 +22,9 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The rule for when a reader counts as stuck. The rule consists of the time between two checks, and a number of
-/// checks. A reader is stuck if so many checks in a row find it waiting in the kernel, without any work done since the
-/// check before. PATIENT takes one second in all. Once SEVERAL readers are stuck, HASTY applies instead, to avoid a
+/// The rule for when a reader counts as stuck: the time between two checks, and the number of checks. A check fails if
+/// the reader waits in the kernel and has done no work since the previous check. A reader is stuck if this number of
+/// checks fail in a row. PATIENT takes one second in all. Once SEVERAL readers are stuck, HASTY applies instead, to avoid a
 /// wait of one second for each further process.
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);

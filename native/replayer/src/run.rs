@@ -42,7 +42,7 @@ pub(crate) struct Run {
     pub(crate) failures: u64,
 }
 
-/// What the steps before a call say about the call.
+/// The values for the next call, as the steps before it set them.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,
