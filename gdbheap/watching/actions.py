@@ -530,11 +530,11 @@ def run(actions: Actions, request: Request, saved: Done) -> Done:
                 time.sleep(NAP_SECONDS)
             done.run = process.returncode
             if done.run is None:
-                _end_group(process)
                 if time.monotonic() >= deadline:
                     done.errors.append(
                         f"{one_line(actions.run[0])} was ended after {actions.run_limit:g} s (--run-limit)"
                     )
+                _end_group(process)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
     if done.run:
