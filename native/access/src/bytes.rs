@@ -18,10 +18,12 @@ pub fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
 
 /// Return the 64-bit little-endian word at `offset` in `bytes`, or 0 if `bytes` ends before the word ends.
 ///
-/// It is for bytes that are known to be long enough; for bytes that may be truncated, use `word_at`.
+/// Use this function only if `bytes` is known to be long enough. For bytes that may be truncated, use `word_at`.
 #[inline]
 pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    word_at(bytes, offset).unwrap_or(0)
+    let word = word_at(bytes, offset);
+    debug_assert!(word.is_some(), "no word at {offset} of {} bytes", bytes.len());
+    word.unwrap_or(0)
 }
 
 /// Write a 64-bit little-endian word at `offset` in `bytes`, which are long enough.
@@ -29,8 +31,8 @@ pub(crate) fn put(bytes: &mut [u8], offset: usize, value: u64) {
     bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Fill `buffer` with the bytes of a file from `offset` on, up to the end of the file or the first error. Return the
-/// number of bytes that were read.
+/// Fill `buffer` with the bytes of a file, starting at `offset`. Stop at the end of the file or at the first error.
+/// Return the number of bytes that were read.
 pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
@@ -52,7 +54,9 @@ pub fn words(bytes: &[u8]) -> Vec<u64> {
 /// Return the 32-bit little-endian number at `offset` in `bytes`, or 0 if `bytes` ends before the number ends.
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    half_at(bytes, offset).unwrap_or(0)
+    let half = half_at(bytes, offset);
+    debug_assert!(half.is_some(), "no number at {offset} of {} bytes", bytes.len());
+    half.unwrap_or(0)
 }
 
 /// Return the index of the range [start, end) that contains the address; None if no range contains it. The ranges must

@@ -8,16 +8,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The address of the first byte that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing(pub u64);
+pub struct MissingByte(pub u64);
 
-/// The error if the watcher cancelled the work. Only the watcher knows why.
+/// The error of work that the watcher cancelled. Only the watcher knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cancelled;
+pub struct Cancellation;
 
 /// The reason why a function has no result.
 #[derive(Debug)]
 pub enum Error {
-    Missing(Missing),
+    Missing(MissingByte),
     Cancelled,
     /// A system call failed.
     Io(io::Error),
@@ -40,7 +40,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Missing(Missing(address)) => write!(to, "nothing can be read at {address:#x}"),
+            Error::Missing(MissingByte(address)) => write!(to, "nothing can be read at {address:#x}"),
             Error::Cancelled => to.write_str("cancelled"),
             Error::Io(error) => error.fmt(to),
             Error::Invalid(text) | Error::Timeout(text) => to.write_str(text),
@@ -51,14 +51,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<Missing> for Error {
-    fn from(missing: Missing) -> Error {
+impl From<MissingByte> for Error {
+    fn from(missing: MissingByte) -> Error {
         Error::Missing(missing)
     }
 }
 
-impl From<Cancelled> for Error {
-    fn from(_: Cancelled) -> Error {
+impl From<Cancellation> for Error {
+    fn from(_: Cancellation) -> Error {
         Error::Cancelled
     }
 }

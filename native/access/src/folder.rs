@@ -28,7 +28,8 @@ impl ProcessFolder {
         Ok(ProcessFolder { pid, folder: Arc::new(unsafe { OwnedFd::from_raw_fd(found) }) })
     }
 
-    /// Use a folder that the caller has open. `folder`: the descriptor of the folder, which is duplicated.
+    /// Create a handle from a folder that the caller has opened. `folder`: the descriptor of the folder, which is
+    /// duplicated.
     pub fn of(pid: i32, folder: RawFd) -> Result<ProcessFolder, Error> {
         if folder < 0 {
             return Err(Error::from_raw_os_error(libc::EBADF));

@@ -1,9 +1,9 @@
 //! Access to a target. This crate reads the target's bytes, and does everything that gdbheap does to a process:
 //! reading, stopping, following and calling it.
 //!
-//! Only this crate, among those that read a target, has unsafe code, in the modules that make system calls; the other
+//! Of the crates that read a target, only this one has unsafe code, in the modules that make system calls. The other
 //! crates forbid unsafe code. Data from a target may be hostile, and this crate passes it on unchecked. A caller that
-//! reads for this crate is a `Source`; a caller that waits for long work is a `Watcher`.
+//! reads bytes for this crate implements `Source`. A caller that waits for long work implements `Watcher`.
 //!
 //! Code for one processor is in a folder named after the processor; `arch` is the folder of the processor that this
 //! crate is built for. The folders have the same modules with the same names. A function that one of the folders cannot
@@ -45,6 +45,6 @@ pub(crate) mod tables;
 pub mod testing;
 pub mod work;
 
-pub use error::{Cancelled, Error, Missing, Result};
+pub use error::{Cancellation, Error, MissingByte, Result};
 pub use machine::{Machine, PageSize};
 pub use work::{Progress, Watcher};

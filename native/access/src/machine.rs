@@ -8,8 +8,9 @@ const WORD: u32 = 8;
 /// The numbers of the supported machines in the field `e_machine` of ELF headers (elf.h).
 pub const EM_X86_64: u32 = 62;
 const EM_AARCH64: u32 = 183;
-/// The smallest and the largest page size, in bytes, that Linux has on any machine.
+/// The smallest page size, in bytes, that Linux has on any machine.
 pub const SMALLEST_PAGE: u64 = 1 << 12;
+/// The largest page size, in bytes, that Linux has on any machine.
 const LARGEST_PAGE: u64 = 1 << 20;
 /// The lowest address at which anything can be mapped, on any machine (vm.mmap_min_addr).
 pub const LOWEST: u64 = 1 << 12;
@@ -78,8 +79,8 @@ pub struct FrameRegisters {
     pub stack_pointer: usize,
     /// The register that contains the address to which a function returns.
     pub return_address: usize,
-    /// The number under which the frame's own program counter is stored: that of `return_address`, or a number that no
-    /// table uses.
+    /// The index at which the frame's own program counter is stored. On x86-64 it equals `return_address`. On aarch64
+    /// it is a number that unwind tables do not use, because x30 (`return_address`) and the program counter may differ.
     pub counter: usize,
     /// The registers that a function must preserve.
     pub kept: &'static [u16],

@@ -17,26 +17,26 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// The rule for when a reader counts as stuck: the time between two checks, and the number of checks. A check fails if
 /// the reader waits in the kernel and has done no work since the previous check. A reader is stuck if this number of
-/// checks fail in a row. PATIENT takes one second in all. Once SEVERAL readers are stuck, HASTY applies instead, to avoid a
-/// wait of one second for each further process.
+/// checks fail in a row. PATIENT takes one second in all. Once SEVERAL readers are stuck, HASTY applies instead, to
+/// avoid a wait of one second for each further process.
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-/// The number of stuck paths from other users after which no further such path is tried.
+/// Once this many paths of other users are stuck, gdbheap opens no further one.
 const MOST_NAMED: usize = 16;
-/// A device number that no device has. It marks keys that are paths named by other users.
+/// The device number of a key that is a path named by another user. No device has this number.
 const NAMED: u64 = u64::MAX;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread that does pieces of work, one after the other.
+/// A thread that does work for other threads, one task after the other.
 struct Worker {
     /// The id of the process that has the thread. A child that this process forks does not have the thread.
     process: u32,
@@ -77,6 +77,16 @@ impl Worker {
         Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
+    /// Return the worker; None if it belongs to another process. Such a worker is not dropped: its channel has a lock,
+    /// which its thread may have held when this process was forked.
+    fn if_own(self) -> Option<Worker> {
+        if self.process == std::process::id() {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
+
     /// Return the worker's answer; None if the worker is stuck. `looks`: the time between two checks, and their number.
     fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32)) -> Option<Result<T>> {
         await_answer(&self.stat, looks, |look| match answers.recv_timeout(look) {
@@ -87,11 +97,11 @@ impl Worker {
     }
 }
 
-/// Return the measures of a thread's work so far, if it is waiting in the kernel; None if it is not waiting.
+/// Return how much work a thread has done so far, if it is waiting in the kernel; None if it is not waiting.
 ///
-/// The measures are its page faults that read from disk, and its CPU times. A wait that a signal would end counts as
-/// well, because nobody sends one: so a thread waits for the server of a file (FUSE). `stat`: the path of the thread's
-/// `stat` file.
+/// Its work is the number of its page faults that read from disk, and its CPU times. A wait that a signal would end
+/// counts as a wait, too, because nobody sends a signal. A thread that waits for the server of a FUSE file waits in
+/// this way. `stat`: the path of the thread's `stat` file.
 fn worked(stat: &str) -> Option<[String; 3]> {
     let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
     (state == UNINTERRUPTIBLE || state == SLEEPING).then_some([faults, user, system])
@@ -132,9 +142,25 @@ fn ended() -> Error {
     Error::from_raw_os_error(libc::EIO)
 }
 
-/// Lock, also after a thread that held the lock has panicked.
+/// Lock `lock`, even if a thread has panicked while it held the lock.
 pub fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lock `lock`; None if a thread of another process holds it. A child has copies of its parent's locks, and nobody will
+/// release a copy that was locked when the child was forked.
+pub(crate) fn held_here<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    static FIRST: AtomicU32 = AtomicU32::new(0);
+    let own = std::process::id();
+    let first = FIRST.compare_exchange(0, own, Ordering::SeqCst, Ordering::SeqCst).map_or_else(|first| first, |_| own);
+    if first == own {
+        return Some(held(lock));
+    }
+    match lock.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 fn key_of(path: &Path) -> Result<Key> {
@@ -145,16 +171,16 @@ fn key_of(path: &Path) -> Result<Key> {
 /// Return a free worker. If an earlier worker was stuck at the same key, return that worker if it is free now, and None
 /// if it is still stuck.
 fn worker_for(key: &Key) -> Result<Option<Worker>> {
-    let mut waiting = held(&WAITING);
+    let Some(mut waiting) = held_here(&WAITING) else { return Worker::start().map(Some) };
     let waiting = waiting.get_or_insert_with(HashMap::new);
-    if let Some(worker) = waiting.remove(key).filter(|worker| worker.process == std::process::id()) {
+    if let Some(worker) = waiting.remove(key).and_then(Worker::if_own) {
         if worker.busy.load(Ordering::SeqCst) {
             waiting.insert(key.clone(), worker);
             return Ok(None);
         }
         return Ok(Some(worker));
     }
-    let idle = held(&IDLE).pop().filter(|worker| worker.process == std::process::id());
+    let idle = held_here(&IDLE).and_then(|mut idle| idle.pop()).and_then(Worker::if_own);
     idle.map_or_else(Worker::start, Ok).map(Some)
 }
 
@@ -170,20 +196,25 @@ fn patiently<T: Send + 'static>(
     let (give, answers) = channel();
     worker.busy.store(true, Ordering::SeqCst);
     worker.works.send(Box::new(move || _ = give.send(work()))).map_err(|_| ended())?;
-    let is_late = hasty || held(&WAITING).as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL);
+    let is_late = hasty
+        || held_here(&WAITING).is_some_and(|waiting| waiting.as_ref().is_some_and(|waiting| waiting.len() >= SEVERAL));
     match worker.answer(&answers, if is_late { HASTY } else { PATIENT }) {
         Some(answer) => {
-            held(&IDLE).push(worker);
+            if let Some(mut idle) = held_here(&IDLE) {
+                idle.push(worker);
+            }
             answer
         }
         None => {
-            held(&WAITING).get_or_insert_with(HashMap::new).insert(key.clone(), worker);
+            if let Some(mut waiting) = held_here(&WAITING) {
+                waiting.get_or_insert_with(HashMap::new).insert(key.clone(), worker);
+            }
             Err(late())
         }
     }
 }
 
-/// Do `work` with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
+/// Have another thread do `work` with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
 pub(crate) fn at_path<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
@@ -192,8 +223,8 @@ pub(crate) fn at_path<T: Send + 'static>(
     patiently(&key_of(path)?, false, move || work(&file))
 }
 
-/// Do `work` with a file whose path comes from another user. ETIMEDOUT if the kernel blocks the work, or if it already
-/// blocks the work on MOST_NAMED such files.
+/// Have another thread do `work` with a file whose path comes from another user. ETIMEDOUT if the kernel blocks the
+/// work, or if it already blocks the work on MOST_NAMED such files.
 pub(crate) fn at_name<T: Send + 'static>(
     name: OsString,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -201,7 +232,7 @@ pub(crate) fn at_name<T: Send + 'static>(
     let waits = |(key, worker): &(&Key, &Worker)| {
         key.0 == NAMED && worker.process == std::process::id() && worker.busy.load(Ordering::SeqCst)
     };
-    if held(&WAITING).iter().flatten().filter(waits).count() >= MOST_NAMED {
+    if held_here(&WAITING).is_some_and(|waiting| waiting.iter().flatten().filter(waits).count() >= MOST_NAMED) {
         return Err(Error::from_raw_os_error(libc::ETIMEDOUT));
     }
     patiently(&(NAMED, 0, name), false, work)
@@ -212,8 +243,8 @@ pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
     at_path(path, move |file| read(file, limit))
 }
 
-/// Return `size` bytes of a file in the folder of a process, from `offset` on; fewer if the file ends before. ETIMEDOUT
-/// if the kernel blocks the read.
+/// Return `size` bytes at `offset` of a file in the folder of a process, or fewer if the file ends before. ETIMEDOUT if
+/// the kernel blocks the read.
 pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
     at_path(path, move |file| Ok(bytes_of(&File::open(file)?, offset, size)))
 }
@@ -276,8 +307,9 @@ impl RunningMemory {
         bytes.len()
     }
 
-    /// Have another thread do `work`, which reads this memory many times: one answer of another thread takes several
-    /// times as long as a small read. ETIMEDOUT if the kernel waits for the lock of the memory map.
+    /// Have another thread do `work`, which reads this memory many times. Asking another thread for each read would be
+    /// slow: one answer takes several times as long as a small read. ETIMEDOUT if the kernel waits for the lock of the
+    /// memory map.
     pub(crate) fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         patiently(&self.key, false, move || {
             IS_APART.set(true);
@@ -301,5 +333,18 @@ mod tests {
         assert_eq!(read_patiently(Path::new("/proc/self/comm"), 2).expect("our own name"), own[..2]);
         let absent = read_patiently(Path::new("/proc/self/nothing"), 100).expect_err("no such file");
         assert_eq!(absent.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn a_worker_of_another_process_is_left_alone() {
+        // Dropping it would disconnect its channel under a lock that no thread of this process may release.
+        for process in [std::process::id(), 0] {
+            let (works, given) = channel();
+            let worker = Worker { process, stat: String::new(), works, busy: Arc::default() };
+            let is_own = worker.if_own().is_some();
+            assert_eq!(is_own, process != 0);
+            let left = given.recv_timeout(Duration::ZERO).err();
+            assert_eq!(left, Some(if is_own { RecvTimeoutError::Disconnected } else { RecvTimeoutError::Timeout }));
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 /// The number of checks after which a thread counts as stuck.
 ///
-/// All of them must find it waiting in the kernel, without any work done between them.
+/// All of these checks must find the thread waiting in the kernel, and it must do no work between them.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(500);
-/// The same for a read of another process's memory in a program that was not asked to end: ten seconds.
+/// The number of checks after which a read of another process's memory counts as stuck, in a program that was not asked
+/// to end: ten seconds.
 const LOOKS_AT_READS: u32 = 20;
 /// A program whose threads took more processor time than this since the last check does not wait.
 const BUSY: Duration = Duration::from_millis(10);
@@ -30,12 +31,13 @@ struct Lines {
     blocked: Vec<u8>,
 }
 
-/// From now on, end this process in two cases: it cannot react to a request to end; or it waits without end for the
-/// lock of another process's memory map.
+/// Start a thread that ends this process in two cases: the process cannot react to a request to end; or it waits
+/// without end for the lock of another process's memory map.
 ///
-/// A process cannot react if its signal handler waits for a thread that is blocked in the kernel, by an NFS server that
-/// is down or by such a lock. `deaf` or `blocked` is then written to standard error. The kernel releases everything
-/// that the process holds, as at any other end. A second call does nothing.
+/// A process cannot react if its signal handler waits for a thread that the kernel blocks, because of an NFS server
+/// that is down, or because of such a lock. The message `deaf` (first case) or `blocked` (second case) is then written
+/// to standard error. The kernel releases everything that the process holds, as at any other end. A second call does
+/// nothing.
 pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
     if LINES.set(Lines { deaf, blocked }).is_ok() {
         let _held = SignalsHeld::hold();
@@ -56,19 +58,19 @@ pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
 /// thread stays in a read of another process's memory.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let first = std::process::id() as i32;
-    let (mut stuck, mut blocked, mut before) = (Stuck::default(), Blocked::default(), processor_time());
+    let (mut stuck, mut blocked, mut before) = (StuckThreads::default(), BlockedReads::default(), processor_time());
     loop {
         std::thread::sleep(LOOK);
         if is_told() {
             stuck.look(&[first], &[UNINTERRUPTIBLE]);
         } else {
-            stuck = Stuck::default();
+            stuck = StuckThreads::default();
         }
         // While other threads work, no check is made, because a check calls malloc in this thread, which reserves 64
         // MiB of addresses.
         let now = processor_time();
         if now.saturating_sub(before) > BUSY {
-            blocked = Blocked::default();
+            blocked = BlockedReads::default();
         } else if blocked.look() >= LOOKS_AT_READS {
             end(|lines| &lines.blocked);
         }
@@ -87,15 +89,15 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Notices when threads of this process wait in a read of another process's memory. For each thread, it has the values
-/// that the last check found, and the number of checks in a row that found the same values. A map with a hasher would
-/// call malloc even if it stays empty.
+/// Notices when threads of this process wait in a read of another process's memory. For each thread, it stores the
+/// values that the last check found, and the number of checks in a row that found the same values. A map with a hasher
+/// would call malloc even if it stays empty.
 #[derive(Default)]
-struct Blocked(Vec<(i32, [String; 3], u32)>);
+struct BlockedReads(Vec<(i32, [String; 3], u32)>);
 
-impl Blocked {
-    /// Return the most checks in a row, this one included, that have found the same thread waiting. Threads that others
-    /// do not wait for without end (LEFT_BEHIND) are left out.
+impl BlockedReads {
+    /// Return the largest number of checks in a row, including this one, that have found the same thread waiting.
+    /// Threads that others do not wait for without end (LEFT_BEHIND) are left out.
     fn look(&mut self) -> u32 {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
@@ -141,13 +143,13 @@ fn is_told() -> bool {
 
 /// Notices when threads of this process no longer work although the process should end.
 #[derive(Default)]
-pub(crate) struct Stuck {
+pub(crate) struct StuckThreads {
     last: Vec<[String; 3]>,
     same: u32,
     looked: Option<Instant>,
 }
 
-impl Stuck {
+impl StuckThreads {
     /// End this process, if it is gdbheap's own, once several checks in a row have found each of `threads` in one of
     /// `states`. The threads must have done no work since the first check. Do nothing if the last check was a moment
     /// ago.
@@ -191,14 +193,14 @@ fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
     states.contains(&state.as_str()).then_some([user, system, slept])
 }
 
-/// Return the id of the calling thread.
+/// Return the kernel's id of the calling thread (gettid(2)).
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: the call takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// While this value exists, all signals are blocked on this thread. Threads that it starts meanwhile never run a
-/// handler of gdb's or Python's.
+/// While this value exists, all signals are blocked on this thread. Threads that are started meanwhile never run a
+/// handler of gdb or Python.
 pub struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {

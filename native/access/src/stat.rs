@@ -2,11 +2,13 @@
 //! proc_pid_status(5)).
 #![forbid(unsafe_code)]
 
-/// The numbers of fields of `stat`: the letter of the state, the page faults that waited for a disk, the time in user
-/// code, and the time in the kernel.
+/// The number of the field of `stat` with the letter of the state.
 pub(crate) const STATE: usize = 3;
+/// The number of the field of `stat` with the count of page faults that waited for a disk.
 pub(crate) const MAJOR_FAULTS: usize = 12;
+/// The number of the field of `stat` with the CPU time in user code.
 pub(crate) const USER_TIME: usize = 14;
+/// The number of the field of `stat` with the CPU time in the kernel.
 pub(crate) const SYSTEM_TIME: usize = 15;
 /// The state of a thread that waits in the kernel and does not react to signals.
 pub(crate) const UNINTERRUPTIBLE: &str = "D";

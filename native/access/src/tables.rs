@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Read, Result};
 use std::path::Path;
 
-/// The longest part of a line that is kept, in bytes. It has room for the fields before the path, and for any path that
-/// can be opened by name.
+/// The longest part of a line that is kept, in bytes. It includes the fields before the path, and any path that can be
+/// opened by name.
 const LONGEST: usize = 128 + libc::PATH_MAX as usize;
 /// After this many bytes of a table, lines are cut to SHORT bytes, because later lines are probably like the earlier
 /// ones.
@@ -57,13 +57,13 @@ mod tests {
     }
 
     /// A reader that returns the same line many times.
-    struct Again {
+    struct RepeatedLine {
         line: Vec<u8>,
         times: u64,
         at: usize,
     }
 
-    impl Read for Again {
+    impl Read for RepeatedLine {
         fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
             if self.at == self.line.len() {
                 self.times = self.times.saturating_sub(1);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_table_of_gigabytes_is_small() {
         let lines = (PLENTY / LONGEST) as u64 + 10_000;
-        let table = Again { line: line(4 * LONGEST, b'a'), times: lines, at: 0 };
+        let table = RepeatedLine { line: line(4 * LONGEST, b'a'), times: lines, at: 0 };
         let found = without_ends(table).expect("memory");
         assert_eq!(found.iter().filter(|byte| **byte == b'\n').count() as u64, lines);
         assert!(found.len() < PLENTY + LONGEST + 10_100 * (SHORT + 1), "{}", found.len());

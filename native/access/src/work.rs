@@ -5,8 +5,8 @@
 //! the work itself.
 #![forbid(unsafe_code)]
 
-use crate::error::{Cancelled, Error, Result};
-use crate::signals::{end_deaf, thread_id, SignalsHeld, Stuck};
+use crate::error::{Cancellation, Error, Result};
+use crate::signals::{end_deaf, thread_id, SignalsHeld, StuckThreads};
 use crate::stat::{SLEEPING, UNINTERRUPTIBLE};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub struct Progress {
 /// The observer of long work. It is called only on the thread that asked for the work.
 pub trait Watcher: Sync {
     /// Decide whether the work should continue; an error cancels the work. `progress`: None if the work reports none.
-    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
+    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancellation>;
 
     /// Return whether a signal asked this program to end.
     fn is_told(&self) -> bool {
@@ -37,21 +37,22 @@ pub trait Watcher: Sync {
     }
 
     /// Check whether the work should continue, without progress.
-    fn check(&self) -> Result<(), Cancelled> {
+    fn check(&self) -> Result<(), Cancellation> {
         self.attend(None)
     }
 }
 
 /// A watcher that lets all work continue.
-pub struct Unwatched;
+pub struct NoWatcher;
 
-impl Watcher for Unwatched {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+impl Watcher for NoWatcher {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancellation> {
         Ok(())
     }
 }
 
-/// State that the workers share with the thread that waits for them.
+/// The progress of some work, which its workers share with the thread that waits for them, and whether the work is
+/// cancelled.
 pub struct Control<'a> {
     watcher: &'a dyn Watcher,
     cancelled: AtomicBool,
@@ -63,13 +64,13 @@ pub struct Control<'a> {
 impl Control<'_> {
     /// Count `bytes` as done. An error means that the worker must stop at once.
     #[inline]
-    pub fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
+    pub fn advance(&self, bytes: u64) -> Result<(), Cancellation> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         if self.inline {
             self.attend();
         }
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(Cancelled);
+            return Err(Cancellation);
         }
         Ok(())
     }
@@ -89,7 +90,7 @@ pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
 }
 
 /// A function that checks, on the thread that does the work, whether the work should continue.
-pub type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
+pub type ContinueCheck<'a> = &'a dyn Fn() -> Result<(), Cancellation>;
 
 /// Counts the steps of a search on the calling thread, and checks occasionally whether to continue.
 pub struct Steps<'a> {
@@ -105,14 +106,14 @@ impl Steps<'_> {
     }
 
     #[inline]
-    pub fn take(&mut self) -> Result<(), Cancelled> {
+    pub fn take(&mut self) -> Result<(), Cancellation> {
         self.left = self.left.saturating_sub(1);
         self.look()
     }
 
     /// Check, once every STEPS_UNHEARD calls, whether to continue.
     #[inline]
-    pub fn look(&mut self) -> Result<(), Cancelled> {
+    pub fn look(&mut self) -> Result<(), Cancellation> {
         self.taken += 1;
         match self.taken % STEPS_UNHEARD {
             0 => self.watcher.check(),
@@ -142,7 +143,7 @@ impl Task<'_> {
         &self,
         jobs: &[J],
         init: impl Fn() -> W + Sync,
-        work: impl Fn(&mut W, &J, &Control<'_>) -> Result<(), Cancelled> + Sync,
+        work: impl Fn(&mut W, &J, &Control<'_>) -> Result<(), Cancellation> + Sync,
     ) -> Result<Vec<W>>
     where
         J: Sync,
@@ -168,8 +169,8 @@ impl Task<'_> {
         }
     }
 
-    /// Do one piece of work on a separate thread, so that the watcher can cancel it.
-    pub fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync) -> Result<T> {
+    /// Do `work` on a separate thread, so that the watcher can cancel it.
+    pub fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancellation> + Sync) -> Result<T> {
         let job = |state: &mut Option<T>, _: &(), control: &Control<'_>| {
             *state = Some(work(control)?);
             Ok(())
@@ -184,7 +185,7 @@ fn in_threads<W: Send>(
     control: &Control<'_>,
     worker: impl Fn() -> W + Sync,
 ) -> std::thread::Result<Vec<W>> {
-    let running = Mutex::new(Running { count, threads: Vec::new() });
+    let running = Mutex::new(RunningWorkers { count, threads: Vec::new() });
     let ended = Condvar::new();
     let begun = || held(&running).threads.push(thread_id());
     let finished = || {
@@ -203,7 +204,7 @@ fn in_threads<W: Send>(
         };
         let workers: Vec<_> = (0..count).map(|_| scope.spawn(body)).collect();
         drop(signals);
-        let (mut stuck, mut told) = (Stuck::default(), None);
+        let (mut stuck, mut told) = (StuckThreads::default(), None);
         while !wait(&running, &ended) {
             control.attend();
             if control.cancelled.load(Ordering::Relaxed) {
@@ -223,17 +224,17 @@ fn in_threads<W: Send>(
 
 /// The workers that have not ended. `count`: their number, including those that have not begun. `threads`: the thread
 /// ids of the workers that have begun.
-struct Running {
+struct RunningWorkers {
     count: usize,
     threads: Vec<i32>,
 }
 
-fn held(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
+fn held(running: &Mutex<RunningWorkers>) -> MutexGuard<'_, RunningWorkers> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wait for a short time, or until all workers have ended. Return whether all workers have ended.
-fn wait(running: &Mutex<Running>, ended: &Condvar) -> bool {
+fn wait(running: &Mutex<RunningWorkers>, ended: &Condvar) -> bool {
     let answer = ended.wait_timeout_while(held(running), WAKE, |running| running.count > 0);
     answer.unwrap_or_else(PoisonError::into_inner).0.count == 0
 }

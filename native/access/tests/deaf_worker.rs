@@ -1,6 +1,6 @@
-//! A program was asked to end while one of its own threads computes for ever.
+//! Tests that a program ends when it is asked to, although one of its threads computes for ever.
 
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::signals::end_where_deaf;
 use gdbheap_access::work::{Progress, Task, Watcher};
 use std::process::{Command, Stdio};
@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Told;
 
 impl Watcher for Told {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-        Err(Cancelled)
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancellation> {
+        Err(Cancellation)
     }
 
     fn is_told(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Machine code is not decoded on this processor, so no place that makes a system call is known.
 #![forbid(unsafe_code)]
 
-use crate::process::patch::planned::Call;
+use crate::process::patch::types::Call;
 
 pub(crate) const LOAD_SIZE: usize = 4;
 

@@ -1,5 +1,5 @@
-//! Code for aarch64: its registers, its system calls, calls of functions. Code is not changed, and calls that a stop ends
-//! with EINTR are not restarted.
+//! Code for aarch64: its registers, its system calls and their restart, calls of functions. The machine code of targets
+//! is not changed on this processor.
 
 pub(crate) mod cache;
 pub(crate) mod call;

@@ -10,8 +10,9 @@ pub(crate) const COUNT: usize = 34;
 pub(crate) const GENERAL: usize = 31;
 pub(crate) const STACK_POINTER: usize = 31;
 pub(crate) const PROGRAM_COUNTER: usize = 32;
-/// The register with the result of a system call, and the register with its number.
+/// The index of the register with the result of a system call.
 pub(super) const X0: usize = 0;
+/// The index of the register with the number of a system call.
 pub(super) const X8: usize = 8;
 /// The registers that a function preserves for its caller: x19 to x28.
 pub const PRESERVED: &[usize] = &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28];

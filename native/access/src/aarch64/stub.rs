@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::process::patch::planned::{Function, Patch, Wish};
+use crate::process::patch::types::{Function, Patch, PatchRequest};
 
 /// The reach of the instruction `b` in bytes, less some margin.
 pub(crate) const REACH: u64 = 0x7ff_0000;
 
 /// Return an error: code is not changed on this processor.
-pub(crate) fn plan(_: Function, wish: &Wish) -> Result<Patch> {
+pub(crate) fn plan(_: Function, wish: &PatchRequest) -> Result<Patch> {
     Err(Error::Invalid(format!("the code at {:#x} cannot be replaced on aarch64", wish.address)))
 }
 

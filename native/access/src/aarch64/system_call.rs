@@ -8,16 +8,17 @@ use crate::memory::space::read_process;
 use crate::process::ptrace;
 use std::io::Error;
 
-/// Whether a stopped thread can be made to make a system call.
+/// Whether gdbheap can make a stopped thread execute a system call on this processor.
 pub(crate) const IS_SUPPORTED: bool = true;
-/// The register set with the number of the current system call (`elf.h`), and its value for none.
+/// The register set with the number of the current system call (`elf.h`).
 const NT_ARM_SYSTEM_CALL: usize = 0x404;
+/// The value in NT_ARM_SYSTEM_CALL if the thread is in no system call.
 pub(super) const NO_CALL: i32 = -1;
 /// The instruction `svc #0`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
-/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_AARCH64`), and the
-/// first system call number that belongs to another architecture. On aarch64 no number does.
+/// The architecture that a seccomp(2) filter sees in the system calls of 64-bit programs (`AUDIT_ARCH_AARCH64`).
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;
+/// The first system call number that belongs to another architecture. aarch64 has no such number.
 pub(crate) const NUMBERS_OF_OTHERS: u32 = u32::MAX;
 /// The numbers of execve and execveat for 64-bit and 32-bit programs.
 const EXECS: [i64; 4] = [221, 281, 11, 387];
@@ -74,7 +75,7 @@ pub(super) fn set_number(tid: i32, number: i32) -> Result<(), Error> {
     ptrace::set_register_set(tid, NT_ARM_SYSTEM_CALL, &number.to_le_bytes())
 }
 
-/// Return the number of the system call that a thread is in.
+/// Return the number of the system call that a thread is in, from its register x8.
 pub(crate) fn number(registers: &[u64]) -> u64 {
     registers[X8]
 }

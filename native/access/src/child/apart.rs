@@ -27,8 +27,7 @@ const PART: usize = 1 << 16;
 
 static WAITING: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// Return the counter of the children that have not ended. All processes that are forked from now on share this
-/// counter.
+/// Return the counter of the children that have not ended. Processes that are forked later share this counter.
 pub fn waiting() -> &'static AtomicU32 {
     WAITING.get_or_init(|| {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -98,7 +97,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     Ok(words)
 }
 
-/// Do all work of the child: write the answer and end. No exit handler of the process runs at the child's end.
+/// Run as the child: do `work`, write the result to the pipe, and exit. No exit handlers run.
 fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     // SAFETY: numbers and a text of ours.
     unsafe {

@@ -39,9 +39,9 @@ pub fn filesystem(number: RawFd) -> Result<u32, Error> {
 
 /// Open a folder's entry with O_PATH, without following a symbolic link or entering another mount.
 ///
-/// Opens the entry only if the kernel knows it without searching the folder, because another user's thread may hold the
-/// folder's lock; otherwise EAGAIN. Before Linux 5.12, and where openat2(2) is refused, the call may wait for that
-/// lock.
+/// The entry is opened only if the kernel has it cached; otherwise the error is EAGAIN. A search of the folder would
+/// wait for the folder's lock, which a thread of another user may hold. Before Linux 5.12, and where openat2(2) is
+/// refused, the call may wait for that lock.
 pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // The fields of `struct open_how`: flags, mode, resolve.
@@ -62,8 +62,8 @@ pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     owned(found).ok_or_else(Error::last_os_error)
 }
 
-/// Close all descriptors of this process except `kept`. A child process that ends by _exit calls this, because other
-/// processes may wait until the descriptors that it inherited are closed.
+/// Close all descriptors of this process except `kept`. A child process that ends by _exit calls this function, because
+/// other processes may wait until the inherited descriptors are closed.
 pub(crate) fn close_others(mut kept: Vec<RawFd>) {
     kept.sort_unstable();
     let mut next = 0;

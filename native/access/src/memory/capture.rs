@@ -1,7 +1,8 @@
-//! A copy of the private memory of a process, taken while it is stopped, so that it can run on while gdbheap computes.
+//! A copy of the private memory of a process. It is taken while the process is stopped, so that the process can run
+//! while gdbheap computes.
 
 use crate::bytes::{append, range_at, u64_at};
-use crate::error::{Cancelled, Result};
+use crate::error::{Cancellation, Result};
 use crate::memory::own::thread_time;
 use crate::patient::RunningMemory;
 use crate::work::{Control, Task};
@@ -17,17 +18,18 @@ const WORD: u64 = 8;
 const UNIT: usize = 64 << 10;
 /// A word below this number may be a size.
 ///
-/// Even if a unit is left out, its words that may be sizes are stored, with the words next to them. A unit is not left
-/// out if it has more than one such word for every `KEPT_PART` bytes.
+/// Even if a unit is left out, its words that may be sizes are stored, with the words next to them.
 const SMALL_NUMBER: u64 = 1 << 40;
+/// A unit is left out only if at most one word for every `KEPT_PART` bytes must be stored.
 const KEPT_PART: usize = 64;
 /// The number of words after a possible size that are stored with it.
 const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
-/// The bytes of a room that are populated at once, and the CPU time above which small pages are not slower than huge
-/// pages. The time is that of 2 GiB/s. Small pages were populated at 2.2 to 2.9 GiB/s. Huge pages were populated at 8
-/// to 10 GiB/s, or at 0.3 to 0.6 GiB/s if the host had taken them back.
+/// The number of bytes of a buffer that are populated at once.
 const POPULATED: usize = 16 << 20;
+/// The CPU time for POPULATED bytes above which huge pages are not faster than small pages. It corresponds to 2 GiB/s.
+/// Small pages were populated at 2.2 to 2.9 GiB/s. Huge pages were populated at 8 to 10 GiB/s, or at 0.3 to 0.6 GiB/s
+/// if the host had taken them back.
 const POPULATION_TIME: Duration = Duration::from_micros(7_800);
 
 /// A buffer in this process whose pages are already resident, because the first access to a page takes longer than
@@ -50,7 +52,7 @@ impl Drop for Room {
 }
 
 impl Room {
-    /// Allocate a room of `size` bytes; an error if there is not enough memory.
+    /// Allocate a buffer of `size` bytes. Fails if there is not enough memory.
     pub fn new(size: usize) -> Result<Room> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let size = size.max(SMALL as usize);
@@ -64,7 +66,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Have the kernel provide the pages: huge ones as long as they do not take longer than small ones would.
+    /// Have the kernel provide the buffer's pages: huge ones as long as they do not take longer than small ones would.
     ///
     /// In a virtual machine, the host may take back free memory, in large pieces. A huge page may then cost 16 times as
     /// much as its small pages.
@@ -85,17 +87,24 @@ impl Room {
         }
     }
 
-    /// Return the memory after the first `used` bytes to the kernel.
+    /// Return to the kernel the memory of the buffer after its first `used` bytes.
     fn give_back(&self, used: usize) {
         let used = used.next_multiple_of(SMALL as usize);
         if used < self.size {
-            // SAFETY: nothing of the room after `used` is read or written any more.
+            // SAFETY: nothing of the buffer after `used` is read or written any more.
             unsafe { libc::madvise((self.start + used) as *mut _, self.size - used, libc::MADV_DONTNEED) };
         }
     }
 }
 
-/// A range of addresses. `place`: the offset of its bytes in the room; None if all its bytes are zeros.
+/// A range of addresses that is to be copied. `place`: the offset in the buffer to which its bytes are copied.
+struct Piece {
+    start: u64,
+    end: u64,
+    place: usize,
+}
+
+/// A range of copied addresses. `place`: the offset of its bytes in the buffer; None if all its bytes are zeros.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
@@ -103,11 +112,14 @@ struct Run {
     place: Option<usize>,
 }
 
-/// An order to copy memory. `ranges`: the mappings of the process. `stretches`: the parts of the mappings that have
-/// bytes to copy. `known`: the ranges where pointers may point. All three are ascending and disjoint. `read`: fills a
-/// prefix of a buffer with the bytes at an address. `is_over`: a function that returns whether the process was
-/// released; then nothing more may be read.
-pub(crate) struct Order<'a, R, O> {
+/// An order to copy memory. All lists of ranges are ascending and disjoint.
+///
+/// - `ranges`: the mappings of the process.
+/// - `stretches`: the parts of the mappings that have bytes to copy.
+/// - `known`: the ranges into which pointers may point.
+/// - `read`: a function that fills a prefix of a buffer with the bytes at an address.
+/// - `is_over`: a function that returns whether the process was released. After that, nothing more may be read.
+pub(crate) struct CopyOrder<'a, R, O> {
     pub(crate) ranges: &'a [(u64, u64)],
     pub(crate) stretches: &'a [(u64, u64)],
     pub(crate) known: &'a [(u64, u64)],
@@ -116,9 +128,9 @@ pub(crate) struct Order<'a, R, O> {
 }
 
 /// A unit that was left out because it has no pointers. Its words that may be sizes are stored. `place`: the offset of
-/// these words in the room; `count`: their number.
+/// these words in the buffer; `count`: their number.
 #[derive(Clone, Copy)]
-struct Blank {
+struct SkippedUnit {
     start: u64,
     end: u64,
     place: usize,
@@ -126,34 +138,34 @@ struct Blank {
 }
 
 /// A stored word of a unit that was left out: the word's address, and its value.
-type Kept = [u64; 2];
+type KeptWord = [u64; 2];
 
 /// One worker's part of a copy. Its entries are not in the order of addresses.
 #[derive(Default)]
-struct Part {
+struct CopiedPart {
     buffer: Vec<u8>,
     runs: Vec<Run>,
-    blank: Vec<Blank>,
+    blank: Vec<SkippedUnit>,
 }
 
-/// The copied bytes. Bytes that could not be read or were left out are in no run.
+/// The copied bytes, as runs of addresses. Bytes that could not be read or were left out belong to no run.
 pub(crate) struct Capture {
     covered: Vec<(u64, u64)>,
     runs: Vec<Run>,
-    /// The units that were left out, ascending.
-    blank: Vec<Blank>,
+    /// The units that were left out because they contain no pointers, ascending.
+    blank: Vec<SkippedUnit>,
     /// Whether the process was released before everything was copied.
     pub(crate) is_cut: bool,
     room: Arc<Room>,
 }
 
 impl Capture {
-    /// Make the copy that `order` describes.
+    /// Make the copy that `order` describes, in the buffer `room`.
     ///
-    /// If the room is too small for all memory, memory without pointers is left out. If the process is released
-    /// meanwhile, the bytes that were copied before are kept. Return None if the room is still too small, or if the
+    /// If the buffer is too small for all memory, memory without pointers is left out. If the process is released
+    /// meanwhile, the bytes that were copied before are kept. Return None if the buffer is still too small, or if the
     /// ends of some mappings were not copied before the release.
-    pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
+    pub(crate) fn take<R, O>(task: &Task<'_>, order: &CopyOrder<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
     where
         R: Fn(u64, &mut [u8]) -> usize + Sync,
         O: Fn() -> bool + Sync,
@@ -161,25 +173,26 @@ impl Capture {
         let (pieces, size) = pieces(order);
         let (used, is_whole) = (AtomicUsize::new(0), size <= room.size);
         let (is_cut, is_bare) = (AtomicBool::new(false), AtomicBool::new(false));
-        let copy = |part: &mut Part, (from_end, piece): &(u64, Run), control: &Control| -> Result<(), Cancelled> {
-            let (runs, blank) = (part.runs.len(), part.blank.len());
-            match is_whole {
-                _ if (order.is_over)() || used.load(Ordering::Relaxed) > room.size => {}
-                true => part.copy(&room, piece, order),
-                false => part.pick(&room, piece, order, &used),
-            }
-            // Bytes that were read while the process was being released are not trusted.
-            if (order.is_over)() {
-                part.runs.truncate(runs);
-                part.blank.truncate(blank);
-                is_cut.store(true, Ordering::Relaxed);
-                is_bare.fetch_or(*from_end < PIECE, Ordering::Relaxed);
-            }
-            control.advance(piece.end - piece.start)
-        };
-        let parts = task.run(&pieces, Part::default, copy)?;
+        let copy =
+            |part: &mut CopiedPart, (from_end, piece): &(u64, Piece), control: &Control| -> Result<(), Cancellation> {
+                let (runs, blank) = (part.runs.len(), part.blank.len());
+                match is_whole {
+                    _ if (order.is_over)() || used.load(Ordering::Relaxed) > room.size => {}
+                    true => part.copy(&room, piece, order),
+                    false => part.pick(&room, piece, order, &used),
+                }
+                // Bytes that were read while the process was being released are not trusted.
+                if (order.is_over)() {
+                    part.runs.truncate(runs);
+                    part.blank.truncate(blank);
+                    is_cut.store(true, Ordering::Relaxed);
+                    is_bare.fetch_or(*from_end < PIECE, Ordering::Relaxed);
+                }
+                control.advance(piece.end - piece.start)
+            };
+        let parts = task.run(&pieces, CopiedPart::default, copy)?;
         let used = if is_whole { size } else { used.into_inner() };
-        let beside = if is_whole { 0 } else { parts.iter().map(Part::bytes).sum() };
+        let beside = if is_whole { 0 } else { parts.iter().map(CopiedPart::bytes).sum() };
         if used + beside > room.size || is_bare.into_inner() {
             room.give_back(0);
             return Ok(None);
@@ -190,8 +203,8 @@ impl Capture {
         Ok(Some(joined(parts, Capture { covered, runs, blank, is_cut, room })))
     }
 
-    /// Fill the prefix of `buffer` that was copied from `address` on. Return its length, or None if the order did not
-    /// include `address`.
+    /// Fill `buffer` with the copied bytes at `address`, up to the first byte that was not copied. Return the number of
+    /// bytes, or None if the order did not include `address`.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         range_at(&self.covered, address)?;
         let mut done = 0;
@@ -209,7 +222,8 @@ impl Capture {
         self.blank.iter().map(|blank| blank.end - blank.start).sum()
     }
 
-    /// Return how many bytes from `address` on were left out; 0 if the byte at `address` was not left out.
+    /// Return how many bytes were left out from `address` to the end of the unit; 0 if the byte at `address` was not
+    /// left out.
     pub(crate) fn left_out_at(&self, address: u64) -> u64 {
         self.blank_at(address).map_or(0, |blank| blank.end - address)
     }
@@ -223,7 +237,7 @@ impl Capture {
         match run.place {
             Some(place) => {
                 let from = self.room.start + place + (address - run.start) as usize;
-                // SAFETY: the run lies in the room, which lives as long as this value.
+                // SAFETY: the run lies in the buffer, which lives as long as this value.
                 buffer[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(from as *const u8, size) });
             }
             None => buffer[..size].fill(0),
@@ -231,15 +245,15 @@ impl Capture {
         size
     }
 
-    fn blank_at(&self, address: u64) -> Option<&Blank> {
+    fn blank_at(&self, address: u64) -> Option<&SkippedUnit> {
         let index = self.blank.partition_point(|blank| blank.end <= address);
         self.blank.get(index).filter(|blank| blank.start <= address)
     }
 
     fn kept_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
-        let Some(Blank { place, count, .. }) = self.blank_at(address).copied() else { return 0 };
-        // SAFETY: that many aligned words were stored there in the room, which lives as long as this value.
-        let kept = unsafe { std::slice::from_raw_parts((self.room.start + place) as *const Kept, count) };
+        let Some(SkippedUnit { place, count, .. }) = self.blank_at(address).copied() else { return 0 };
+        // SAFETY: that many aligned words were stored there in the buffer, which lives as long as this value.
+        let kept = unsafe { std::slice::from_raw_parts((self.room.start + place) as *const KeptWord, count) };
         let index = kept.partition_point(|[start, _]| start + WORD <= address);
         let Some([start, word]) = kept.get(index).filter(|[start, _]| *start <= address) else { return 0 };
         let bytes = &word.to_le_bytes()[(address - start) as usize..];
@@ -249,10 +263,10 @@ impl Capture {
     }
 }
 
-/// Return the pieces of all stretches, and the sum of their sizes in bytes. Each piece has its distance from the nearer
-/// end of its mapping, and the smallest distances come first. The oldest memory, with the types and names of a program,
-/// lies at one of the ends, because heaps grow upwards and mappings are added downwards.
-fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
+/// Return the pieces of all stretches, and the sum of their sizes in bytes. Each piece comes with its distance from the
+/// nearer end of its mapping; the pieces with the smallest distances come first. The oldest memory contains the types
+/// and names of a program. It lies at one of the ends, because heaps grow upwards and mappings are added downwards.
+fn pieces<R, O>(order: &CopyOrder<'_, R, O>) -> (Vec<(u64, Piece)>, usize) {
     let (mut pieces, mut place) = (Vec::new(), 0);
     for (start, end) in order.stretches {
         let mut at = *start;
@@ -260,7 +274,7 @@ fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
             let next = end.min(&(at + PIECE)).to_owned();
             let mapping = range_at(order.ranges, at).map_or((at, next), |index| order.ranges[index]);
             let from_end = (at - mapping.0).min(mapping.1.saturating_sub(next));
-            pieces.push((from_end, Run { start: at, end: next, place: Some(place) }));
+            pieces.push((from_end, Piece { start: at, end: next, place }));
             place += (next - at) as usize;
             at = next;
         }
@@ -269,22 +283,22 @@ fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
     (pieces, place)
 }
 
-impl Part {
-    /// Read a piece into its place in the room.
-    fn copy<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>)
+impl CopiedPart {
+    /// Copy the memory of a piece to the piece's place in the buffer.
+    fn copy<R, O>(&mut self, room: &Room, piece: &Piece, order: &CopyOrder<'_, R, O>)
     where
         R: Fn(u64, &mut [u8]) -> usize,
     {
-        let (size, place) = ((piece.end - piece.start) as usize, piece.place.unwrap_or(0));
-        // SAFETY: pieces are disjoint and lie in the room, which nothing reads before all of them are filled.
+        let (size, place) = ((piece.end - piece.start) as usize, piece.place);
+        // SAFETY: pieces are disjoint and lie in the buffer, which nothing reads before all of them are filled.
         let bytes = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, size) };
         for (start, end) in read_pieces(&order.read, piece.start, bytes) {
             self.runs.push(Run { start, end, place: Some(place + (start - piece.start) as usize) });
         }
     }
 
-    /// Read a piece, and store those units of the piece that may hold pointers, as long as there is room.
-    fn pick<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>, used: &AtomicUsize)
+    /// Read a piece, and store those of its units that may contain pointers, as long as the buffer has space.
+    fn pick<R, O>(&mut self, room: &Room, piece: &Piece, order: &CopyOrder<'_, R, O>, used: &AtomicUsize)
     where
         R: Fn(u64, &mut [u8]) -> usize,
     {
@@ -308,37 +322,38 @@ impl Part {
         }
         if let Some(words) = without_pointers(at, unit, known) {
             let bytes: Vec<u8> = words.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-            let stored = store(room, used, &bytes).map(|place| Blank { start: at, end, place, count: words.len() });
+            let stored =
+                store(room, used, &bytes).map(|place| SkippedUnit { start: at, end, place, count: words.len() });
             return self.blank.extend(stored);
         }
         self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
 
-    /// Return the number of bytes that the lists of this part take, in addition to the room.
+    /// Return the number of bytes that the lists of this part take, in addition to the buffer.
     fn bytes(&self) -> usize {
         std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
     }
 }
 
-/// Store bytes in the room and return their offset. Return None if the room is full; `used` then exceeds the room's
-/// size.
+/// Store bytes in the buffer and return their offset; None if the buffer is full. `used`: the number of bytes that were
+/// requested from the buffer so far. After a failure it is larger than the buffer.
 fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     let size = bytes.len().next_multiple_of(WORD as usize);
     let place = used.fetch_add(size, Ordering::Relaxed);
     if place + size > room.size {
         return None;
     }
-    // SAFETY: the taken part of the room belongs to the caller alone, and nothing reads before everything is stored.
+    // SAFETY: the taken part of the buffer belongs to the caller alone, and nothing reads before everything is stored.
     let stored = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, bytes.len()) };
     stored.copy_from_slice(bytes);
     Some(place)
 }
 
 /// Return the words that must be stored if this unit is left out. None if the unit cannot be left out: one of its words
-/// points into a `known` range, or too many words would have to be stored. A small number may be the size of a chunk,
-/// and the words next to it are read with the size, so all of these are stored. Only the address bits of a word are
+/// points into a `known` range, or too many words would have to be stored. A small number may be the size of a chunk.
+/// It is stored with the words next to it, because they are read together. Only the address bits of a word are
 /// compared, because some allocators store other bits above them.
-fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
+fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<KeptWord>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
     let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
     let (mut kept, mut next, count) = (Vec::new(), 0, unit.len() / WORD as usize);
@@ -361,7 +376,7 @@ fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec
 }
 
 /// Join the parts of all workers into a capture, in the order of addresses.
-fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
+fn joined(parts: Vec<CopiedPart>, mut into: Capture) -> Capture {
     let mut runs = Vec::new();
     for part in parts {
         runs.extend(part.runs);
@@ -397,8 +412,8 @@ impl SharedMemory {
         SharedMemory { mem, ranges, witness, lost: AtomicBool::new(false) }
     }
 
-    /// Fill the prefix of `buffer` that can be read from `address` on. Return its length, or None if `address` is not
-    /// in the shared ranges.
+    /// Fill `buffer` with the bytes at `address`, up to the first byte that cannot be read. Return the number of bytes,
+    /// or None if `address` is not in the shared ranges.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let index = self.ranges.partition_point(|(_, end)| *end <= address);
         let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
@@ -416,8 +431,8 @@ impl SharedMemory {
     }
 }
 
-/// Fill `bytes` with the memory that is present from `start` on. After an absent part, continue at the next page.
-/// Return the ranges of addresses that are present.
+/// Fill `bytes` with the memory at `start`. After an absent part, continue at the next page. Return the ranges of
+/// addresses that are present.
 fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [u8]) -> Vec<(u64, u64)> {
     let (mut there, mut done) = (Vec::new(), 0);
     while done < bytes.len() {
@@ -437,7 +452,7 @@ fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Unwatched;
+    use crate::testing::NoWatcher;
     use std::sync::atomic::AtomicU64;
 
     const START: u64 = 1 << 30;
@@ -472,8 +487,8 @@ mod tests {
             read(word_at, address, buffer)
         };
         let is_over = || reads.load(Ordering::Relaxed) > most;
-        let order = Order { ranges: &ranges, stretches: &ranges, known: &ranges, read: counted, is_over };
-        let task = Task { watcher: &Unwatched, total: None, inline: true };
+        let order = CopyOrder { ranges: &ranges, stretches: &ranges, known: &ranges, read: counted, is_over };
+        let task = Task { watcher: &NoWatcher, total: None, inline: true };
         Capture::take(&task, &order, Arc::new(Room::new(room).unwrap())).unwrap()
     }
 
@@ -516,7 +531,7 @@ mod tests {
     #[test]
     fn what_is_kept_takes_room() {
         let size = 4 * PIECE;
-        let all = size as usize / KEPT_PART * std::mem::size_of::<Kept>();
+        let all = size as usize / KEPT_PART * std::mem::size_of::<KeptWord>();
         let capture = taken_of(small_at, size, all, u64::MAX).unwrap();
         assert_eq!(capture.left_out(), size);
         let kept = (0..size).step_by(8).filter(|at| {
@@ -524,7 +539,7 @@ mod tests {
             assert!(kept.is_none_or(|kept| kept == small_at(START + at)));
             kept.is_some()
         });
-        let bytes = kept.count() * std::mem::size_of::<Kept>();
+        let bytes = kept.count() * std::mem::size_of::<KeptWord>();
         let beside = std::mem::size_of_val(&*capture.blank);
         assert!(bytes > all * 9 / 10 && bytes + beside <= all);
         assert!(taken_of(small_at, size, bytes, u64::MAX).is_none());

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-/// The size in bytes from which on a hole counts. A shorter hole is read like the data around it.
+/// The smallest size, in bytes, of a hole that is skipped. A smaller hole is read like the data around it.
 const SMALLEST: u64 = 256 << 10;
 /// The largest number of holes of one file. The part of the file after these holes is read completely.
 const MOST: usize = 1 << 16;
@@ -46,7 +46,7 @@ pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
         while at < size && found.len() < 2 * most {
             match seek(file, at, libc::SEEK_DATA).and_then(|from| Ok((from, seek(file, from, libc::SEEK_HOLE)?))) {
                 Ok((from, to)) => found.extend([from, to]),
-                // There is no data from here on.
+                // There is no data at or after `at`.
                 Err(libc::ENXIO) => break,
                 Err(_) => return Vec::new(),
             }
@@ -79,8 +79,8 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// Return the offset of the first hole or the first data at or after `from`, or the errno. `what`: SEEK_HOLE or
-/// SEEK_DATA.
+/// Return the offset, in bytes, of the first hole or the first data at or after `from`. On failure, return the errno.
+/// `what`: SEEK_HOLE or SEEK_DATA.
 fn seek(file: &File, from: u64, what: libc::c_int) -> Result<u64, i32> {
     let from = libc::off_t::try_from(from).map_err(|_| libc::EOVERFLOW)?;
     // SAFETY: the call only moves the position of a descriptor that is always read at explicit offsets.

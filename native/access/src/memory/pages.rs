@@ -257,7 +257,7 @@ impl Pages {
             })?;
         } else {
             let (file, zero) = (open_patiently(path.as_ref(), false)?, zero_pfn(page));
-            // If one entry cannot be read, none can.
+            // Read one entry patiently first: if the kernel blocks this read, it would block the other reads, too.
             read_at_patiently(path.as_ref(), ranges.first().map_or(0, |(start, _)| page.number(*start) * 8), 8)?;
             for range in ranges {
                 collector.read(watcher, &file, *range, zero)?;

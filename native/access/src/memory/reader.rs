@@ -1,13 +1,14 @@
 //! Reads words anywhere in a target through a cache of recently read pages. Pointers are followed one by one, and most
-//! of them lead near the previous one.
+//! of them point near the previous one.
 #![forbid(unsafe_code)]
 
 use crate::memory::space::Space;
 
-/// The number of bytes that are read at once (PIECE); the number of pieces that a worker caches (FEW); the number of
-/// pieces that a reader caches if it follows links across a whole heap (MANY).
+/// The number of bytes that are read at once.
 const PIECE: u64 = 4 << 10;
+/// The number of pieces that the reader of one worker caches.
 const FEW: usize = 1 << 10;
+/// The number of pieces that a reader caches if it follows links across a whole heap.
 const MANY: usize = 1 << 14;
 
 pub struct Reader<'a> {
@@ -43,7 +44,7 @@ impl<'a> Reader<'a> {
         bytes[..self.pieces[place].1].get((address - start) as usize..).unwrap_or_default()
     }
 
-    /// Return the `N` bytes from `address` on; None if any of them cannot be read.
+    /// Return the `N` bytes at `address`; None if any of them cannot be read.
     #[inline]
     fn near<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         self.rest(address).first_chunk().copied().or_else(|| {
@@ -99,8 +100,8 @@ impl<'a> Reader<'a> {
         self.near(address).map(u16::from_le_bytes)
     }
 
-    /// Return the `N` words from `address` on; None if `address` is not a multiple of 8, or if any of the words cannot
-    /// be read.
+    /// Return the `N` words at `address`; None if `address` is not a multiple of 8, or if any of the words cannot be
+    /// read.
     #[inline]
     pub fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];

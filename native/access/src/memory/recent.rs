@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 pub(crate) const SIZE: u64 = 4 << 10;
 const SHARDS: u64 = 32;
-/// The number of pages of each shard; all shards together have 16 MiB. This cache is only used if there was too little
-/// room for a copy of the process.
+/// The number of pages of each shard of the cache; all shards together have 16 MiB. This cache is only used if there
+/// was too little memory for a copy of the process.
 const PAGES_OF_SHARD: usize = 128;
 
 type Shard = Mutex<HashMap<u64, Box<[u8]>>>;

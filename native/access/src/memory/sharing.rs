@@ -13,16 +13,16 @@ use std::fs::File;
 const ENTRY_EXCLUSIVE: u64 = 1 << 56;
 
 /// The present pages of private memory, ascending: `own` pages, which no other process maps, and `shared` pages, which
-/// others map too.
+/// other processes map too.
 #[derive(Default)]
-pub struct Sharing {
+pub struct PageSharing {
     pub own: Vec<u64>,
     pub shared: Vec<u64>,
 }
 
 /// Divide the present pages of `ranges` into own and shared pages. `path`: the `pagemap` file to read.
-pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<Sharing> {
-    let (file, mut found) = (File::open(path)?, Sharing::default());
+pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<PageSharing> {
+    let (file, mut found) = (File::open(path)?, PageSharing::default());
     for range in ranges {
         show_entries(watcher, &file, *range, page, |start, bytes| {
             for (place, entry) in (0..).zip(bytes.chunks_exact(8).map(|entry| u64_at(entry, 0))) {

@@ -1,26 +1,26 @@
-//! The readable bytes of a target, and the source of each stretch of addresses.
+//! The readable bytes of a target, and the source of each range of addresses.
 //!
 //! A space does not wrap around: an address range that would pass 2^64 is absent. Bytes in no segment are absent, too:
 //! a read of them fails with their address. Bytes in a segment of zeros are zeros by definition, and are never touched
 //! in the target.
 
 use crate::bytes::{append, range_at, read_file};
-use crate::error::{Cancelled, Error, Missing, Result};
+use crate::error::{Cancellation, Error, MissingByte, Result};
 use crate::folder::ProcessFolder;
 use crate::machine::{Machine, PageSize};
-use crate::memory::capture::{Capture, Order, Room, SharedMemory};
+use crate::memory::capture::{Capture, CopyOrder, Room, SharedMemory};
 use crate::memory::gate::Gate;
 use crate::memory::holes::holes_of;
 use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::recent::RecentPages;
 use crate::patient::{is_apart, RunningMemory};
-use crate::work::{Steps, Task, Unwatched, Watcher};
+use crate::work::{NoWatcher, Steps, Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The source of the bytes of a segment.
+/// The source from which the bytes of a segment are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Backing {
     /// The process itself, or the reader of a remote process.
@@ -73,23 +73,25 @@ pub trait Source: Send + Sync {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// The largest size of a read that uses cached pages while the process is stopped. Small reads follow pointers.
+/// The largest size, in bytes, of a read that uses cached pages while the process is stopped. Reads that follow
+/// pointers are small.
 const SMALL_READ: usize = 512;
-/// The largest size of a read that goes through the file `/proc/PID/mem`.
+/// The largest size in bytes of a read that goes through the file `/proc/PID/mem`.
 const SMALL_OF_FILE: usize = 4 << 10;
 /// The number of bytes that `show_places` reads at once.
 const PLACES: usize = 1 << 20;
-/// The limit for the steps of a range search that find nothing: STEPS, and STEPS_OF_PAGE more for each page with bytes.
-///
-/// Without a limit, a search in hostile memory could visit all pages again for each page.
+/// The largest number of fruitless steps in a search of a range. STEPS_OF_PAGE more are allowed for each page with
+/// bytes. Without a limit, a search in hostile memory could visit all pages again for each page.
 const STEPS: u64 = 1 << 18;
+/// The number of further fruitless steps that a search of a range may make for each page with bytes, in addition to
+/// STEPS.
 const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
-    /// Whether other processes share some private pages of the process, as after fork(). For a read by
+    /// A process. `shared`: whether other processes share some of its private pages, as after fork(). For a read by
     /// process_vm_readv(2), the kernel (5.19 and later) pins the pages, and gives the process its own copy of each
-    /// shared page. A read of /proc/PID/mem does not.
+    /// shared page. A read of /proc/PID/mem does neither.
     Process {
         process: ProcessFolder,
         mem: Option<File>,
@@ -107,9 +109,9 @@ enum Origin {
 pub struct Space {
     pub machine: Machine,
     segments: Vec<Segment>,
-    /// The ranges of all segments (`covered`), and the ranges of all segments except those that are zeros by definition
-    /// (`backed`). Both lists are ascending, and adjacent ranges are merged.
+    /// The ranges of all segments, ascending, with adjacent ranges merged.
     covered: Vec<(u64, u64)>,
+    /// The ranges of all segments except those that are zeros by definition, ascending, with adjacent ranges merged.
     backed: Vec<(u64, u64)>,
     files: Vec<File>,
     origin: Origin,
@@ -131,7 +133,7 @@ impl Space {
         (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
     }
 
-    /// Fill the prefix of `buffer` that is present from `address` on. Return the length of the prefix.
+    /// Fill `buffer` with the bytes at `address`, up to the first absent byte. Return the number of bytes.
     pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         let Some(mut index) = self.segment_at(address) else { return 0 };
@@ -188,8 +190,9 @@ impl Space {
         copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
     }
 
-    /// Fill the prefix of `buffer` that was read while the process was stopped. While gdbheap has stopped the process,
-    /// small reads come from pages that are read whole and cached.
+    /// Fill `buffer` with bytes of the process. Return the number of bytes; 0 if the read was not in time
+    /// (`was_in_time`). While gdbheap has stopped the process, small reads come from pages that are read whole and
+    /// cached.
     fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         let is_small = buffer.len() <= SMALL_READ && self.is_held();
         if is_small && self.recent.fill(address, buffer, |page, bytes| self.timely_bytes(page, bytes)) {
@@ -254,16 +257,16 @@ impl Space {
     }
 
     /// Fill the whole buffer, or return the address of the first absent byte.
-    pub fn exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), Missing> {
+    pub fn exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), MissingByte> {
         let got = self.fill(address, buffer);
         if got < buffer.len() {
-            return Err(Missing(address.wrapping_add(got as u64)));
+            return Err(MissingByte(address.wrapping_add(got as u64)));
         }
         Ok(())
     }
 
     #[inline]
-    pub fn word(&self, address: u64) -> Result<u64, Missing> {
+    pub fn word(&self, address: u64) -> Result<u64, MissingByte> {
         let mut bytes = [0; 8];
         self.exact(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -315,7 +318,7 @@ impl Space {
         address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
-    /// Return the first address from `address` on that is read from the process or a file; None if there is no such
+    /// Return the first address at or after `address` that is read from the process or a file; None if there is no such
     /// address. Segments that are zeros by definition are skipped.
     pub fn next_backed(&self, address: u64) -> Option<u64> {
         let index = self.backed.partition_point(|(_, end)| *end <= address);
@@ -327,7 +330,7 @@ impl Space {
         bytes_in(&self.covered, start, end)
     }
 
-    /// Return a counter for the steps of a search of [start, end). It limits how many steps may find nothing.
+    /// Return a counter for the steps of a search of [start, end). The counter limits the number of fruitless steps.
     pub fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
         Steps::new(watcher, self.vain_steps(start, end))
     }
@@ -344,8 +347,8 @@ impl Space {
     }
 
     /// Call `look` with the bytes of [start, end) that are present, one window after the other. Each window starts at a
-    /// multiple of 8, and is as long as `bytes`. Addresses without backing take no time, even if a mapping has very
-    /// many of them.
+    /// multiple of 8, and has at most the length of `bytes`. Addresses without backing take no time, even if a mapping
+    /// has very many of them.
     pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
@@ -359,8 +362,8 @@ impl Space {
         start: u64,
         end: u64,
         bytes: &mut [u8],
-        mut look: impl FnMut(u64, &[u8]) -> Result<(), Cancelled>,
-    ) -> Result<(), Cancelled> {
+        mut look: impl FnMut(u64, &[u8]) -> Result<(), Cancellation>,
+    ) -> Result<(), Cancellation> {
         let (mut at, page) = (start, self.machine.page);
         while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
             if next >= end {
@@ -378,8 +381,8 @@ impl Space {
         Ok(())
     }
 
-    /// Call `look` for each multiple of 8 in [start, end) that is backed, if at least `size` bytes are present from
-    /// there on. `look` gets the address, and the bytes from that address on. Addresses without backing take no time.
+    /// Call `look` for each multiple of 8 in [start, end) at which at least `size` backed bytes are present. `look`
+    /// gets the address, and the bytes that start there. Addresses without backing take no time.
     pub fn show_places(
         &self,
         watcher: &dyn Watcher,
@@ -420,13 +423,13 @@ impl Space {
         got
     }
 
-    /// Return how many bytes from `address` on the copy left out because they contain no pointers.
+    /// Return how many bytes, starting at `address`, the copy left out because they contain no pointers.
     pub fn left_out_at(&self, address: u64) -> u64 {
         self.copy.get().map_or(0, |copy| copy.left_out_at(address))
     }
 
-    /// Return how many bytes of [at + got, end) are in segments but could not be read. `got`: how many bytes from `at`
-    /// on could be read.
+    /// Return how many bytes from `at + got` on could not be read although segments contain them. The count ends at the
+    /// first gap, or at `end`. `got`: how many bytes at `at` could be read.
     pub fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
         let next = at.saturating_add(got);
         if next < end && self.left_out_at(next) == 0 && self.segment_at(next).is_some() {
@@ -442,7 +445,7 @@ impl Space {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) || is_apart() }
     }
 
-    /// Do `work`, which may make many small reads. If the process is running, another thread does it, without the
+    /// Do `work`, which may make many small reads. If the process is running, another thread does the work, without the
     /// watcher. ETIMEDOUT if the kernel blocks that thread.
     pub fn do_reads<T: Send + 'static>(
         self: &Arc<Space>,
@@ -451,7 +454,7 @@ impl Space {
     ) -> Result<T> {
         let Origin::Running(memory) = &self.origin else { return work(watcher, self) };
         let space = Arc::clone(self);
-        memory.apart(move || work(&Unwatched, &space))?
+        memory.apart(move || work(&NoWatcher, &space))?
     }
 
     fn build(machine: Machine, mut segments: Vec<Segment>, files: &[String], origin: Origin) -> Result<Space> {
@@ -514,7 +517,7 @@ fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
     cut
 }
 
-/// Read bytes of a process from `address` on. Return how many could be read.
+/// Fill `buffer` with the bytes of a process at `address`. Return how many bytes could be read.
 pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
@@ -616,12 +619,11 @@ impl Space {
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
-    /// Copy into `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process. From now on,
-    /// read these bytes from the copy, so that the process can be released.
-    ///
-    /// If the room is too small for everything, memory without pointers is left out. If the room is still too small,
-    /// return false and change nothing. `shared`: memory that is not copied, but read through `mem` (`/proc/PID/mem` of
-    /// the process) from now on. If the process is released meanwhile, the copy ends there.
+    /// Copy into the buffer `room` the bytes of `ranges` (ascending, disjoint) that would be read from the process.
+    /// Later reads of these bytes use the copy, so that the process can be released. If the buffer is too small for
+    /// everything, memory without pointers is left out. If it is still too small, return false and change nothing.
+    /// `shared`: memory that is not copied, but later read through `mem` (`/proc/PID/mem` of the process). If the
+    /// process is released meanwhile, the copy ends there.
     pub fn capture(
         &self,
         watcher: &dyn Watcher,
@@ -632,7 +634,7 @@ impl Space {
     ) -> Result<bool> {
         let (stretches, mem) = (self.live_parts(ranges), File::open(mem));
         let (read, is_over) = (|address: u64, buffer: &mut [u8]| self.timely_bytes(address, buffer), || self.is_over());
-        let order = Order { ranges, stretches: &stretches, known: &self.covered, read, is_over };
+        let order = CopyOrder { ranges, stretches: &stretches, known: &self.covered, read, is_over };
         let Some(copy) = Capture::take(&self.task(watcher, None), &order, room)? else { return Ok(false) };
         if let (Ok(mem), Some((witness, _))) = (mem.and_then(RunningMemory::new), stretches.first()) {
             let _ = self.uncopied.set(SharedMemory::new(mem, self.live_parts(shared), *witness));
@@ -665,7 +667,7 @@ impl Space {
         self.uncopied.get().is_some_and(SharedMemory::is_lost)
     }
 
-    /// Return the number of bytes read so far.
+    /// Return the number of bytes that all reads of this space have returned so far, including those from a copy.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -683,14 +685,14 @@ impl Space {
         found
     }
 
-    /// Return how many of the `size` bytes from `address` on are in segments, up to the first gap.
+    /// Return how many of the `size` bytes at `address` are in segments, up to the first gap.
     pub fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
         range_at(&self.covered, address).map_or(0, |place| self.covered[place].1.min(end) - address)
     }
 
     /// Return the bytes from `address` to the first NUL, at most `limit` bytes.
-    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Missing> {
+    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, MissingByte> {
         let mut bytes = Vec::new();
         while bytes.len() < limit {
             let mut part = [0; 64];
@@ -702,7 +704,7 @@ impl Space {
             }
             bytes.extend_from_slice(&part[..got]);
             if got < part.len() {
-                return Err(Missing(at.wrapping_add(got as u64)));
+                return Err(MissingByte(at.wrapping_add(got as u64)));
             }
         }
         bytes.truncate(limit);

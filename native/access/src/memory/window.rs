@@ -1,8 +1,9 @@
-//! A moving window over a space. It turns many small reads into a few large ones, and a jump over a large body reads
-//! little.
+//! A moving window over a space. It turns many small reads into a few large ones. The window grows while the caller
+//! reads forwards. After a jump, such as that over the contents of a large block, it is small again.
 #![forbid(unsafe_code)]
 
-use crate::error::Missing;
+use crate::error::MissingByte;
+use crate::machine::SMALLEST_PAGE;
 use crate::memory::space::Space;
 
 const SMALLEST: usize = 4 << 10;
@@ -32,7 +33,7 @@ impl<'a> Window<'a> {
 
     /// Return the bytes [address, address + size). `size` should be small.
     #[inline]
-    pub fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {
+    pub fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], MissingByte> {
         let offset = address.wrapping_sub(self.start);
         if offset.saturating_add(size as u64) > self.size as u64 {
             self.load(address, size)?;
@@ -41,7 +42,7 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[offset as usize..offset as usize + size])
     }
 
-    /// Return the bytes from `address` on that the window already contains, without reading.
+    /// Return the bytes from `address` to the end of the window, without reading.
     #[inline]
     pub fn rest(&self, address: u64) -> &[u8] {
         let offset = address.wrapping_sub(self.start).min(self.size as u64);
@@ -64,11 +65,11 @@ impl<'a> Window<'a> {
     }
 
     #[cold]
-    fn load(&mut self, address: u64, size: usize) -> Result<(), Missing> {
+    fn load(&mut self, address: u64, size: usize) -> Result<(), MissingByte> {
         let sequential = address.wrapping_sub(self.start) <= (self.size + SMALLEST) as u64;
         self.step = if sequential { (self.step * 2).min(LARGEST) } else { SMALLEST };
         // Read whole pages: a window that ends inside a page would read that page twice.
-        let end = (address | 4095).saturating_add(1).saturating_add(self.step as u64 - SMALLEST as u64);
+        let end = (address | (SMALLEST_PAGE - 1)).saturating_add(1).saturating_add(self.step as u64 - SMALLEST as u64);
         let end = end.max(address.saturating_add(size as u64)).min(self.limit);
         let wanted = end.saturating_sub(address) as usize;
         if self.buffer.len() < wanted {
@@ -77,7 +78,7 @@ impl<'a> Window<'a> {
         self.start = address;
         self.size = self.space.fill(address, &mut self.buffer[..wanted]);
         if self.size < size {
-            return Err(Missing(address.wrapping_add(self.size as u64)));
+            return Err(MissingByte(address.wrapping_add(self.size as u64)));
         }
         Ok(())
     }

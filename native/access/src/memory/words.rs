@@ -7,7 +7,7 @@ use crate::memory::space::Space;
 use crate::work::Watcher;
 use std::collections::HashMap;
 
-/// The most bytes that are scanned at once: more than the data of any module.
+/// The largest number of bytes that are read of one range; the rest is ignored. The data of any module is smaller.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_PIECE: u64 = 256 << 10;
 
@@ -48,9 +48,13 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
-/// The properties of the structures that `find_led_back` finds. A structure begins above `below` and outside
-/// `apart`. `first`: the offset of its pointer to a second structure; `back`: the offset of the pointer back there.
-/// With `place`, structures are found too that have a null pointer at `first` and an address at `place`.
+/// The properties of the structures that `find_led_back` finds. Such a structure and a second one point to each other.
+///
+/// - `below`: structures begin above this address.
+/// - `apart`: the range [start, end) in which no structure begins.
+/// - `first`: the offset in the structure of its pointer to the second one.
+/// - `back`: the offset in the second structure of its pointer to the first one.
+/// - `place`: if given, a structure is also found if its word at `first` is 0 and its word at `place` is an address.
 pub struct LedBack {
     pub below: u64,
     pub apart: (u64, u64),
@@ -59,7 +63,7 @@ pub struct LedBack {
     pub place: Option<u64>,
 }
 
-/// Return the words of `raw`, ascending, at which such a structure may begin.
+/// Return the words of `raw` that are addresses of structures with the properties `wanted`, ascending.
 pub fn find_led_back(space: &Space, raw: &[u8], wanted: &LedBack) -> Vec<u64> {
     let (word, apart) = (size_of::<u64>(), wanted.apart.0..wanted.apart.1);
     let may_begin = |at: u64| at > wanted.below && at % word as u64 == 0;
@@ -112,8 +116,8 @@ impl Words {
     }
 }
 
-/// Return the addresses of those words from `start` on that still have their initial value and point into one of
-/// `ranges` (ascending). `initial`: the initial bytes from `start` on.
+/// Return the addresses of the words that still have their initial value and point into one of `ranges` (ascending).
+/// `initial`: the initial bytes of the memory that begins at `start`.
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u64)]) -> Vec<u64> {
     let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
     let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);
@@ -169,8 +173,8 @@ pub fn find_pointer_runs(
     Ok(runs)
 }
 
-/// Count the words of each owner in `sources` that point into each of the `targets` (ascending, disjoint): `{(number,
-/// index of the target): words}`, without zeros.
+/// Count the words of each owner in `sources` that point into each of the `targets` (ascending, disjoint). Return
+/// `{(number of the owner, index of the target): number of words}`, without zeros.
 pub fn count_pointers(
     watcher: &dyn Watcher,
     space: &Space,
@@ -198,9 +202,9 @@ mod tests {
     const PAGE: u64 = 4 << 10;
 
     /// A source whose bytes are all 1, except in the page with number 2, which is absent.
-    struct Holed;
+    struct HoledSource;
 
-    impl Source for Holed {
+    impl Source for HoledSource {
         fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
             let there = (PAGE - address % PAGE).min(buffer.len() as u64) as usize;
             buffer[..there].fill(1);
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn an_absent_word_is_no_zero() {
         let machine = Machine::new(EM_X86_64, 8, PAGE, u64::MAX, u64::MAX).expect("a size that pages have");
-        let space = Space::for_remote(machine, &[(PAGE, 4 * PAGE)], Box::new(Holed)).expect("one stretch");
+        let space = Space::for_remote(machine, &[(PAGE, 4 * PAGE)], Box::new(HoledSource)).expect("one stretch");
         let words = Words::read(&space, PAGE, 4 * PAGE);
         assert_eq!(words.words.len() as u64, 3 * PAGE / 8);
         assert_eq!(words.at(&space, 2 * PAGE - 8), Some(0x0101_0101_0101_0101));

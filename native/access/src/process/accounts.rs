@@ -15,7 +15,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes that are read from one file. The longest file is `smaps` of a process with many mappings.
+/// The largest number of bytes that are read from one file. The longest file is `smaps` of a process with many
+/// mappings.
 const LONGEST: u64 = 64 << 20;
 const LONGEST_COMMAND: u64 = 64 << 10;
 const KIB: u64 = 1024;
@@ -36,9 +37,10 @@ pub struct Account {
     pub error: i32,
 }
 
-/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines with a proportional
-/// share; the kernel rounds each share down to whole KiB. `swap_share`: None if the kernel does not report it (before
-/// Linux 4.3).
+/// The memory of a process, in bytes: the sums over `smaps_rollup` (Linux 4.14), or over `smaps`.
+///
+/// - `proportional`: how many lines `Pss` were added up in `pss`. The kernel rounds each line down to whole KiB.
+/// - `swap_share`: the sum of `SwapPss`; None before Linux 4.3.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     pub rss: u64,
@@ -52,8 +54,8 @@ pub struct Memory {
     pub lazy: u64,
     pub swap: u64,
     pub swap_share: Option<u64>,
-    /// A hash of the sums, which are equal for processes that share one address space. Other lines of the text may change
-    /// between two readings: the kernel clears `Referenced` at any moment.
+    /// A hash of some of these sums. Processes that share one address space have equal sums. Other lines of the text
+    /// are left out, because they may change between two readings: the kernel clears `Referenced` at any moment.
     pub fingerprint: u64,
 }
 

@@ -1,23 +1,23 @@
-//! Calls a function in one thread that is traced and stopped, and restores the thread afterwards. `arch::call` has what
-//! depends on the processor.
+//! Calls a function in one thread that is traced and stopped, and restores the thread afterwards. `arch::call` has the
+//! parts that depend on the processor.
 //!
 //! All of this code must run on the thread that traces. A signal frame with the whole state of the thread is written
 //! below its red zone, and the function returns through libc's own rt_sigreturn. So if the tracer dies, the thread
 //! finishes the call by itself and continues at its old place. Usually the tracer skips that rt_sigreturn and restores
 //! everything itself. Only then does the kernel restart an interrupted system call with the rest of its time limit. The
-//! steps below are ordered so that the thread could continue from every state between two of them.
+//! steps are ordered so that the thread can continue by itself if gdbheap dies between two of them.
 //!
 //! The function belongs to the target, and may do anything. Memory is written through one file that was opened before,
 //! and a thread that called exec(2) is released at once: a set-uid program gets neither registers nor bytes of the old
 //! program.
 #![forbid(unsafe_code)]
 
-use crate::arch::call::{self as own, Frame, Saved, ARGUMENTS};
+use crate::arch::call::{self as own, SavedThread, SignalFrame, ARGUMENTS};
 use crate::arch::{registers, system_call};
 use crate::bytes::words;
 use crate::process::call::{await_stop, Answer, End, Plan, Style};
 use crate::process::program_memory::ProgramMemory;
-use crate::process::ptrace::{self, send, Waited};
+use crate::process::ptrace::{self, send, ThreadEvent};
 use std::io::Error;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ const SI_TKILL: i32 = -6;
 
 /// The place at which a thread has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parked {
+enum StopPlace {
     Inside,
     /// The thread is at its rt_sigreturn or after it.
     Returned,
@@ -48,8 +48,8 @@ struct Call<'a> {
     style: Style,
     plan: &'a Plan,
     memory: &'a ProgramMemory,
-    saved: Saved,
-    frame: Frame,
+    saved: SavedThread,
+    frame: SignalFrame,
     /// The result of the function, if it was in a register at the return.
     value: Option<u64>,
     text: Vec<u8>,
@@ -57,15 +57,16 @@ struct Call<'a> {
     held: Vec<i32>,
     /// A write that was captured: its result, and the number of bytes that the thread asked to write.
     written: Option<(u64, u64)>,
-    /// Whether the thread makes its rt_sigreturn itself, because it has a filter (`returning`), and whether it received
-    /// a signal right afterwards (`signalled`).
+    /// Whether the thread makes its rt_sigreturn itself, because it has a seccomp filter.
     returning: bool,
+    /// Whether the thread received a signal right after its rt_sigreturn.
     signalled: bool,
     /// Whether the kernel has lost the remaining time of the thread's own sleep.
     forgotten: bool,
 }
 
-/// Make the calls. An error means that nothing was changed, or that the thread is gone.
+/// Make the calls of `plan` in a stopped thread, and restore the thread. An error means that nothing was changed, or
+/// that the thread is gone.
 pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     let deadline = Instant::now() + plan.limit;
     let memory = ProgramMemory::of_thread(tid)?;
@@ -113,7 +114,7 @@ impl<'a> Call<'a> {
             ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEEXEC)?;
         }
         let mut held = Vec::new();
-        let saved = Saved::of(tid, memory, &mut held)?;
+        let saved = SavedThread::of(tid, memory, &mut held)?;
         let frame = own::frame(&saved, plan);
         let (text, value, written) = (Vec::new(), None, None);
         let (returning, signalled, forgotten) = (false, false, false);
@@ -138,9 +139,9 @@ impl<'a> Call<'a> {
         loop {
             ptrace::go_on_to_syscall(self.tid, 0)?;
             let (signal, event) = match await_stop(self.tid, || self.plan.is_over(deadline)) {
-                Waited::Stopped { signal, event } => (signal, event),
-                Waited::Gone => return Ok(End::Gone),
-                Waited::Running => return self.late(),
+                ThreadEvent::Stopped { signal, event } => (signal, event),
+                ThreadEvent::Gone => return Ok(End::Gone),
+                ThreadEvent::Running => return self.late(),
             };
             if event == libc::PTRACE_EVENT_EXEC {
                 return self.let_go();
@@ -162,7 +163,7 @@ impl<'a> Call<'a> {
                 // A debugger that did not ask for exec events is notified of exec(2) in this way.
                 return self.let_go();
             } else if (code > 0 && FAULTS.contains(&signal)) || signal == libc::SIGABRT {
-                if self.park(true)? == Parked::Gone {
+                if self.park(true)? == StopPlace::Gone {
                     return Ok(End::Gone);
                 }
                 self.restore()?;
@@ -183,8 +184,8 @@ impl<'a> Call<'a> {
         Ok(End::Gone)
     }
 
-    /// Handle the thread's entry into a system call: the rt_sigreturn that ends the call, a captured write, or another
-    /// system call. Return whether the call has ended.
+    /// Handle the thread's entry into a system call: the rt_sigreturn after the called function, a captured write, or
+    /// another system call. Return whether the thread is restored and the called function has therefore ended.
     fn enters(&mut self) -> Result<bool, Error> {
         let mut registers = registers::read(self.tid)?;
         if self.is_return(&registers) {
@@ -215,7 +216,8 @@ impl<'a> Call<'a> {
         Ok(false)
     }
 
-    /// Handle the exit from a system call. Return whether the call has ended.
+    /// Handle the exit from a system call. Return whether this was the rt_sigreturn after the called function, which
+    /// has therefore ended.
     fn leaves(&mut self) -> Result<bool, Error> {
         if self.returning {
             return self.returned();
@@ -229,10 +231,10 @@ impl<'a> Call<'a> {
         Ok(false)
     }
 
-    /// End the call after its return.
+    /// Restore the thread after the function has returned. Return true.
     fn returned(&mut self) -> Result<bool, Error> {
         match self.park(true)? {
-            Parked::Gone => Err(Error::from_raw_os_error(libc::ESRCH)),
+            StopPlace::Gone => Err(Error::from_raw_os_error(libc::ESRCH)),
             _ => self.restore().map(|()| true),
         }
     }
@@ -259,20 +261,20 @@ impl<'a> Call<'a> {
     /// End the call because its time is over. If the thread does not stop, it is left in the call.
     fn late(&mut self) -> Result<End, Error> {
         match self.park(false)? {
-            Parked::Stuck => Ok(End::Left),
-            Parked::Inside if self.plan.leaves => Ok(End::Left),
-            Parked::Inside => {
+            StopPlace::Stuck => Ok(End::Left),
+            StopPlace::Inside if self.plan.leaves => Ok(End::Left),
+            StopPlace::Inside => {
                 // A sleep in the function, which was just interrupted, has replaced the thread's own sleep in the
                 // kernel.
                 self.forgotten = own::may_have_replaced_rest(self.tid, &registers::read(self.tid)?);
                 self.restore()?;
                 Ok(End::Abandoned)
             }
-            Parked::Returned => {
+            StopPlace::Returned => {
                 self.restore()?;
                 Ok(End::Returned)
             }
-            Parked::Gone => Ok(End::Gone),
+            StopPlace::Gone => Ok(End::Gone),
         }
     }
 
@@ -289,9 +291,9 @@ impl<'a> Call<'a> {
 
     /// Bring the thread to a stop after which the kernel checks whether to restart a system call. If the thread is
     /// stopped already (`standing`), it reaches this stop without executing an instruction.
-    fn park(&mut self, mut standing: bool) -> Result<Parked, Error> {
+    fn park(&mut self, mut standing: bool) -> Result<StopPlace, Error> {
         let deadline = Instant::now() + PATIENCE;
-        let mut parked = if self.returning { Parked::Returned } else { Parked::Inside };
+        let mut parked = if self.returning { StopPlace::Returned } else { StopPlace::Inside };
         let mut passed = 0;
         self.ask_to_stop()?;
         loop {
@@ -300,13 +302,13 @@ impl<'a> Call<'a> {
             }
             standing = true;
             let (signal, event) = match await_stop(self.tid, || Instant::now() > deadline) {
-                Waited::Stopped { signal, event } => (signal, event),
-                Waited::Running => return Ok(Parked::Stuck),
-                Waited::Gone => return Ok(Parked::Gone),
+                ThreadEvent::Stopped { signal, event } => (signal, event),
+                ThreadEvent::Running => return Ok(StopPlace::Stuck),
+                ThreadEvent::Gone => return Ok(StopPlace::Gone),
             };
             if event == libc::PTRACE_EVENT_EXEC {
                 let _ = ptrace::detach(self.tid, 0);
-                return Ok(Parked::Gone);
+                return Ok(StopPlace::Gone);
             }
             if event == ptrace::EVENT_STOP && self.style == Style::Seized {
                 return Ok(parked);
@@ -320,9 +322,9 @@ impl<'a> Call<'a> {
             let Ok(code) = ptrace::signal_code(self.tid) else { continue };
             if signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP {
                 let registers = registers::read(self.tid)?;
-                if parked == Parked::Inside && self.is_return(&registers) {
+                if parked == StopPlace::Inside && self.is_return(&registers) {
                     self.value = own::value(&registers);
-                    parked = Parked::Returned;
+                    parked = StopPlace::Returned;
                     self.returning = self.plan.filtered;
                     if !self.returning {
                         own::skip_return(self.tid, &registers, self.plan)?;
@@ -349,8 +351,8 @@ impl<'a> Call<'a> {
     }
 
     /// Restore mask, vector state and registers, in this order. If gdbheap dies in between, the frame and the restorer
-    /// restore all of them. A thread that made its rt_sigreturn and then received a signal has them already, with a
-    /// handler's frame on top.
+    /// restore all of them. If the thread received a signal after its rt_sigreturn, do nothing: the thread has restored
+    /// its state, and is about to run a handler.
     fn restore(&self) -> Result<(), Error> {
         if self.signalled {
             return Ok(());

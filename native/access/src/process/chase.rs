@@ -1,4 +1,4 @@
-//! Follows a running process, and sees each thread that comes to one of the patched places.
+//! Follows a running process, and notices each thread that comes to one of the patched places.
 //!
 //! One thread of gdbheap has seized all threads of the target. A thread that comes to a patched place sends itself a
 //! signal, and this signal stops it. From any other stop, a thread continues at once. The process keeps running in
@@ -17,7 +17,7 @@ use crate::memory::space::read_process;
 use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
 use crate::process::program_memory::ProgramMemory;
-use crate::process::ptrace::{self, Waited};
+use crate::process::ptrace::{self, ThreadEvent};
 use crate::process::sharers::has_sharer;
 use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_unhandled, Failure, Tracer, STUCK};
@@ -38,22 +38,22 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc
 /// It has the process, the patches, and the signal by which threads report that they reached a patched place. It also
 /// has the memory of the program, which was opened before the code was searched for places to patch.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct FollowRequest {
     pub process: ProcessFolder,
     pub memory: ProgramMemory,
     pub patches: Vec<Patch>,
     pub signal: i32,
 }
 
-/// The state of the tracer's thread.
+/// The tracer's thread: the request, the time limit for changes of the code, and the threads of the process.
 pub(crate) struct Chase {
-    course: Course,
+    course: FollowRequest,
     limit: Duration,
     threads: BTreeSet<i32>,
 }
 
 impl Chase {
-    pub(crate) fn new(course: Course, limit: Duration) -> Chase {
+    pub(crate) fn new(course: FollowRequest, limit: Duration) -> Chase {
         Chase { course, limit, threads: BTreeSet::new() }
     }
 }
@@ -152,7 +152,7 @@ impl Chase {
                 return Finish::Gone;
             }
             match ptrace::peek_any(0) {
-                Ok((tid, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => {
+                Ok((tid, ThreadEvent::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => {
                     let _ = ptrace::detach(tid, 0);
                     return Finish::Exec;
                 }
@@ -164,28 +164,28 @@ impl Chase {
     }
 
     /// Handle an event of a thread. Let the thread continue if it is stopped.
-    fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
+    fn attend(&mut self, tid: i32, waited: ThreadEvent, teller: &Teller) {
         match waited {
-            Waited::Running => {}
-            Waited::Gone => self.forget(tid),
-            Waited::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => {
+            ThreadEvent::Running => {}
+            ThreadEvent::Gone => self.forget(tid),
+            ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => {
                 // A separate process made by clone(2). It has the patches, which do nothing there.
                 let _ = ptrace::detach(tid, 0);
             }
-            Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
+            ThreadEvent::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
                 // This is the late stop of an interrupt that was requested twice.
                 restart_interrupted(tid);
                 let _ = ptrace::go_on(tid, 0);
             }
-            Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
+            ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. } => {
                 ptrace::wait(tid, false);
                 let _ = ptrace::listen(tid);
             }
-            Waited::Stopped { event: libc::PTRACE_EVENT_FORK, .. } => {
+            ThreadEvent::Stopped { event: libc::PTRACE_EVENT_FORK, .. } => {
                 self.free_child(tid);
                 let _ = ptrace::go_on(tid, 0);
             }
-            Waited::Stopped { signal, event: 0 } => {
+            ThreadEvent::Stopped { signal, event: 0 } => {
                 let passed = if signal == self.course.signal && self.meet(tid, teller) { 0 } else { signal };
                 restart_unhandled(tid, passed);
                 if passed != 0 && stat::ignores(&self.course.process.path("status"), passed) {
@@ -193,15 +193,16 @@ impl Chase {
                 }
                 let _ = ptrace::go_on(tid, passed);
             }
-            Waited::Stopped { .. } => {
+            ThreadEvent::Stopped { .. } => {
                 let _ = ptrace::go_on(tid, 0);
             }
         }
     }
 
-    /// Interrupt all threads except `tid`. A second signal may wake one of them although `tid` then takes the signal.
-    /// The system call of the woken thread would end without a reason. If the thread is stopped by an interrupt, the
-    /// kernel restarts the call instead.
+    /// Interrupt all threads except `tid`, which gets a signal that the process ignores.
+    ///
+    /// If the signal comes a second time, it may wake another thread from its system call, although `tid` takes the
+    /// signal. The call would then end with EINTR. After an interrupt, the kernel restarts the call instead.
     fn have_others_stop(&self, tid: i32) {
         for other in self.threads.iter().filter(|other| **other != tid) {
             let _ = ptrace::interrupt(*other);
@@ -217,7 +218,7 @@ impl Chase {
     /// Remove the patches from a forked child. The child has inherited them but is not followed.
     fn free_child(&self, tid: i32) {
         let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
-        if let Waited::Stopped { .. } = ptrace::wait(child, true) {
+        if let ThreadEvent::Stopped { .. } = ptrace::wait(child, true) {
             if let Ok(memory) = ProgramMemory::of_thread(child) {
                 text::take_out(&memory, &self.course.patches);
             }
@@ -283,9 +284,9 @@ impl Chase {
         let began = Instant::now();
         while began.elapsed() < wait && !self.threads.is_empty() {
             match ptrace::peek_any(libc::WNOHANG) {
-                Ok((_, Waited::Running)) => std::thread::sleep(NAP / 5),
-                Ok((tid, Waited::Stopped { event: ptrace::EVENT_STOP, .. })) if stuck.contains(&tid) => return,
-                Ok((tid, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => self.leave_to_exec(tid),
+                Ok((_, ThreadEvent::Running)) => std::thread::sleep(NAP / 5),
+                Ok((tid, ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. })) if stuck.contains(&tid) => return,
+                Ok((tid, ThreadEvent::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => self.leave_to_exec(tid),
                 Ok((tid, waited)) => self.attend(tid, waited, teller),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.threads.clear(),
@@ -299,8 +300,11 @@ impl Chase {
         self.threads.clear();
     }
 
-    /// Stop all threads. Return each stopped thread with the signal of its stop, which is the stop of an interrupt or a
-    /// group stop. Only threads in uninterruptible sleep are missing.
+    /// Stop all threads. Return each stopped thread and the signal that the kernel reported for its stop. It is SIGTRAP
+    /// for an interrupt, or the signal of a group stop.
+    ///
+    /// Threads that did not stop in time are missing, usually because of uninterruptible sleep. After exec(2) the
+    /// result is empty.
     fn stop_all(&mut self, teller: &Teller) -> BTreeMap<i32, i32> {
         let began = Instant::now();
         let mut standing: BTreeMap<i32, i32> = BTreeMap::new();
@@ -314,17 +318,17 @@ impl Chase {
             }
             for tid in running {
                 match ptrace::peek(tid) {
-                    Waited::Running => {}
-                    Waited::Stopped { signal, event: ptrace::EVENT_STOP } => {
+                    ThreadEvent::Running => {}
+                    ThreadEvent::Stopped { signal, event: ptrace::EVENT_STOP } => {
                         ptrace::wait(tid, false);
                         restart_interrupted(tid);
                         standing.insert(tid, signal);
                     }
-                    Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
+                    ThreadEvent::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
                         self.leave_to_exec(tid);
                         return BTreeMap::new();
                     }
-                    Waited::Stopped { event: libc::PTRACE_EVENT_CLONE, .. } => {
+                    ThreadEvent::Stopped { event: libc::PTRACE_EVENT_CLONE, .. } => {
                         // The new thread stops by itself before its first instruction.
                         self.threads.extend(ptrace::event_message(tid).map(|new| new as i32));
                         let _ = ptrace::interrupt(tid);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 const KCMP_FILE: libc::c_int = 0;
-/// The most bytes that are read for all epolls of a process.
+/// The largest number of bytes that are read for all epolls of a process.
 const MOST_BYTES: usize = 64 << 20;
 
 /// Return the data that a process has registered with these epoll descriptors, each value once, and whether all data
@@ -20,7 +20,7 @@ pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
     let pid = said(&folder.join("status").to_string_lossy(), "Pid").and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let held = File::open(folder.join("fdinfo"))?;
     let mut found = ask(&[held.as_raw_fd()], false, || {
-        let mut watched = Watched { found: HashSet::new(), left: MOST_BYTES, began: Instant::now() };
+        let mut watched = EpollReader { found: HashSet::new(), left: MOST_BYTES, began: Instant::now() };
         let is_whole = watched.read_all(pid, Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd())), numbers);
         watched.found.into_iter().chain([u64::from(is_whole)]).collect()
     })?;
@@ -29,13 +29,13 @@ pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
     Ok((found, is_whole))
 }
 
-struct Watched {
+struct EpollReader {
     found: HashSet<u64>,
     left: usize,
     began: Instant,
 }
 
-impl Watched {
+impl EpollReader {
     /// Read the data of each open file once, however many descriptors refer to the file. Return whether everything was
     /// read. `folder`: the folder of the descriptors' fdinfo files.
     fn read_all(&mut self, pid: i32, folder: &Path, numbers: &[i32]) -> bool {

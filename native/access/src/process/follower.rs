@@ -3,10 +3,10 @@
 //! A `Follower` returns the hits that this thread reports, one by one.
 
 use crate::error::{Error, Result};
-use crate::process::chase::{Chase, Course};
-use crate::process::launch::{Launch, Start};
-use crate::process::telling::{Finish, Hit, Shared, Teller, Trace, WAKE};
-use crate::process::tracepoint::{Traced, Tracing};
+use crate::process::chase::{Chase, FollowRequest};
+use crate::process::launch::{Launch, LaunchRequest};
+use crate::process::telling::{Finish, Hit, Teller, Trace, TraceState, WAKE};
+use crate::process::tracepoint::{RingReader, TraceRequest};
 use crate::process::tracer::Failure;
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
@@ -25,7 +25,7 @@ type Body = Box<dyn FnOnce(&Ready) + Send>;
 
 /// A process that is followed from `start` until the follower is ended or dropped.
 pub struct Follower {
-    shared: Arc<Shared>,
+    shared: Arc<TraceState>,
     hits: Mutex<Receiver<Hit>>,
     counter: Arc<OwnedFd>,
     answers: Mutex<Option<Sender<()>>>,
@@ -36,25 +36,25 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Stop a process for as long as it takes to insert the patches, and follow it from then on. If `waits`, a thread
-    /// that comes to a patched place stays stopped until the next hit is fetched, for at most `limit`.
-    pub fn of_process(course: Course, waits: bool, limit: Duration) -> Result<Follower> {
+    /// Stop a process for as long as it takes to insert the patches, and then follow it. If `waits`, a thread that
+    /// comes to a patched place stays stopped until the next hit is fetched, for at most `limit`.
+    pub fn of_process(course: FollowRequest, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(Chase::new(course, limit), waits, limit)
     }
 
     /// Start a program, and follow it and all its child processes. They keep running when the follower ends.
-    pub fn of_program(start: Start, waits: bool, limit: Duration) -> Result<Follower> {
+    pub fn of_program(start: LaunchRequest, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(Launch::new(start), waits, limit)
     }
 
     /// Follow the system calls of a process by a tracepoint of the kernel, which does not stop threads.
-    pub fn of_tracepoint(traced: Traced) -> Result<Follower> {
-        Follower::new(Tracing::new(traced), false, Duration::ZERO)
+    pub fn of_tracepoint(traced: TraceRequest) -> Result<Follower> {
+        Follower::new(RingReader::new(traced), false, Duration::ZERO)
     }
 
     fn new(work: impl Trace, waits: bool, limit: Duration) -> Result<Follower> {
         wake_by_signal()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TraceState::default());
         let (sender, hits) = channel();
         let (answers, answered) = channel();
         let counter = Arc::new(counter()?);
@@ -216,7 +216,7 @@ impl Follower {
     }
 
     /// Return the text of `/proc/PID/maps` at two times: when the patches were inserted, and when they were removed. A
-    /// text is empty before its time.
+    /// text is empty until it has been read.
     pub fn maps(&self) -> [Vec<u8>; 2] {
         self.shared.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

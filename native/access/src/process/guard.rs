@@ -10,7 +10,7 @@ use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
 use crate::child::waiting::{wait, wait_aside};
 use crate::folder::ProcessFolder;
-use crate::process::patch::{text, Left, Patch};
+use crate::process::patch::{text, LeftStub, Patch};
 use crate::process::program_memory::ProgramMemory;
 use crate::process::tracer::Tracer;
 use crate::signals::SignalsHeld;
@@ -32,13 +32,13 @@ const NOT_NEEDED: u8 = 1;
 /// The guard process, which removes the patches from a target if it is asked to, or if this process ends without having
 /// dismissed it.
 pub(crate) struct Guard {
-    /// The process id of the guard; 0 if no thread should wait for it.
+    /// The process id of the guard; 0 if a separate thread waits for the guard.
     pid: i32,
     pipe: Option<File>,
 }
 
 impl Guard {
-    /// Start the guard. `memory`: the memory of the patched program, which the guard keeps open from now on.
+    /// Start the guard. `memory`: the memory of the patched program, which the guard keeps open.
     pub(crate) fn new(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -78,7 +78,7 @@ impl Drop for Guard {
     }
 }
 
-/// Wait at the pipe. If the pipe is closed without a message, call `act`.
+/// Wait until the pipe has a message or is closed. If it is closed without a message, call `act`.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
     // SAFETY: numbers and buffers of this function.
     unsafe {
@@ -165,8 +165,8 @@ fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) 
 
 /// Remove the patches that a killed run of gdbheap left in a program. Return whether none is left. `memory` must have
 /// been opened before `left` was read.
-pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Left]) -> bool {
-    let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
+pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[LeftStub]) -> bool {
+    let patches: Vec<Patch> = left.iter().map(LeftStub::patch).collect();
     let began = Instant::now();
     let restore = || {
         let mut tracer = Tracer::new(process, Some(PATIENCE));

@@ -9,7 +9,7 @@ use crate::arch::registers;
 use crate::arch::system_call::{self, INSTRUCTION};
 use crate::bytes::u64_at;
 use crate::memory::space::read_process;
-use crate::process::ptrace::{self, Waited};
+use crate::process::ptrace::{self, ThreadEvent};
 use crate::process::tracer::Tracer;
 use crate::stat;
 use crate::tables::read_table;
@@ -17,30 +17,33 @@ use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
-/// The time that a thread has until its next stop. After this time the thread is interrupted. After the same time
-/// again, the call is given up if the thread sleeps, because another thread may have changed its code. Copying the page
-/// tables of a large process takes seconds, but the thread does not sleep meanwhile.
+/// How long a thread may run until its next stop before it is interrupted.
+///
+/// After twice this time, gdbheap gives up if the thread sleeps, because another thread may have changed its code. If
+/// the thread still runs, gdbheap waits for up to LONGEST: the kernel takes seconds to copy the page tables of a large
+/// process.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// The time that a thread of the copy has until its next stop, while the target is stopped.
+/// How long a thread of the copy may run until its next stop, while the target is stopped.
 ///
-/// A file system may delay the closing of a file for any time.
+/// The time is short, because a FUSE file system may take arbitrarily long to close the copy's files.
 const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// The largest number of stops of one call: the entry, the new process, the exit, and the stop that ends the call.
+/// The largest number of stops of one call. Four are expected: the entry, the new process, the exit, and the stop that
+/// ends the call.
 const MAX_STOPS: usize = 6;
 
 /// The outcome of a call: its return value, and for clone the id of the new process as this process sees it.
-pub(crate) struct Made {
+pub(crate) struct CallOutcome {
     pub(crate) answer: i64,
     pub(crate) child: Option<i32>,
 }
 
-/// Return a thread that can make a call. gdbheap must have stopped the thread in 64-bit code. No filter and no handler
-/// may see the thread's system calls. The thread must be outside a restartable sequence (rseq(2)); in a system call it
-/// always is.
+/// Return a thread that can make a system call; None if there is none. gdbheap must have stopped the thread in 64-bit
+/// code. No filter and no handler may see the thread's system calls. The thread must be outside a restartable sequence
+/// (rseq(2)); in a system call it always is.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     if tracer.is_in_exec() {
         return None;
@@ -69,7 +72,8 @@ fn is_outside_rseq(pid: i32, tid: i32) -> bool {
     }
 }
 
-/// Return the address of a system call instruction in the vDSO that the process has now; exec(2) may have replaced it.
+/// Return the address of a system call instruction in the vDSO of the process; None if there is none. The vDSO is
+/// searched anew each time, because exec(2) may have replaced it.
 pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     let maps = read_table(format!("/proc/{pid}/maps").as_ref(), u64::MAX).ok()?;
     // A path may contain any bytes.
@@ -80,8 +84,8 @@ pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     bytes.windows(INSTRUCTION.len()).position(|code| code == INSTRUCTION).map(|place| start + place as u64)
 }
 
-/// Return the address range in a line of maps, if the line is the kernel's own vDSO mapping. A file with the same name
-/// has an inode.
+/// Return the address range in a line of maps, if the line is the kernel's own vDSO mapping. A mapped file with the
+/// same name is recognized by its inode number, which is not 0.
 fn vdso_range(line: &str) -> Option<&str> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     match fields[..] {
@@ -98,18 +102,19 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
 /// Have the thread `tid` of a stopped process make system call `number`. None if the call did not go as expected; the
 /// thread then has its registers back, if it still lives. A process that the call creates is set to die with this
 /// process.
-pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
+pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<CallOutcome> {
     call_under(tid, instruction, number, arguments, 0, PATIENCE)
 }
 
 /// Have a thread of the copy make a system call. During the call and afterwards, the copy dies if this process dies
 /// (PTRACE_O_EXITKILL).
-pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
+pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<CallOutcome> {
     call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
 
-/// Make a call. `options`: ptrace(2) options, in addition to OPTIONS. The thread has them during the call and keeps
-/// them afterwards. `patience`: how long the thread may take to its next stop.
+/// Have a thread make a system call; None if that failed. `options`: ptrace(2) options, in addition to OPTIONS. The
+/// thread has them during the call and keeps them afterwards. `patience`: how long the thread may take to its next
+/// stop.
 fn call_under(
     tid: i32,
     instruction: u64,
@@ -117,7 +122,7 @@ fn call_under(
     arguments: [u64; 6],
     options: i32,
     patience: Duration,
-) -> Option<Made> {
+) -> Option<CallOutcome> {
     if ptrace::has_moved(tid) {
         return None;
     }
@@ -139,7 +144,7 @@ fn call_under(
     }
     if call.is_gone {
         let _ = ptrace::detach(tid, 0);
-        return call.child.map(|child| Made { answer: -i64::from(libc::ESRCH), child: Some(child) });
+        return call.child.map(|child| CallOutcome { answer: -i64::from(libc::ESRCH), child: Some(child) });
     }
     // Registers first: with its own mask restored, a handler could run at the wrong place.
     let _ = ptrace::set_general_registers(tid, &saved);
@@ -149,10 +154,10 @@ fn call_under(
         ptrace::send(tid, signal);
     }
     (call.answer.is_some() || call.child.is_some())
-        .then(|| Made { answer: call.answer.unwrap_or(-i64::from(libc::EIO)), child: call.child })
+        .then(|| CallOutcome { answer: call.answer.unwrap_or(-i64::from(libc::EIO)), child: call.child })
 }
 
-/// A system call in progress.
+/// A system call that gdbheap makes in a stopped thread of the target.
 struct Injection {
     tid: i32,
     patience: Duration,
@@ -168,8 +173,9 @@ struct Injection {
 }
 
 impl Injection {
-    /// Follow the call from the entry to the exit; None if something else happens. `saved`: the thread's own registers;
-    /// those of its own call, if that is replaced.
+    /// Follow the call from the entry to the exit; None if something else happens. `saved`: the thread's own registers.
+    /// If the call replaces the thread's own call, `saved` is set to the registers with which the thread makes its own
+    /// call afterwards.
     fn follow(&mut self, saved: &mut Vec<u64>) -> Option<()> {
         let (began, mut entered) = (Instant::now(), false);
         for _ in 0..MAX_STOPS {
@@ -196,17 +202,18 @@ impl Injection {
         None
     }
 
-    /// Record the new process before its parent continues. If the guardian is killed now, the child dies with it.
+    /// Record the new process before its parent continues, and set it to die if the guardian dies.
     fn keep_child(&mut self) {
         let Ok(child) = ptrace::event_message(self.tid).map(|child| child as i32) else { return };
-        if let Some(Waited::Stopped { .. }) = await_stop(child, self.patience) {
+        if let Some(ThreadEvent::Stopped { .. }) = await_stop(child, self.patience) {
             let _ = ptrace::set_options(child, libc::PTRACE_O_EXITKILL);
             self.child = Some(child);
         }
     }
 
     /// Bring the thread to the stop in which the kernel checks what to restart, without executing an instruction of the
-    /// program. If the thread is at the entry into a system call, skip that call.
+    /// program; None if the thread is gone, or does not stop. If the thread is at the entry into a system call, skip
+    /// that call.
     fn stand(&mut self) -> Option<()> {
         if self.is_gone {
             return None;
@@ -232,7 +239,7 @@ impl Injection {
     /// Return the next stop; None if the thread does not stop, or is gone.
     fn wait(&mut self) -> Option<(i32, i32)> {
         match await_stop(self.tid, self.patience)? {
-            Waited::Stopped { signal, event } if event != libc::PTRACE_EVENT_EXEC => Some((signal, event)),
+            ThreadEvent::Stopped { signal, event } if event != libc::PTRACE_EVENT_EXEC => Some((signal, event)),
             _ => {
                 self.is_gone = true;
                 None
@@ -242,12 +249,12 @@ impl Injection {
 }
 
 /// Wait for a thread to stop or end. Interrupt the thread if that takes long; in the end, give up and return None.
-fn await_stop(tid: i32, patience: Duration) -> Option<Waited> {
+fn await_stop(tid: i32, patience: Duration) -> Option<ThreadEvent> {
     let began = Instant::now();
     let (mut nap, mut is_interrupted) = (NAP, false);
     loop {
         let waited = ptrace::wait(tid, false);
-        if waited != Waited::Running {
+        if waited != ThreadEvent::Running {
             return Some(waited);
         }
         let elapsed = began.elapsed();

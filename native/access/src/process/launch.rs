@@ -1,10 +1,10 @@
-//! Starts a program, and sees certain system calls of this program and of all its child processes.
+//! Starts a program, and reports certain system calls of this program and of all its child processes.
 //!
-//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls. The filter stays as long as a
-//! process lives, and without a tracer the calls would fail. So a separate process of gdbheap, the keeper, traces in
-//! its own session. It reports the calls to this process. If this process no longer listens, the keeper lets all calls
-//! pass. So the program keeps running in every case when gdbheap ends. A thread of gdbheap forks the keeper, and glibc
-//! keeps malloc usable in a child.
+//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls. The filter stays as long as a process
+//! lives, and without a tracer the calls would fail. So a separate process of gdbheap, the keeper, traces in its own
+//! session. It reports the calls to this process. If this process no longer listens, the keeper lets all calls pass. So
+//! the program keeps running however gdbheap ends. A thread of gdbheap forks the keeper, and glibc keeps malloc usable
+//! in a child.
 
 use crate::arch::registers;
 use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
@@ -12,8 +12,8 @@ use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
 use crate::child::waiting::{wait, wait_aside};
 use crate::error::Result;
-use crate::process::ptrace::{self, Waited};
-use crate::process::telling::{Finish, Shared, Teller, Trace};
+use crate::process::ptrace::{self, ThreadEvent};
+use crate::process::telling::{Finish, Teller, Trace, TraceState};
 use crate::process::tracer::Failure;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -38,17 +38,17 @@ const NOT_STARTED: i32 = 127;
 
 /// The words of the command to start, and the numbers of the system calls to report.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct LaunchRequest {
     pub words: Vec<CString>,
     pub numbers: Vec<u32>,
 }
 
 pub(crate) struct Launch {
-    start: Start,
+    start: LaunchRequest,
 }
 
 /// A message of the keeper. All messages have the same size, which is less than a pipe accepts at once.
-enum Said {
+enum KeeperMessage {
     /// The process with this id runs the program.
     Begun(i32),
     /// The program cannot be started. The number is the errno.
@@ -66,14 +66,14 @@ enum Said {
 const WORDS: usize = 4 + registers::COUNT;
 const WORD: usize = size_of::<u64>();
 
-impl Said {
+impl KeeperMessage {
     fn bytes(&self) -> [u8; WORDS * WORD] {
         let mut words = [0u64; WORDS];
         match self {
-            Said::Begun(pid) => words[..2].copy_from_slice(&[0, *pid as u64]),
-            Said::Failed(number) => words[..2].copy_from_slice(&[1, *number as u64]),
-            Said::Status(status) => words[..2].copy_from_slice(&[2, *status as u64]),
-            Said::Seen { pid, tid, place, registers } => {
+            KeeperMessage::Begun(pid) => words[..2].copy_from_slice(&[0, *pid as u64]),
+            KeeperMessage::Failed(number) => words[..2].copy_from_slice(&[1, *number as u64]),
+            KeeperMessage::Status(status) => words[..2].copy_from_slice(&[2, *status as u64]),
+            KeeperMessage::Seen { pid, tid, place, registers } => {
                 let place = place.map_or(0, |place| place as u64 + 1);
                 words[..4].copy_from_slice(&[3 + u64::from(!registers.is_empty()), *pid as u64, *tid as u64, place]);
                 words[4..].iter_mut().zip(registers).for_each(|(word, register)| *word = *register);
@@ -85,26 +85,26 @@ impl Said {
     }
 
     /// Read the next message; None if the keeper has ended.
-    fn read(pipe: &mut File) -> Option<Said> {
+    fn read(pipe: &mut File) -> Option<KeeperMessage> {
         let mut bytes = [0; WORDS * WORD];
         pipe.read_exact(&mut bytes).ok()?;
         let mut words = bytes.chunks_exact(WORD).map(|part| u64::from_ne_bytes(part.try_into().unwrap_or_default()));
         let mut next = || words.next().unwrap_or_default();
         let (kind, first, second, third) = (next(), next() as i32, next() as i32, next());
         Some(match kind {
-            0 => Said::Begun(first),
-            1 => Said::Failed(first),
-            2 => Said::Status(first),
+            0 => KeeperMessage::Begun(first),
+            1 => KeeperMessage::Failed(first),
+            2 => KeeperMessage::Status(first),
             _ => {
                 let registers = if kind == 3 { Vec::new() } else { words.collect() };
-                Said::Seen { pid: first, tid: second, place: (third as usize).checked_sub(1), registers }
+                KeeperMessage::Seen { pid: first, tid: second, place: (third as usize).checked_sub(1), registers }
             }
         })
     }
 }
 
 impl Launch {
-    pub(crate) fn new(start: Start) -> Launch {
+    pub(crate) fn new(start: LaunchRequest) -> Launch {
         Launch { start }
     }
 
@@ -141,25 +141,25 @@ impl Trace for Launch {
             }
         };
         let mut answering = Some(answering);
-        let shared: &Shared = &teller.shared;
+        let shared: &TraceState = &teller.shared;
         while !shared.is_left.load(Ordering::SeqCst) {
             if shared.is_ending() {
-                // From now on the keeper stops no thread.
+                // The keeper then stops no thread any more.
                 drop(answering.take());
             }
             if !is_ready(told.as_raw_fd(), None) {
                 continue;
             }
-            match Said::read(&mut told) {
-                Some(Said::Begun(pid)) => {
+            match KeeperMessage::read(&mut told) {
+                Some(KeeperMessage::Begun(pid)) => {
                     shared.started.store(pid, Ordering::SeqCst);
                     let _ = ready.send(Ok(()));
                 }
-                Some(Said::Failed(number)) => {
+                Some(KeeperMessage::Failed(number)) => {
                     let _ = ready.send(Err(Error::from_raw_os_error(number).into()));
                 }
-                Some(Said::Status(status)) => shared.status.store(status, Ordering::SeqCst),
-                Some(Said::Seen { pid, tid, place, registers }) => {
+                Some(KeeperMessage::Status(status)) => shared.status.store(status, Ordering::SeqCst),
+                Some(KeeperMessage::Seen { pid, tid, place, registers }) => {
                     if let Some(pipe) = &mut answering {
                         teller.tell(pid, tid, place, registers);
                         if teller.waits {
@@ -189,7 +189,7 @@ fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
 /// The process that traces. `waits`: the longest time that a stopped thread waits for an answer; None if threads do not
 /// wait. `owed`: the number of answers that have not come yet. `heard`: whether gdbheap's process still listens.
 struct Keeper {
-    start: Start,
+    start: LaunchRequest,
     child: i32,
     /// The process id of each thread.
     threads: HashMap<i32, i32>,
@@ -204,7 +204,7 @@ impl Keeper {
     fn keep(mut self) {
         let mut failed = match self.spawn() {
             Ok(failed) => failed,
-            Err(error) => return self.say(&Said::Failed(error.raw_os_error().unwrap_or(libc::EPERM))),
+            Err(error) => return self.say(&KeeperMessage::Failed(error.raw_os_error().unwrap_or(libc::EPERM))),
         };
         // SAFETY: a number and a text.
         unsafe {
@@ -217,10 +217,10 @@ impl Keeper {
         loop {
             match ptrace::peek_any(0) {
                 Ok((tid, waited)) => {
-                    let is_exec = matches!(waited, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. });
+                    let is_exec = matches!(waited, ThreadEvent::Stopped { event: libc::PTRACE_EVENT_EXEC, .. });
                     if is_exec && !begun {
                         begun = true;
-                        self.say(&Said::Begun(self.child));
+                        self.say(&KeeperMessage::Begun(self.child));
                     }
                     self.attend(tid, waited);
                 }
@@ -229,16 +229,17 @@ impl Keeper {
             }
         }
         if !begun {
-            self.say(&Said::Failed(reason(&mut failed)));
+            self.say(&KeeperMessage::Failed(reason(&mut failed)));
         }
     }
 
-    fn say(&mut self, said: &Said) {
+    fn say(&mut self, said: &KeeperMessage) {
         self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
 
-    /// Report the event of a thread. If answers are expected, the thread stays stopped until an answer comes.
-    fn tell(&mut self, said: &Said) {
+    /// Report an event of a thread to gdbheap's process. If answers are expected, the thread stays stopped until an
+    /// answer comes.
+    fn tell(&mut self, said: &KeeperMessage) {
         let met = Instant::now();
         self.say(said);
         let Some(limit) = self.waits.filter(|_| self.heard) else { return };
@@ -300,32 +301,32 @@ impl Keeper {
         Ok(File::from(failed))
     }
 
-    fn attend(&mut self, tid: i32, waited: Waited) {
+    fn attend(&mut self, tid: i32, waited: ThreadEvent) {
         let _ = match waited {
-            Waited::Running => Ok(()),
-            Waited::Gone => {
+            ThreadEvent::Running => Ok(()),
+            ThreadEvent::Gone => {
                 self.forget(tid);
                 Ok(())
             }
-            Waited::Stopped { event: libc::PTRACE_EVENT_SECCOMP, .. } if self.is_heard() => {
+            ThreadEvent::Stopped { event: libc::PTRACE_EVENT_SECCOMP, .. } if self.is_heard() => {
                 ptrace::go_on_to_syscall(tid, 0)
             }
-            Waited::Stopped { signal: SYSCALL_STOP, event: 0 } => {
+            ThreadEvent::Stopped { signal: SYSCALL_STOP, event: 0 } => {
                 self.tell_call(tid);
                 ptrace::go_on(tid, 0)
             }
-            Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
+            ThreadEvent::Stopped { event: libc::PTRACE_EVENT_EXEC, .. } => {
                 self.threads.insert(tid, tid);
-                self.tell(&Said::Seen { pid: tid, tid, place: None, registers: Vec::new() });
+                self.tell(&KeeperMessage::Seen { pid: tid, tid, place: None, registers: Vec::new() });
                 ptrace::go_on(tid, 0)
             }
-            Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => ptrace::go_on(tid, 0),
-            Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
+            ThreadEvent::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => ptrace::go_on(tid, 0),
+            ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. } => {
                 ptrace::wait(tid, false);
                 ptrace::listen(tid)
             }
-            Waited::Stopped { signal, event: 0 } => ptrace::go_on(tid, signal),
-            Waited::Stopped { .. } => ptrace::go_on(tid, 0),
+            ThreadEvent::Stopped { signal, event: 0 } => ptrace::go_on(tid, signal),
+            ThreadEvent::Stopped { .. } => ptrace::go_on(tid, 0),
         };
     }
 
@@ -335,16 +336,16 @@ impl Keeper {
         let place = self.start.numbers.iter().position(|known| u64::from(*known) == number);
         if place.is_some() {
             let pid = *self.threads.entry(tid).or_insert_with(|| process_of(tid));
-            self.tell(&Said::Seen { pid, tid, place, registers: found });
+            self.tell(&KeeperMessage::Seen { pid, tid, place, registers: found });
         }
     }
 
-    /// Forget a thread. If the keeper's own child has ended, report its exit status. Other parents are told of the end
-    /// of a child after the keeper has seen it.
+    /// Forget a thread. If the keeper's own child has ended, report its exit status. For any other process, the kernel
+    /// notifies the real parent after the keeper has collected the status.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if let Some(status) = ptrace::wait_status(tid).filter(|_| tid == self.child) {
-            self.say(&Said::Status(status));
+            self.say(&KeeperMessage::Status(status));
         }
     }
 }
@@ -382,8 +383,8 @@ fn filter(numbers: &[u32]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Become the program, in the new process: wait to be traced, install the filter, and run the program. Return the errno
-/// if that fails.
+/// Turn the new process into the program: wait until the process is traced, install the filter, and run the program.
+/// Return the errno if that fails.
 fn begin(gate: RawFd, opened: RawFd, filter: &[libc::sock_filter], words: &[*const libc::c_char]) -> i32 {
     // SAFETY: system calls with numbers and with data that the caller made before the fork; the last word is null.
     unsafe {

@@ -32,7 +32,8 @@ pub const NOT_STARTED: i32 = 122;
 /// The base of exit statuses for signals: if a signal ended the program, the exit status is this number plus the number
 /// of the signal.
 pub const BY_SIGNAL: i32 = 128;
-/// The size of the stack on which the program starts. The stack is in the memory of the copy, which waits meanwhile.
+/// The size, in bytes, of the child's stack until the child calls execve(2). The stack is in the copy's memory, and the
+/// copy waits until then.
 const STACK: usize = 64 << 10;
 /// Descriptors are closed one by one up to this number if the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: c_int = 1 << 16;
@@ -60,7 +61,8 @@ struct Plan {
     stack: *mut c_void,
 }
 
-/// Make a system call by its number. The functions of libc may have been replaced (LD_PRELOAD), and take a lock.
+/// Make a system call by its number. The wrappers in libc are not used: they may have been replaced (LD_PRELOAD), and
+/// may take a lock.
 fn call(number: c_long, arguments: [c_long; 4]) -> c_long {
     let [a, b, c, d] = arguments;
     // SAFETY: only this file calls it, with pointers that stay valid for the duration of the call.
@@ -79,7 +81,7 @@ fn close(number: c_int) {
 /// Move a descriptor to the number `to`. A descriptor that has that number is closed.
 fn moved(number: c_int, to: c_int) {
     if number == to {
-        // Only a duplicate is inherited by the program.
+        // Unlike a duplicate, this descriptor would be closed by execve(2).
         call(libc::SYS_fcntl, [c_long::from(to), c_long::from(libc::F_SETFD), 0, 0]);
     } else {
         call(libc::SYS_dup3, [c_long::from(number), c_long::from(to), 0, 0]);
@@ -117,7 +119,8 @@ fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
 
 // ---- in the copy
 
-/// Do all work of the copy. This function never returns.
+/// Run as the copy: give up rights, close descriptors, open its own memory, start the program, and wait for it. Exit
+/// with the program's status.
 fn be_copy(plan: &Plan) -> ! {
     if !end_with_parent(plan.parent, libc::SIGKILL) {
         // The parent ended before the kernel could notify the copy.
@@ -160,9 +163,10 @@ fn be_copy(plan: &Plan) -> ! {
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
 }
 
-/// Give up the rights that would deny the program access to the copy.
+/// Give up all capabilities, and set the real user and group ids to the effective ones.
 ///
-/// The rights are the capabilities that the program will not have, and a real user id that differs from the program's.
+/// Otherwise the copy would have capabilities or ids that the program does not have, and the kernel would deny the
+/// program access to the copy.
 fn give_up_rights() {
     let same = c_long::from(-1);
     let group = call(libc::SYS_getegid, [0; 4]);
@@ -173,7 +177,8 @@ fn give_up_rights() {
     call(libc::SYS_capset, [head.as_ptr() as c_long, none.as_ptr() as c_long, 0, 0]);
 }
 
-/// If memory runs out, let the kernel first end the copy and the program, which inherits this setting.
+/// Have the kernel end the copy and the program before all other processes if memory runs out. The program inherits
+/// this setting.
 fn go_first_without_memory() {
     let file = open(b"/proc/self/oom_score_adj\0", libc::O_WRONLY);
     if file >= 0 {
@@ -188,7 +193,8 @@ fn no_action() -> libc::sigaction {
     unsafe { std::mem::zeroed() }
 }
 
-/// Become the program. Until the program runs, this process uses the copy's memory.
+/// Run as the child: reset signals and priority, write the process id to the pipe, and run the program by execve(2).
+/// Until then, this process uses the copy's memory.
 extern "C" fn be_program(plan: *mut c_void) -> c_int {
     // SAFETY: the copy keeps the plan, and waits until the program runs.
     let plan = unsafe { &*plan.cast::<Plan>() };
@@ -221,7 +227,7 @@ pub struct OwnCopy {
 }
 
 /// The exit status of the program, and its output.
-pub struct Ended {
+pub struct ProgramResult {
     pub status: i32,
     pub said: Vec<u8>,
 }
@@ -281,16 +287,16 @@ impl OwnCopy {
 
     /// Wait for the end of the program and of the copy. If they have not ended after `limit`, end both and return None.
     /// Also end both if the watcher cancels. A second call returns None.
-    pub fn wait(&self, watcher: &dyn Watcher, limit: Option<Duration>) -> crate::error::Result<Option<Ended>> {
+    pub fn wait(&self, watcher: &dyn Watcher, limit: Option<Duration>) -> crate::error::Result<Option<ProgramResult>> {
         let Some(from) = self.left().take() else { return Ok(None) };
         let until = limit.map(|limit| Instant::now() + limit);
-        let mut copy = Held { pid: self.pid, from, said: Vec::new(), is_gone: false };
+        let mut copy = UncollectedCopy { pid: self.pid, from, said: Vec::new(), is_gone: false };
         loop {
             copy.hear(WAKE);
             if let Some(status) = copy.ended() {
                 copy.hear(0);
                 let said = copy.said.split_off(copy.said.len().min(size_of::<i32>()));
-                return Ok(Some(Ended { status, said }));
+                return Ok(Some(ProgramResult { status, said }));
             }
             watcher.check()?;
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -307,20 +313,20 @@ impl OwnCopy {
 impl Drop for OwnCopy {
     fn drop(&mut self) {
         if let Some(from) = self.left().take() {
-            drop(Held { pid: self.pid, from, said: Vec::new(), is_gone: false });
+            drop(UncollectedCopy { pid: self.pid, from, said: Vec::new(), is_gone: false });
         }
     }
 }
 
 /// A copy that is not collected yet. The copy is ended when this value is dropped.
-struct Held {
+struct UncollectedCopy {
     pid: i32,
     from: File,
     said: Vec<u8>,
     is_gone: bool,
 }
 
-impl Held {
+impl UncollectedCopy {
     /// Read the program's output; wait for it at most `wait` milliseconds.
     ///
     /// The end of the pipe does not show the program's end, because a process that was forked meanwhile may have the
@@ -362,8 +368,8 @@ impl Held {
         Some(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) })
     }
 
-    /// End the copy, and with it the program. The kernel then gives the program to the collector of orphans, which may
-    /// be this process.
+    /// End the copy, and with it the program. The kernel then gives the program to init or to a subreaper, which may be
+    /// this process.
     fn end(&mut self) {
         if self.is_gone {
             return;
@@ -387,7 +393,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for UncollectedCopy {
     fn drop(&mut self) {
         self.end();
     }

@@ -16,13 +16,14 @@ const WORD: u64 = 8;
 pub struct ProgramMemory(Arc<File>);
 
 impl ProgramMemory {
-    /// Open the memory of a thread that the caller holds, so that its id cannot be reused.
+    /// Open the memory of a stopped tracee. The caller traces it, so that the id `tid` cannot be reused.
     pub(crate) fn of_thread(tid: i32) -> Result<ProgramMemory, Error> {
         let file = File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
         Ok(ProgramMemory(Arc::new(file)))
     }
 
-    /// Use a file that the caller has open. `descriptor`: the descriptor of the file, which is duplicated.
+    /// Create a value from a file that the caller has opened. `descriptor`: the descriptor of the file, which is
+    /// duplicated.
     pub fn of(descriptor: RawFd) -> Result<ProgramMemory, Error> {
         if descriptor < 0 {
             return Err(Error::from_raw_os_error(libc::EBADF));

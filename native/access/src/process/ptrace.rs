@@ -20,9 +20,9 @@ pub(crate) const NT_PRSTATUS: usize = 1;
 const GETSIGMASK: Request = 0x420a;
 const SETSIGMASK: Request = 0x420b;
 
-/// The event of a thread since it was last waited for.
+/// An event of a thread since it was last waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum ThreadEvent {
     /// There was no event yet.
     Running,
     /// The thread has ended, or is not a tracee of this thread.
@@ -75,10 +75,10 @@ pub(crate) fn listen(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
-/// Return whether a held thread has had an event since the last wait for it: exec(2) by another thread replaces its
-/// program.
+/// Return whether a held thread has had an event since the last wait for it, such as an exec(2) by another thread,
+/// which replaces its program.
 pub(crate) fn has_moved(tid: i32) -> bool {
-    peek(tid) != Waited::Running
+    peek(tid) != ThreadEvent::Running
 }
 
 /// Detach from a stopped thread, which then continues. Deliver `signal` to it unless it is 0.
@@ -99,7 +99,7 @@ pub(crate) fn event_message(tid: i32) -> Result<u64, Error> {
     Ok(message)
 }
 
-/// Return a register set of a stopped thread, with the kernel's length but at most `most` bytes.
+/// Return a register set of a stopped thread. The kernel decides its length; at most `most` bytes are returned.
 pub(crate) fn register_set(tid: i32, kind: usize, most: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0u8; most];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
@@ -138,15 +138,16 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
-/// Return `si_code` of the signal with which a thread stopped (sigaction(2)). The code is above 0 if the kernel made the
-/// signal. For a system call stop, the code is SIGTRAP, with or without the bit 0x80.
+/// Return `si_code` of the signal with which a thread stopped (sigaction(2)). The code is above 0 if the kernel made
+/// the signal. For a system call stop, the code is SIGTRAP, with or without the bit 0x80.
 pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     let mut info = [0u8; 128];
     request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
     Ok(u32_at(&info, 8) as i32)
 }
 
-/// Return the words that a request of the form (size, address) fills in; None if the kernel does not know the request.
+/// Make a ptrace(2) request that takes a size and an address, such as PTRACE_GET_SYSCALL_INFO. Return the words that
+/// the kernel stores at the address; None if the kernel does not know the request.
 pub(crate) fn configuration<const N: usize>(tid: i32, kind: Request, size: usize) -> Option<[u64; N]> {
     let mut words = [0u64; N];
     debug_assert!(size <= 8 * N);
@@ -160,8 +161,8 @@ pub fn is_dispatched(tid: i32) -> bool {
     configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
 }
 
-/// Return the event of a thread. If `patiently`, wait until there is one.
-pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
+/// Return the event of a thread. If `patiently`, wait until there is an event.
+pub(crate) fn wait(tid: i32, patiently: bool) -> ThreadEvent {
     let mut status = 0;
     let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
     loop {
@@ -171,10 +172,12 @@ pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
             continue;
         }
         return match answer {
-            0 => Waited::Running,
-            ..0 => Waited::Gone,
-            _ if libc::WIFSTOPPED(status) => Waited::Stopped { signal: libc::WSTOPSIG(status), event: status >> 16 },
-            _ => Waited::Gone,
+            0 => ThreadEvent::Running,
+            ..0 => ThreadEvent::Gone,
+            _ if libc::WIFSTOPPED(status) => {
+                ThreadEvent::Stopped { signal: libc::WSTOPSIG(status), event: status >> 16 }
+            }
+            _ => ThreadEvent::Gone,
         };
     }
 }
@@ -192,21 +195,22 @@ pub(crate) fn wait_status(tid: i32) -> Option<i32> {
 ///
 /// The kernel then keeps the signal of a signal-delivery-stop. If the tracer dies before it passes the signal on, the
 /// thread still gets the signal.
-pub(crate) fn peek(tid: i32) -> Waited {
-    look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
+pub(crate) fn peek(tid: i32) -> ThreadEvent {
+    look(libc::P_PID, tid, libc::WNOHANG).map_or(ThreadEvent::Gone, |(_, waited)| waited)
 }
 
 /// Wait for an event of any tracee of this thread. Return the tracee and the event, but leave the event for a later
 /// wait.
 ///
 /// Does not wait if `how` is WNOHANG. Tracees and children of other threads of this process are ignored.
-pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
+pub(crate) fn peek_any(how: i32) -> Result<(i32, ThreadEvent), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
     look(libc::P_ALL, 0, NOT_OF_OTHERS | how)
 }
 
-/// Return a thread that has an event, and the event.
-fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error> {
+/// Wait by waitid(2) for an event of a tracee, and leave the event for a later wait. Return the tracee's id and the
+/// event. `kind` and `tid` select the tracees; `how` is WNOHANG, or 0 to wait.
+fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, ThreadEvent), Error> {
     // SAFETY: plain data, which the kernel fills in; all zeros if nothing has happened.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | how;
@@ -218,9 +222,11 @@ fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error
     // SAFETY: after waitid these two fields are either filled in or zero.
     let (pid, status) = unsafe { (about.si_pid(), about.si_status()) };
     let waited = match (pid, about.si_code) {
-        (0, _) => Waited::Running,
-        (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => Waited::Stopped { signal: status & 0xff, event: status >> 8 },
-        _ => Waited::Gone,
+        (0, _) => ThreadEvent::Running,
+        (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => {
+            ThreadEvent::Stopped { signal: status & 0xff, event: status >> 8 }
+        }
+        _ => ThreadEvent::Gone,
     };
     Ok((pid, waited))
 }

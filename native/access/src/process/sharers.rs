@@ -1,6 +1,6 @@
 //! Finds processes that share the memory of another process without being its threads (clone(2) with CLONE_VM).
 
-use crate::patient::{ask_hastily, held};
+use crate::patient::{ask_hastily, held, held_here};
 use std::collections::HashSet;
 use std::fs::read_dir;
 use std::io::{Error, Result};
@@ -10,13 +10,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const KCMP_VM: libc::c_int = 1;
-/// The most processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer runs its old
-/// program.
+/// The largest number of processes in execve(2) that are left out. kcmp(2) waits for such a process, which no longer
+/// runs its old program.
 const MAX_IN_EXEC: usize = 8;
-/// A check whether late answers arrived, and how many checks are made for at most MAX_IN_EXEC late answers, and for more
-/// of them: on a busy machine an ordinary execve(2) can take longer than a question may.
+/// The time between two checks whether late answers of kcmp(2) have come. An answer is late if the process is in
+/// execve(2).
 const CHECK: Duration = Duration::from_millis(10);
+/// The number of checks for late answers of kcmp(2), if at most MAX_IN_EXEC answers are late. Their processes are then
+/// left out.
 const CHECKS_FOR_FEW: u32 = 10;
+/// The number of checks for late answers of kcmp(2), if more than MAX_IN_EXEC answers are late. On a busy machine, an
+/// ordinary execve(2) may last that long.
 const CHECKS_FOR_MANY: u32 = 200;
 
 /// Return whether two threads have the same memory, by kcmp(2). kcmp waits for a thread that is in execve(2), and
@@ -37,12 +41,15 @@ pub fn has_sharer(pid: i32) -> Result<bool> {
 /// Return whether `is_true` holds for one of `pids`. At most MAX_IN_EXEC of them may hang in `is_true`: they count as
 /// false. ETIMEDOUT if more of them hang.
 fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 'static) -> Result<bool> {
-    // Processes in which an earlier question hangs are asked after it: else each call would keep threads for them.
+    // A process about which an earlier question hangs is asked only after that question was answered. Otherwise each
+    // call would start more threads that hang.
     let earlier = hanging();
     let (mut postponed, unasked): (Vec<i32>, Vec<i32>) = pids.into_iter().partition(|pid| earlier.contains(pid));
     let progress = Progress { process: std::process::id(), unasked, ..Progress::default() };
     let progress = Arc::new(Mutex::new(progress));
-    held(&HANGING).push(progress.clone());
+    if let Some(mut hanging) = held_here(&HANGING) {
+        hanging.push(progress.clone());
+    }
     let (is_true, mut threads) = (Arc::new(is_true), 0);
     for check in 0..CHECKS_FOR_MANY {
         // Each thread continues as soon as the kernel lets it, so none of its answers is lost.
@@ -77,7 +84,8 @@ fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 
     Err(Error::from_raw_os_error(libc::ETIMEDOUT))
 }
 
-/// The progress of the threads that ask about many processes. There is one thread more for each process that hangs.
+/// The progress of the threads that ask about many processes. For each process whose answer hangs, there is one more
+/// thread.
 #[derive(Default)]
 struct Progress {
     /// The id of our process, because a child that it forks does not have these threads.
@@ -112,20 +120,21 @@ fn ask(progress: &Mutex<Progress>, is_true: &impl Fn(i32) -> bool) {
     }
 }
 
-/// The calls so far in which an answer may still be late.
+/// The progress of earlier calls. Their threads may still wait for kcmp(2), so later calls do not ask about the same
+/// processes again.
 static HANGING: Mutex<Vec<Arc<Mutex<Progress>>>> = Mutex::new(Vec::new());
 
-/// Return the processes in which questions of earlier calls still hang.
+/// Return the processes about which questions of earlier calls are still unanswered.
 fn hanging() -> HashSet<i32> {
-    let mut earlier = held(&HANGING);
+    let Some(mut earlier) = held_here(&HANGING) else { return HashSet::new() };
     earlier.retain(|progress| {
-        let progress = held(progress);
-        progress.process == std::process::id() && !progress.asking.is_empty()
+        held_here(progress)
+            .is_some_and(|progress| progress.process == std::process::id() && !progress.asking.is_empty())
     });
     earlier.iter().flat_map(|progress| held(progress).asking.clone()).collect()
 }
 
-/// Return another number at each call. The number identifies a thread that asks.
+/// Return a number that no earlier call has returned. The number identifies a thread that asks.
 fn unique() -> i32 {
     static NEXT: AtomicI32 = AtomicI32::new(0);
     NEXT.fetch_add(1, Ordering::SeqCst)
@@ -135,8 +144,8 @@ fn unique() -> i32 {
 mod tests {
     use super::*;
 
-    /// Ask about 50 processes from `first` on. `hangs`: how long the answer about each takes; `true_of`: about which of
-    /// them it is true.
+    /// Ask about 50 processes, whose ids start at `first`. `hangs`: how long the answer about each takes; `true_of`:
+    /// the processes for which it is true.
     fn answer(
         first: i32,
         hangs: impl Fn(i32) -> Duration + Send + Sync + 'static,

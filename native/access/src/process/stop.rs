@@ -8,7 +8,7 @@ use crate::arch::call;
 use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
 use crate::memory::gate::Gate;
-use crate::process::call::{Answer, Look, Plan, Style};
+use crate::process::call::{Answer, Plan, Style, ThreadFacts};
 use crate::process::calling;
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
@@ -21,18 +21,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(20);
-/// A call is not begun if less than SHORTEST_CALL of the time is left. TO_PUT_BACK is reserved for restoring the thread
-/// after the call.
+/// A call in a thread is refused (ETIME) if the process may be stopped for less than SHORTEST_CALL longer. The last
+/// TO_PUT_BACK of the stop is not counted: it is reserved for restoring the thread.
 const SHORTEST_CALL: Duration = Duration::from_millis(500);
 const TO_PUT_BACK: Duration = Duration::from_millis(200);
 
-type Row = (i32, bool, Registers);
+type ThreadRow = (i32, bool, Registers);
 type Job = Box<dyn FnOnce(&mut Tracer) + Send>;
-type Stopped = Result<Vec<Row>, Failure>;
+type StopResult = Result<Vec<ThreadRow>, Failure>;
 
-/// State that the tracer's thread shares with others.
+/// The state of a stop, which the tracer's thread shares with the threads that use the stop.
 #[derive(Default)]
-struct Shared {
+struct StopState {
     gate: Arc<Gate>,
     cancelled: AtomicBool,
     expired: AtomicBool,
@@ -45,7 +45,7 @@ struct Shared {
 
 /// A thread of the target, with its registers.
 #[derive(Clone, Debug)]
-pub struct Thread {
+pub struct StoppedThread {
     pub tid: i32,
     pub thread_pointer: u64,
     pub stack_pointer: u64,
@@ -56,10 +56,10 @@ pub struct Thread {
 
 /// A process that is stopped until it is released or dropped, or its time is up.
 pub struct Stop {
-    shared: Arc<Shared>,
+    shared: Arc<StopState>,
     jobs: Mutex<Option<Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    rows: Vec<Row>,
+    rows: Vec<ThreadRow>,
     limit: Option<Duration>,
 }
 
@@ -70,8 +70,8 @@ struct LetGo;
 fn hold(
     process: &ProcessFolder,
     limit: Option<Duration>,
-    shared: &Shared,
-    answer: Sender<Stopped>,
+    shared: &StopState,
+    answer: Sender<StopResult>,
     jobs: Receiver<Job>,
 ) {
     raise_priority();
@@ -90,7 +90,7 @@ fn hold(
     shared.held.store((tracer.held().as_nanos() as u64).max(1), Ordering::SeqCst);
 }
 
-fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &Receiver<Job>) {
+fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &StopState, jobs: &Receiver<Job>) {
     loop {
         let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
         let job = match left {
@@ -111,7 +111,7 @@ fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &R
 impl Stop {
     /// Stop every thread of a process, for at most `limit`; None means without a limit.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Stop> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StopState::default());
         let (jobs, waiting) = channel();
         let (answer, answered) = channel();
         let (theirs, process) = (shared.clone(), process.clone());
@@ -126,12 +126,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Return every thread, by its id.
-    pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
+    /// Return the threads of the process, in ascending order of their ids.
+    pub fn threads(&self) -> impl Iterator<Item = StoppedThread> + '_ {
         self.rows.iter().map(|(tid, stopped, registers)| {
             let Registers { thread_pointer, stack_pointer, program_counter, general } = *registers;
             let general = if *stopped { general.to_vec() } else { Vec::new() };
-            Thread { tid: *tid, thread_pointer, stack_pointer, program_counter, general }
+            StoppedThread { tid: *tid, thread_pointer, stack_pointer, program_counter, general }
         })
     }
 
@@ -145,8 +145,9 @@ impl Stop {
         self.shared.gate.clone()
     }
 
-    /// Return the state of a stopped thread, which decides whether a call may be made in it.
-    pub fn look(&self, tid: i32) -> Result<Look> {
+    /// Return the facts about a stopped thread by which the caller decides whether a call may be made in the thread.
+    /// Fails if the thread is not stopped.
+    pub fn look(&self, tid: i32) -> Result<ThreadFacts> {
         self.callable(tid)?;
         Ok(self.on_tracer(move |_| call::look(tid)).map_err(too_late)??)
     }
@@ -177,7 +178,7 @@ impl Stop {
         self.end();
     }
 
-    /// Return the time for which the process was stopped; None while it is.
+    /// Return the time for which the process was stopped; None while it still is.
     pub fn held(&self) -> Option<Duration> {
         let held = self.shared.held.load(Ordering::SeqCst);
         (held > 0).then_some(Duration::from_nanos(held))

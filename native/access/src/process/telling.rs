@@ -1,4 +1,4 @@
-//! How the thread that traces processes reports hits, and waits for an answer.
+//! Lets the tracer's thread report hits to other threads, and wait for their answers.
 
 use crate::folder::ProcessFolder;
 use crate::process::tracer::Failure;
@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 /// The interval between two checks whether tracing should end.
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
-/// A thread that was caught at a patched place. `place`: the index of the place; None if the process runs another
-/// program from now on. `registers`: the registers of the thread at the place, in the order of the kernel.
+/// A thread that was caught at a patched place.
+///
+/// - `place`: the index of the place; None if the process has started another program.
+/// - `registers`: the registers that the thread had at the place, in the order in which ptrace(2) reports them.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,
@@ -23,7 +25,8 @@ pub struct Hit {
     /// The bytes at the thread's stack pointer when it was at the place. None if the thread is still stopped, because
     /// its stack can then be read.
     pub stack: Option<Vec<u8>>,
-    /// Whether the thread ran while the mappings were read, so that the mappings may or may not include its changes.
+    /// Whether the thread made its call while the mappings were read. The mappings may or may not include the effect of
+    /// such a call.
     pub doubtful: bool,
 }
 
@@ -45,9 +48,9 @@ impl Finish {
     }
 }
 
-/// State that the tracer's thread shares with others.
+/// The state of tracing, which the tracer's thread shares with the threads that fetch hits.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct TraceState {
     pub(crate) cancelled: AtomicBool,
     pub(crate) ending: AtomicBool,
     /// Whether to stop waiting for the end of a program that was started.
@@ -75,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) status: AtomicI32,
 }
 
-impl Shared {
+impl TraceState {
     pub(crate) fn note_maps(&self, place: usize, process: &ProcessFolder) {
         self.keep_maps(place, read_table(process.path("maps").as_ref(), u64::MAX).unwrap_or_default());
     }
@@ -91,7 +94,7 @@ impl Shared {
 
 /// The connection by which the tracer's thread reports hits.
 pub(crate) struct Teller {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<TraceState>,
     pub(crate) hits: Sender<Hit>,
     pub(crate) counter: Arc<OwnedFd>,
     pub(crate) answers: Receiver<()>,
@@ -110,7 +113,7 @@ impl Teller {
         self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Report a thread that keeps running. Return whether the report has a receiver.
+    /// Send a hit to the follower, without waiting for an answer. Return whether the follower still listens.
     pub(crate) fn pass_on(&self, hit: Hit) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::SeqCst);
         let heard = self.hits.send(hit).is_ok();
@@ -130,7 +133,7 @@ impl Teller {
     }
 }
 
-/// The work of the tracer's thread. The thread sends `ready` when hits can be seen from now on, or the reason why there
+/// The work of the tracer's thread. The thread sends Ok through `ready` once it can see hits, or the reason why there
 /// will be no hits.
 pub(crate) trait Trace: Send + 'static {
     fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish;

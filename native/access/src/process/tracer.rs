@@ -9,10 +9,10 @@
 //! - Some system calls end with EINTR after a stop (signal(7)): they are restarted.
 
 use crate::arch::registers::{self, GENERAL, PROGRAM_COUNTER, STACK_POINTER};
-use crate::arch::restarting::restart_interrupted;
+use crate::arch::restarting::{restart_interrupted, Restart};
 use crate::arch::system_call::is_exec;
 use crate::folder::ProcessFolder;
-use crate::process::ptrace::{self, Waited};
+use crate::process::ptrace::{self, ThreadEvent};
 use crate::signals::Alarm;
 use crate::stat;
 use std::collections::BTreeMap;
@@ -23,16 +23,16 @@ use std::time::{Duration, Instant};
 /// The time in which running threads must stop. It is long because each thread must be scheduled first, and the machine
 /// may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest time for which a thread in state D may delay the other threads (STUCK), and the number of attempts to
-/// stop all threads (ATTEMPTS).
+/// The longest time for which a thread in state D (uninterruptible sleep) may delay the other threads.
 pub(crate) const STUCK: Duration = Duration::from_millis(20);
+/// The largest number of attempts to stop all threads.
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(200);
 const SEIZE_ATTEMPTS: usize = 5;
 
-/// The registers of one stopped thread: the thread pointer, the stack pointer, the program counter, and the general
-/// registers.
+/// The registers of one stopped thread. The thread pointer, the stack pointer and the program counter are listed
+/// separately, in addition to the general registers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Registers {
     pub(crate) thread_pointer: u64,
@@ -42,13 +42,17 @@ pub(crate) struct Registers {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Thread {
+pub(crate) struct TracedThread {
     /// Whether the thread is stopped. False only for a thread in uninterruptible sleep.
     pub(crate) stopped: bool,
     /// The signal of the job-control stop that the thread was in; 0 for none.
     pub(crate) group_stop: i32,
     pub(crate) registers: Registers,
+    restart: Restart,
 }
+
+/// The signal number that the kernel reports when a thread stops at a system call (PTRACE_O_TRACESYSGOOD).
+const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 /// Raise the priority of this thread, if that is allowed, because the target is stopped while this thread waits for a
 /// processor.
@@ -76,7 +80,7 @@ pub(crate) struct Tracer {
     pub(crate) process: ProcessFolder,
     pub(crate) pid: i32,
     /// The seized threads. After the process was released: the threads that had not stopped by then.
-    pub(crate) threads: BTreeMap<i32, Thread>,
+    pub(crate) threads: BTreeMap<i32, TracedThread>,
     /// The number of interrupted system calls that were restarted.
     pub(crate) mended: u64,
     patience: Duration,
@@ -91,7 +95,7 @@ impl Tracer {
         Tracer { process, pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
     }
 
-    /// Return the time since when the process has been stopped; None while it runs.
+    /// Return the time at which the process was stopped; None while it runs.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -146,8 +150,8 @@ impl Tracer {
                 break;
             }
         }
-        // A held thread whose id is still a thread of the process is the one that was seized: it cannot have lost its
-        // id.
+        // If the id of a held thread is still a thread id of the process, it belongs to the thread that was seized: a
+        // held thread cannot lose its id.
         let living = self.tasks()?;
         let others: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
         others.into_iter().for_each(|tid| self.leave(tid));
@@ -182,7 +186,8 @@ impl Tracer {
                 _ => Failure::Os(error),
             });
             if seized? {
-                self.threads.insert(tid, Thread::default());
+                let restart = Restart::of(&self.process, tid);
+                self.threads.insert(tid, TracedThread { restart, ..TracedThread::default() });
                 let _ = ptrace::interrupt(tid);
                 fresh += 1;
                 self.go_on_waiting(tid, self.since.map_or(Duration::ZERO, |since| since.elapsed()), cancelled)?;
@@ -200,7 +205,8 @@ impl Tracer {
         }
     }
 
-    /// Seize a thread. Return false if it has ended meanwhile. An ending thread may give EPERM.
+    /// Seize a thread. Return false if it has ended meanwhile. For a thread that is ending, the kernel may return
+    /// EPERM.
     fn seize(&self, tid: i32) -> Result<bool, Error> {
         let mut attempt = 0;
         loop {
@@ -222,24 +228,40 @@ impl Tracer {
     /// signal on.
     fn poll(&mut self, tid: i32) {
         match ptrace::peek(tid) {
-            Waited::Running => {}
-            Waited::Gone => self.forget(tid),
-            Waited::Stopped { signal, event: ptrace::EVENT_STOP } => {
+            ThreadEvent::Running => {}
+            ThreadEvent::Gone => self.forget(tid),
+            ThreadEvent::Stopped { signal, event: ptrace::EVENT_STOP } => {
                 ptrace::wait(tid, false);
                 let group_stop = if signal == libc::SIGTRAP { 0 } else { signal };
+                let mut restart = self.restart_of(tid);
+                restart.give_up(tid);
                 if group_stop == 0 && restart_interrupted(tid) {
                     self.mended += 1;
                 }
-                let registers = registers(tid).unwrap_or_default();
-                self.threads.insert(tid, Thread { stopped: true, group_stop, registers });
+                let stopped = group_stop != 0 || !restart.begin(tid);
+                let registers = if stopped { registers(tid).unwrap_or_default() } else { Registers::default() };
+                self.threads.insert(tid, TracedThread { stopped, group_stop, registers, restart });
             }
-            Waited::Stopped { signal, .. } => {
+            ThreadEvent::Stopped { signal: SYSCALL_STOP, event: 0 } => {
+                ptrace::wait(tid, false);
+                let mut restart = self.restart_of(tid);
+                self.mended += u64::from(restart.go_on(tid));
+                self.threads.insert(tid, TracedThread { restart, ..TracedThread::default() });
+            }
+            ThreadEvent::Stopped { signal, .. } => {
+                let mut restart = self.restart_of(tid);
+                restart.give_up(tid);
+                self.threads.insert(tid, TracedThread { restart, ..TracedThread::default() });
                 // Entering this stop has cancelled an interrupt that came just before it.
                 let _ = ptrace::interrupt(tid);
                 restart_unhandled(tid, signal);
                 let _ = ptrace::go_on(tid, signal);
             }
         }
+    }
+
+    fn restart_of(&self, tid: i32) -> Restart {
+        self.threads.get(&tid).map_or_else(Restart::default, |thread| thread.restart)
     }
 
     fn running(&self) -> Vec<i32> {
@@ -320,7 +342,7 @@ impl Tracer {
             self.forget(tid);
         } else {
             // Another thread has called exec(2), and has this id now.
-            self.threads.insert(tid, Thread::default());
+            self.threads.insert(tid, TracedThread::default());
         }
     }
 
@@ -334,8 +356,8 @@ impl Tracer {
         }
     }
 
-    /// Forget a thread that has ended, and fetch its exit status, because it exists until its tracer has done so. The
-    /// end of the process's first thread is reported to its parent, which may be this process.
+    /// Forget a thread that has ended, and fetch its exit status. Until its tracer has done so, the thread exists as a
+    /// zombie. The end of the process's first thread is reported to its parent, which may be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if tid != self.pid || self.parent() != Some(std::process::id()) {
@@ -347,17 +369,18 @@ impl Tracer {
         stat::said(&self.process.path("status"), "PPid")?.parse().ok()
     }
 
-    /// Return each thread with its registers. For a thread that was not stopped, only the stack pointer and the program
-    /// counter are known, as the kernel reports them.
+    /// Return each thread: its id, whether it is stopped, and its registers. For a thread that is not stopped, the
+    /// kernel reports only the stack pointer and the program counter.
     pub(crate) fn rows(&self) -> Vec<(i32, bool, Registers)> {
-        let row = |(tid, thread): (&i32, &Thread)| match thread.stopped {
+        let row = |(tid, thread): (&i32, &TracedThread)| match thread.stopped {
             true => (*tid, true, thread.registers),
             false => (*tid, false, self.known_asleep(*tid)),
         };
         self.threads.iter().map(row).collect()
     }
 
-    /// Read `task/TID/syscall` (proc(5)): the number, six arguments, the stack pointer, and the program counter.
+    /// Return the stack pointer and the program counter of a sleeping thread. They are the last two numbers in
+    /// `task/TID/syscall` (proc(5)).
     fn known_asleep(&self, tid: i32) -> Registers {
         let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
         let numbers: Vec<u64> =

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{u64_at, word_at};
-use crate::error::{Cancelled, Error, Missing, Result as Answer};
+use crate::error::{Cancellation, Error, MissingByte, Result as Answer};
 use crate::machine::{FrameRegisters, MAX_REGISTERS};
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -17,20 +17,21 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 const MAX_FRAMES: usize = 20_000;
-/// The most bytes of table entries that all frames of one thread may use in total. Compilers write some tens of bytes
-/// for a function, and 20,000 frames of 2 KB each fit.
+/// The largest number of bytes of table entries that all frames of one thread may use in total. Compilers write a few
+/// dozen bytes for a function, and 20,000 frames of 2 KB each fit.
 const MAX_ENTRIES: u64 = 64 << 20;
-/// The number of bytes of entries between two checks for cancellation (UNHEARD), and the bytes that a frame counts in
-/// addition to its entry (FRAME).
+/// The number of bytes of table entries between two checks for cancellation.
 const UNHEARD: u64 = 1 << 20;
+/// The bytes that each frame counts for in the work limit of a thread, in addition to its table entry.
 const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
 /// The largest number of registers that functions preserve on any machine.
 const MAX_KEPT: usize = 11;
-/// The most bytes of one expression of an unwind table. The longest in the libraries of Debian 12 has 11 bytes (linkers
-/// write it for a PLT), and authors of assembler write some tens. gimli may keep some tens of bytes for each byte.
+/// The largest size, in bytes, of one expression of an unwind table. The longest in the libraries of Debian 12 has 11
+/// bytes (linkers write it for a PLT); hand-written assembler has a few dozen. gimli may need a few dozen bytes of
+/// memory for each byte.
 const MAX_EXPRESSION: usize = 1 << 10;
-/// The most words of memory that one expression of an unwind table reads. Compilers write one or two.
+/// The largest number of words of memory that one expression of an unwind table reads. Compilers write one or two.
 const MAX_READS: u32 = 16;
 /// The largest number of cached pages.
 const MAX_PAGES: usize = 4 << 10;
@@ -39,7 +40,7 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 /// The registers of a frame by their numbers. Registers that the machine does not have are zero.
 type Values = [u64; MAX_REGISTERS];
 /// For each register that a frame saved for its callers: its number, and the address where it was saved.
-type Saved = [Option<(u64, u64)>; MAX_KEPT];
+type SavedRegisters = [Option<(u64, u64)>; MAX_KEPT];
 
 /// A loaded object: the range of its addresses, and the range from its `.eh_frame_hdr` to the end of the segment that
 /// contains `.eh_frame_hdr`.
@@ -51,14 +52,14 @@ pub struct Module {
     pub table_end: u64,
 }
 
-struct Loaded {
+struct LoadedModule {
     module: Module,
     /// The bytes from `.eh_frame_hdr` to the end of its segment, including `.eh_frame`. They are read when first
     /// needed.
     bytes: Option<Vec<u8>>,
 }
 
-struct Frame {
+struct StackFrame {
     values: Values,
     /// Whether the program counter is exact, not a return address: in the innermost frame, and in a frame that a signal
     /// interrupted.
@@ -68,24 +69,25 @@ struct Frame {
 }
 
 /// The reason why the walk of a stack ends early.
-enum Stop {
+enum WalkEnd {
     Cancelled,
     Cut(String),
 }
 
-impl From<Cancelled> for Stop {
-    fn from(_: Cancelled) -> Stop {
-        Stop::Cancelled
+impl From<Cancellation> for WalkEnd {
+    fn from(_: Cancellation) -> WalkEnd {
+        WalkEnd::Cancelled
     }
 }
 
-impl From<String> for Stop {
-    fn from(reason: String) -> Stop {
-        Stop::Cut(reason)
+impl From<String> for WalkEnd {
+    fn from(reason: String) -> WalkEnd {
+        WalkEnd::Cut(reason)
     }
 }
 
-/// The work done for one thread so far, in bytes of table entries, and the most that may be done.
+/// The work done for one thread so far, and its limit. Work is measured in bytes of the table entries that were
+/// evaluated.
 struct Effort<'a> {
     watcher: &'a dyn Watcher,
     taken: u64,
@@ -95,11 +97,11 @@ struct Effort<'a> {
 impl Effort<'_> {
     /// Add a frame, with `bytes` of unwind-table entries, to the work done for the thread. Call this before the entries
     /// are evaluated. Fails if the limit is exceeded or the user cancels.
-    fn take(&mut self, bytes: u64) -> Result<(), Stop> {
+    fn take(&mut self, bytes: u64) -> Result<(), WalkEnd> {
         let before = self.taken;
         self.taken = before.saturating_add(bytes).saturating_add(FRAME);
         if self.taken > self.most {
-            return Err(Stop::Cut("its frames need too many instructions of unwind tables".to_string()));
+            return Err(WalkEnd::Cut("its frames need too many instructions of unwind tables".to_string()));
         }
         if before / UNHEARD != self.taken / UNHEARD {
             self.watcher.check()?;
@@ -108,11 +110,15 @@ impl Effort<'_> {
     }
 }
 
-/// The stack of one thread, innermost frame first. `counters`: program counters. `pointers`: stack pointers. `starts`:
-/// the address at which each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the
-/// program counter outside all objects, if this is the reason. `saved`: (index of the frame, register, address) of
-/// registers that the frame's function saved for its callers, if requested. `taken`: the work that was done, in bytes
-/// of table entries.
+/// The stack of one thread. All lists have the innermost frame first.
+///
+/// - `counters`, `pointers`: the program counter and the stack pointer of each frame.
+/// - `starts`: the address at which each frame's function begins; 0 if unknown.
+/// - `cut`: why the walk ended early, or "".
+/// - `unknown`: the program counter outside all objects, if this is why the walk ended.
+/// - `saved`: the registers that functions saved for their callers, as (index of the frame, number of the register,
+///   address), if requested.
+/// - `taken`: the work that was done, in bytes of table entries.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
     pub counters: Vec<u64>,
@@ -124,9 +130,11 @@ pub struct Unwound {
     pub taken: u64,
 }
 
-/// Unwind the stacks of several threads. `room`: the bytes that all tables may take together. `effort`: the bytes of
-/// table entries that all frames of all threads may use together. `threads`: the registers of each thread, by DWARF
-/// number.
+/// Unwind the stacks of several threads.
+///
+/// - `room`: how many bytes of memory the tables of all objects may take together.
+/// - `effort`: the limit of the work for all threads together, in bytes of the table entries of their frames.
+/// - `threads`: the registers of each thread, by DWARF number.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -150,14 +158,14 @@ pub fn unwind_stacks(
 pub enum Stack<'a> {
     /// The stack in the process, whose thread is stopped.
     Live(&'a Space),
-    /// A copy of the stack's bytes from `start` on. All other memory of the process may have changed since.
+    /// A copy of the stack's bytes, which begin at `start`. All other memory of the process may have changed since.
     Copied { start: u64, bytes: &'a [u8] },
 }
 
 /// An unwinder that caches the tables that it has read.
 pub struct Unwinder {
-    modules: Vec<Loaded>,
-    /// The bytes that all tables may take together.
+    modules: Vec<LoadedModule>,
+    /// How many bytes of memory the tables of all objects may take together.
     room: u64,
     /// Whether the results should say where registers are saved.
     keeps_saved: bool,
@@ -166,7 +174,7 @@ pub struct Unwinder {
 impl Unwinder {
     /// Create an unwinder for code in these objects. The tables of all objects may take `room` bytes together.
     pub fn new(modules: Vec<Module>, room: u64) -> Unwinder {
-        let modules = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
+        let modules = modules.into_iter().map(|module| LoadedModule { module, bytes: None }).collect();
         Unwinder { modules, room, keeps_saved: false }
     }
 
@@ -176,7 +184,7 @@ impl Unwinder {
         self.room = room;
         let mut old = std::mem::take(&mut self.modules);
         let mut kept = |module| old.iter_mut().find(|loaded| loaded.module == module).and_then(|one| one.bytes.take());
-        self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
+        self.modules = modules.into_iter().map(|module| LoadedModule { bytes: kept(module), module }).collect();
     }
 
     /// Unwind the stack of a thread that has these registers, by DWARF number. `tables`: the memory from which the
@@ -208,10 +216,10 @@ impl Unwinder {
         values[..known.count].copy_from_slice(&registers);
         watcher.check()?;
         let mut effort = Effort { watcher, taken: 0, most };
-        let memory = Seen::of(stack);
+        let memory = PageCache::of(stack);
         let mut found = Unwound::default();
         let mut context = UnwindContext::new();
-        let mut frame = Frame { values, exact: true, after_signal: false };
+        let mut frame = StackFrame { values, exact: true, after_signal: false };
         while found.counters.len() < MAX_FRAMES {
             found.counters.push(frame.values[known.counter]);
             found.pointers.push(frame.values[known.stack_pointer]);
@@ -221,8 +229,8 @@ impl Unwinder {
             match step {
                 Ok(None) => return Ok(found),
                 Ok(Some(next)) => frame = next,
-                Err(Stop::Cancelled) => return Err(Cancelled.into()),
-                Err(Stop::Cut(reason)) => {
+                Err(WalkEnd::Cancelled) => return Err(Cancellation.into()),
+                Err(WalkEnd::Cut(reason)) => {
                     found.cut = reason;
                     return Ok(found);
                 }
@@ -232,16 +240,16 @@ impl Unwinder {
         Ok(found)
     }
 
-    /// Return the calling frame; None for the outermost one.
+    /// Return the frame that called `frame`; None if `frame` is the outermost.
     fn step(
         &mut self,
         tables: &Space,
-        memory: &Seen,
-        frame: &Frame,
+        memory: &PageCache,
+        frame: &StackFrame,
         context: &mut UnwindContext<usize>,
         effort: &mut Effort,
         found: &mut Unwound,
-    ) -> Result<Option<Frame>, Stop> {
+    ) -> Result<Option<StackFrame>, WalkEnd> {
         let known = &tables.machine.frames;
         let counter = frame.values[known.counter];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
@@ -251,7 +259,7 @@ impl Unwinder {
         };
         let keeps_saved = self.keeps_saved;
         let (header_at, bytes) = self.table(index, tables)?;
-        let at_counter = |error: gimli::Error| Stop::Cut(format!("{error} at {counter:#x}"));
+        let at_counter = |error: gimli::Error| WalkEnd::Cut(format!("{error} at {counter:#x}"));
         let found_entry = Entry::of(bytes, header_at, place, known.vendor).map_err(at_counter)?;
         if let Some(start) = found.starts.last_mut() {
             *start = found_entry.entry.initial_address();
@@ -267,26 +275,26 @@ impl Unwinder {
 }
 
 /// A cache of memory pages. Each page is read once, because the words of a stack lie close together.
-struct Seen<'a> {
+struct PageCache<'a> {
     stack: Stack<'a>,
     pages: RefCell<HashMap<u64, Vec<u8>>>,
 }
 
-impl Seen<'_> {
-    fn of(stack: Stack<'_>) -> Seen<'_> {
-        Seen { stack, pages: RefCell::default() }
+impl PageCache<'_> {
+    fn of(stack: Stack<'_>) -> PageCache<'_> {
+        PageCache { stack, pages: RefCell::default() }
     }
 
-    fn word(&self, address: u64) -> Result<u64, Missing> {
+    fn word(&self, address: u64) -> Result<u64, MissingByte> {
         match self.stack {
             Stack::Live(space) => self.live_word(space, address),
             Stack::Copied { start, bytes } => {
-                address.checked_sub(start).and_then(|at| word_at(bytes, at as usize)).ok_or(Missing(address))
+                address.checked_sub(start).and_then(|at| word_at(bytes, at as usize)).ok_or(MissingByte(address))
             }
         }
     }
 
-    fn live_word(&self, space: &Space, address: u64) -> Result<u64, Missing> {
+    fn live_word(&self, space: &Space, address: u64) -> Result<u64, MissingByte> {
         let size = space.machine.page;
         let start = size.down(address);
         let at = (address - start) as usize;
@@ -307,8 +315,8 @@ impl Seen<'_> {
     }
 }
 
-/// Return whether a word in [start, end) of the target is in [low, high]. Memory that cannot be read counts as such a
-/// word.
+/// Return whether a word in [start, end) of the target has a value in [low, high]; true if part of the range cannot be
+/// read.
 pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> bool {
     let mut at = start & !7;
     let mut bytes = vec![0u8; PIECE];
@@ -330,8 +338,8 @@ impl Unwinder {
         self.modules.iter().position(|loaded| loaded.module.start <= address && address < loaded.module.end)
     }
 
-    /// Return the address of an object's table, and the bytes of the table. An error if the object has no table, or if
-    /// all tables together would exceed the room.
+    /// Return the address of an object's table, and the bytes of the table. Fails if the object has no table, or if all
+    /// tables together would take more than `room` bytes.
     fn table(&mut self, index: usize, space: &Space) -> Result<(u64, &[u8]), String> {
         let Module { table_start: start, table_end: end, .. } = self.modules[index].module;
         if self.modules[index].bytes.is_none() {
@@ -370,7 +378,8 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Find the entry for the code at `place`. `bytes`: the bytes from `.eh_frame_hdr` on, which is at `header_at`.
+    /// Find the entry for the code at `place`. `bytes`: the bytes that begin with `.eh_frame_hdr`, whose address is
+    /// `header_at`.
     fn of(bytes: &'a [u8], header_at: u64, place: u64, vendor: Vendor) -> Result<Entry<'a>, gimli::Error> {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
         let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
@@ -387,21 +396,22 @@ impl<'a> Entry<'a> {
         Ok(Entry { entry, section, bases })
     }
 
-    /// Return the size in bytes of the entry and of the part that it shares with other entries.
+    /// Return the size in bytes of the entry and of its CIE, which other entries may share.
     fn bytes(&self) -> u64 {
         self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
     }
 }
 
-/// Return the calling frame (None for the outermost one), and the places of saved registers.
+/// Return the frame that called `frame`, and where the function of `frame` saved registers. The calling frame is None
+/// if `frame` is the outermost.
 fn by_entry(
-    memory: &Seen,
+    memory: &PageCache,
     found: &Entry,
     tables: &Space,
-    frame: &Frame,
+    frame: &StackFrame,
     place: u64,
     context: &mut UnwindContext<usize>,
-) -> Result<(Option<Frame>, Saved), gimli::Error> {
+) -> Result<(Option<StackFrame>, SavedRegisters), gimli::Error> {
     let Entry { entry, section, bases } = found;
     let FrameRegisters { count, stack_pointer, return_address, counter, kept, .. } = tables.machine.frames;
     let encoding = entry.cie().encoding();
@@ -419,9 +429,9 @@ fn by_entry(
         _ => None,
     };
     let saved = std::array::from_fn(|place| kept.get(place).copied().and_then(saved_at));
-    // A function that calls no other may still have its return address in the register, and no frame. In an outer
-    // frame, the register contains the address that this frame's callee returns to: such a function says that it has no
-    // caller.
+    // A function that calls no other function may still have its return address in the register. In any other frame,
+    // the register contains the address to which the frame's callee returns. There, a rule "undefined" for the return
+    // address means that the frame has no caller.
     let keeps_address = return_address != counter && frame.exact;
     if !keeps_address && row.register(Register(return_address as u16)) == RegisterRule::Undefined {
         return Ok((None, saved));
@@ -441,12 +451,12 @@ fn by_entry(
     if values[counter] == 0 {
         return Ok((None, saved));
     }
-    Ok((Some(Frame { values, exact: signal, after_signal: signal }), saved))
+    Ok((Some(StackFrame { values, exact: signal, after_signal: signal }), saved))
 }
 
-/// The inputs of rules and expressions: the registers of one frame, and the memory.
+/// The inputs for evaluating unwind rules and their expressions: the registers of one frame, and the memory.
 struct Machine<'a> {
-    memory: &'a Seen<'a>,
+    memory: &'a PageCache<'a>,
     section: &'a EhFrame<Slice<'a>>,
     encoding: gimli::Encoding,
     values: &'a Values,
@@ -461,7 +471,8 @@ impl Machine<'_> {
         self.memory.word(address).map_err(|_| gimli::Error::OffsetOutOfBounds)
     }
 
-    /// Return the value of a register in the calling frame; None if there is no rule for it.
+    /// Return the value of a register in the calling frame, computed by the unwind rule `rule`; None if the rule is
+    /// `Undefined`, so that the value is lost.
     fn restored(&self, rule: &RegisterRule<usize>, number: u16, cfa: u64) -> Result<Option<u64>, gimli::Error> {
         Ok(Some(match rule {
             RegisterRule::Undefined => return Ok(None),
@@ -477,8 +488,8 @@ impl Machine<'_> {
     }
 
     fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
-        // Compilers write no loops. Without them an expression has at most as many steps as bytes, and these bytes count
-        // as work. A read of memory takes longer than a step.
+        // Compilers write no loops. Without them an expression has at most as many steps as bytes, and these bytes
+        // count as work. A read of memory takes longer than a step.
         if expression.length > MAX_EXPRESSION {
             return Err(gimli::Error::TooManyIterations);
         }
@@ -516,16 +527,16 @@ impl Machine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, Module, Seen, Stack, Stop, Unwinder, FRAME, MAX_ENTRIES, MAX_EXPRESSION, UNHEARD};
+    use super::{Effort, Module, PageCache, Stack, Unwinder, WalkEnd, FRAME, MAX_ENTRIES, MAX_EXPRESSION, UNHEARD};
     use crate::machine::{Machine, EM_X86_64};
     use crate::memory::space::{Backing, Segment, Space};
-    use crate::testing::{Ended, Unwatched};
+    use crate::testing::{CancellingWatcher, NoWatcher};
     use crate::work::Watcher;
     use gimli::{EhFrame, LittleEndian, UnwindExpression};
 
     /// Return the reason why a walk ends early, and the number of bytes after which it ends, for frames whose entries
     /// have `size` bytes each.
-    fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {
+    fn end_of(watcher: &dyn Watcher, size: u64) -> (WalkEnd, u64) {
         let mut effort = Effort { watcher, taken: 0, most: MAX_ENTRIES };
         loop {
             if let Err(stop) = effort.take(size) {
@@ -537,10 +548,10 @@ mod tests {
     #[test]
     fn long_walks_are_ended() {
         for size in [0, 24, 20 << 20, u64::MAX] {
-            let (stop, taken) = end_of(&Ended, size);
-            assert!(matches!(stop, Stop::Cancelled) && taken <= UNHEARD + size + FRAME || size > MAX_ENTRIES);
-            let (stop, taken) = end_of(&Unwatched, size);
-            assert!(matches!(stop, Stop::Cut(_)) && taken > MAX_ENTRIES);
+            let (stop, taken) = end_of(&CancellingWatcher, size);
+            assert!(matches!(stop, WalkEnd::Cancelled) && taken <= UNHEARD + size + FRAME || size > MAX_ENTRIES);
+            let (stop, taken) = end_of(&NoWatcher, size);
+            assert!(matches!(stop, WalkEnd::Cut(_)) && taken > MAX_ENTRIES);
         }
     }
 
@@ -549,7 +560,8 @@ mod tests {
         const ONE: u8 = 0x31;
         const NOTHING: u8 = 0x96;
         let bytes = [vec![ONE], vec![NOTHING; MAX_EXPRESSION]].concat();
-        let (section, memory) = (EhFrame::new(&bytes, LittleEndian), Seen::of(Stack::Copied { start: 0, bytes: &[] }));
+        let (section, memory) =
+            (EhFrame::new(&bytes, LittleEndian), PageCache::of(Stack::Copied { start: 0, bytes: &[] }));
         let encoding = gimli::Encoding { format: gimli::Format::Dwarf32, version: 1, address_size: 8 };
         let values = [0; crate::machine::MAX_REGISTERS];
         let inputs = super::Machine { memory: &memory, section: &section, encoding, values: &values };

@@ -2,7 +2,7 @@
 
 use crate::arch::registers::{self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS};
 use crate::bytes::{put, u32_at, u64_at};
-use crate::process::call::{Look, Plan};
+use crate::process::call::{Plan, ThreadFacts};
 use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace;
 use std::io::Error;
@@ -12,7 +12,7 @@ pub(crate) const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, RCX, R8, R9];
 /// The first fields of `struct sigcontext_64`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
 const CONTEXT: [usize; 18] = [R8, R9, 7, 6, 3, 2, 1, 0, RDI, RSI, 4, 5, RDX, RAX, RCX, RSP, RIP, EFLAGS];
 const RED_ZONE: u64 = 128;
-/// The numbers of register sets (`elf.h`).
+/// The numbers of two register sets (`elf.h`): the vector registers (XSAVE), and the shadow stack.
 const NT_X86_XSTATE: usize = 0x202;
 const NT_X86_SHSTK: usize = 0x204;
 /// The processor flags that are cleared for a call: trap, direction and alignment check.
@@ -24,7 +24,8 @@ const FRAME_FLAGS: u64 = 7;
 const FRAME_SIZE: u64 = 8 + 304 + 128;
 const FP_MAGIC1: u32 = 0x4650_5853;
 const FP_MAGIC2: u32 = 0x4650_5845;
-/// The offset of the kernel's description of the vector state. The header, with the states in use, is at offset 512.
+/// The offset in bytes, in the vector state (XSAVE area), of the kernel's description of this state. The header of the
+/// area, at offset 512, says which parts are in use.
 const SOFTWARE_BYTES: usize = 464;
 const HEADER: usize = 512;
 const SMALLEST_VECTOR: usize = 576;
@@ -33,37 +34,38 @@ const AMX: u64 = 1 << 17 | 1 << 18;
 const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
 const RESTART_BLOCK: i64 = -516;
 const SYS_RESTART_SYSCALL: u64 = 219;
-/// The numbers of poll, nanosleep, futex and clock_nanosleep: the calls that continue with the rest of their time.
+/// The numbers of poll, nanosleep, futex and clock_nanosleep. After a stop, the kernel restarts these calls with the
+/// time that was left, not with their full time limit.
 const RESUMED: [u64; 4] = [7, 35, 202, 230];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const CODE_BEFORE: usize = 32;
 const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 
 /// The state of a thread that a call changes and that is restored afterwards.
-pub(crate) struct Saved {
+pub(crate) struct SavedThread {
     pub(crate) registers: Vec<u64>,
     /// The registers with which the thread continues if the kernel can no longer restart its system call.
     pub(crate) anew: Vec<u64>,
-    /// The register sets of the vector state.
+    /// The vector registers, as (note type of the register set, its bytes).
     pub(crate) vector: Vec<(usize, Vec<u8>)>,
     pub(crate) mask: u64,
     /// Whether the thread has entered its own system call.
     pub(crate) is_entering: bool,
 }
 
-/// A signal frame with the state of the thread, and what the function needs above and below it.
+/// A signal frame with the state of the thread, and the data that the function needs above and below the frame.
 ///
-/// `start`: the stack pointer for the function's entry, at which `bytes` begin. `context`: the address of the frame.
-/// `result`: the address of the word for the function's result.
-pub(crate) struct Frame {
+/// `start`: the address of `bytes`, and the stack pointer at the entry into the function. `context`: the address of the
+/// frame. `result`: the address of the word for the function's result.
+pub(crate) struct SignalFrame {
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
     context: u64,
     result: u64,
 }
 
-/// Return the state of a stopped thread, which decides whether a call may be made in it.
-pub fn look(tid: i32) -> Result<Look, Error> {
+/// Return the facts about a stopped thread by which the caller decides whether a call may be made in the thread.
+pub fn look(tid: i32) -> Result<ThreadFacts, Error> {
     let registers = registers::read(tid)?;
     let vector_size = ptrace::register_set(tid, NT_X86_XSTATE, MAX_VECTOR)?.len();
     let shadow_stack = ptrace::register_set(tid, NT_X86_SHSTK, 8).is_ok();
@@ -75,12 +77,13 @@ pub fn look(tid: i32) -> Result<Look, Error> {
         _ => 0,
     };
     let restartable = !is_resumed(&registers) || number_of(&memory, registers[RIP]).is_some();
-    Ok(Look { registers, shadow_stack, dispatched, sequence, entering, restartable, vector_size })
+    Ok(ThreadFacts { registers, shadow_stack, dispatched, sequence, entering, restartable, vector_size })
 }
 
-impl Saved {
-    /// Read the state of a stopped thread.
-    pub(crate) fn of(tid: i32, memory: &ProgramMemory, _: &mut Vec<i32>) -> Result<Saved, Error> {
+impl SavedThread {
+    /// Read the registers and the signal mask of a stopped thread. ENODATA if the kernel reports less vector state than
+    /// every x86-64 processor has.
+    pub(crate) fn of(tid: i32, memory: &ProgramMemory, _: &mut Vec<i32>) -> Result<SavedThread, Error> {
         let registers = registers::read(tid)?;
         let vector = ptrace::register_set(tid, NT_X86_XSTATE, MAX_VECTOR)?;
         let mask = ptrace::signal_mask(tid)?;
@@ -88,12 +91,13 @@ impl Saved {
             return Err(Error::from_raw_os_error(libc::ENODATA));
         }
         let anew = made_anew(&registers, || number_of(memory, registers[RIP]));
-        Ok(Saved { registers, anew, vector: vec![(NT_X86_XSTATE, vector)], mask, is_entering: false })
+        Ok(SavedThread { registers, anew, vector: vec![(NT_X86_XSTATE, vector)], mask, is_entering: false })
     }
 }
 
-/// Return the frame of a call. The frame lies below the red zone.
-pub(crate) fn frame(saved: &Saved, plan: &Plan) -> Frame {
+/// Build the signal frame for a call. The called function returns into rt_sigreturn(2), which restores the thread from
+/// this frame. The frame lies below the red zone.
+pub(crate) fn frame(saved: &SavedThread, plan: &Plan) -> SignalFrame {
     let top = saved.registers[RSP].wrapping_sub(RED_ZONE) & !63;
     let result = top.wrapping_sub(64);
     let vector = vector_frame(&saved.vector[0].1);
@@ -107,12 +111,12 @@ pub(crate) fn frame(saved: &Saved, plan: &Plan) -> Frame {
     put_context(saved, &mut bytes[(context - start) as usize + 8..], vector_at);
     let at = (vector_at - start) as usize;
     bytes[at..at + vector.len()].copy_from_slice(&vector);
-    Frame { start, bytes, context, result }
+    SignalFrame { start, bytes, context, result }
 }
 
 /// Write `struct ucontext`: flags, link, stack (with invalid flags, so that sigaltstack does not change), registers,
 /// mask.
-fn put_context(saved: &Saved, bytes: &mut [u8], vector_at: u64) {
+fn put_context(saved: &SavedThread, bytes: &mut [u8], vector_at: u64) {
     put(bytes, 0, FRAME_FLAGS);
     put(bytes, 24, u64::MAX);
     let registers = &saved.anew;
@@ -125,12 +129,12 @@ fn put_context(saved: &Saved, bytes: &mut [u8], vector_at: u64) {
     put(bytes, 40 + 256, saved.mask);
 }
 
-/// Let the thread begin with the function. The registers are set before the mask: if gdbheap dies after setting only
-/// the mask, the signals would stay blocked for good.
+/// Make the thread begin the function. The registers are set before the mask: if gdbheap dies after setting only the
+/// mask, the signals would stay blocked for good.
 pub(crate) fn begin(
     tid: i32,
-    saved: &Saved,
-    frame: &Frame,
+    saved: &SavedThread,
+    frame: &SignalFrame,
     plan: &Plan,
     function: u64,
     arguments: &[u64],
@@ -148,18 +152,18 @@ pub(crate) fn begin(
     ptrace::set_general_registers(tid, &registers)
 }
 
-/// Return whether this is the entry into the rt_sigreturn that ends the call.
-pub(crate) fn is_return(registers: &[u64], frame: &Frame) -> bool {
+/// Return whether a thread with these registers enters the rt_sigreturn that ends the call.
+pub(crate) fn is_return(registers: &[u64], frame: &SignalFrame) -> bool {
     registers[ORIG_RAX] == SYS_RT_SIGRETURN && registers[RSP] == frame.context + 8
 }
 
-/// Return None: the result is in memory.
+/// Return None: on this processor, `result` reads the result from memory.
 pub(crate) fn value(_: &[u64]) -> Option<u64> {
     None
 }
 
 /// Return the result that the keeper has stored.
-pub(crate) fn result(memory: &ProgramMemory, frame: &Frame) -> Result<u64, Error> {
+pub(crate) fn result(memory: &ProgramMemory, frame: &SignalFrame) -> Result<u64, Error> {
     memory.word(frame.result)
 }
 
@@ -172,7 +176,7 @@ pub(crate) fn skip_return(tid: i32, registers: &[u64], plan: &Plan) -> Result<()
     ptrace::set_general_registers(tid, &registers)
 }
 
-/// Skip the system call that the thread enters, and give it this result.
+/// Make the thread skip the system call that it is entering, with `answer` as the call's result.
 pub(crate) fn skip(tid: i32, registers: &mut [u64], answer: u64) -> Result<(), Error> {
     (registers[ORIG_RAX], registers[RAX]) = (NO_CALL, answer);
     ptrace::set_general_registers(tid, registers)
@@ -183,8 +187,8 @@ pub(crate) fn set_answer(registers: &mut [u64], answer: u64) {
     registers[RAX] = answer;
 }
 
-/// Return whether a thread that was just stopped in the function has lost the remaining time of its own sleep, because
-/// the function sleeps too.
+/// Return whether a thread that gdbheap stopped inside the called function has lost the remaining time of its own
+/// interrupted sleep. The kernel stores only one remaining time for each thread, and the function sleeps too.
 pub(crate) fn may_have_replaced_rest(_: i32, registers: &[u64]) -> bool {
     has_rest(registers)
 }
@@ -213,8 +217,8 @@ fn is_resumed(registers: &[u64]) -> bool {
     registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
 }
 
-/// Return the number of the system call that the `syscall` instruction before `counter` made. The code just before that
-/// instruction loads this number into rax.
+/// Return the number of the system call that the `syscall` instruction before `counter` made; None if the code does not
+/// show it. The code just before that instruction loads this number into rax.
 fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
     let mut code = [0u8; CODE_BEFORE];
     memory.read(counter.wrapping_sub(CODE_BEFORE as u64), &mut code).ok()?;
@@ -227,7 +231,8 @@ fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
 
 /// Return the vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).
 ///
-/// The frame must not have more state than the thread may use: AMX only if the thread has used it.
+/// The frame must not contain state that the thread may not use. So it contains AMX state only if the thread has used
+/// AMX.
 fn vector_frame(state: &[u8]) -> Vec<u8> {
     let known = u64_at(state, SOFTWARE_BYTES);
     let in_use = u64_at(state, HEADER);
@@ -242,7 +247,8 @@ fn vector_frame(state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Return the offset at which the last of the states in `features` ends in the standard form (CPUID leaf 13).
+/// Return the size in bytes that the vector state needs in the standard format of XSAVE: the end of the last of the
+/// parts `features` (CPUID leaf 13).
 fn vector_size(features: u64) -> usize {
     let end = |feature: u32| {
         // Older releases of Rust declare this function as unsafe.

@@ -1,10 +1,10 @@
 //! Finds the system calls in the code of a function.
 #![forbid(unsafe_code)]
 
-use crate::process::patch::planned::Call;
+use crate::process::patch::types::Call;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// The most instructions between the instruction that loads the number and the system call.
+/// The largest number of instructions between the instruction that loads the number and the system call.
 const MAX_BETWEEN: usize = 10;
 /// The opcode of `mov imm32, %eax`.
 const TO_EAX: u8 = 0xb8;
@@ -18,7 +18,7 @@ pub(crate) fn loaded_number(code: &[u8]) -> Option<u32> {
     (code[0] == TO_EAX).then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))
 }
 
-/// Return the system calls of a function whose number is a constant.
+/// Return the system calls in the code of a function. Calls whose number is not a constant are left out.
 pub(crate) fn calls(code: &[u8], start: u64) -> Vec<Call> {
     let mut found = Vec::new();
     let mut loaded: Option<(u32, u64, usize)> = None;
@@ -49,7 +49,8 @@ fn put_into_eax(instruction: &Instruction) -> Option<u32> {
     is_constant.then(|| instruction.immediate(1) as u32)
 }
 
-/// Return whether execution continues at the next instruction, and the first operand is not eax in any width.
+/// Return whether eax still contains the system call number after this instruction: execution may continue at the next
+/// instruction, and the first operand is not eax in any width.
 fn keeps_eax(instruction: &Instruction) -> bool {
     let is_next = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
     let is_eax = instruction.op_count() > 0

@@ -3,7 +3,6 @@
 pub(crate) mod cache;
 pub(crate) mod call;
 pub(crate) mod decoding;
-mod limits;
 pub(crate) mod registers;
 pub(crate) mod restarting;
 pub(crate) mod stub;

@@ -52,7 +52,7 @@ pub(crate) fn of_perf(given: &[u64], number: u64) -> Option<Vec<u64>> {
     (given.len() == PERF_PLACES.len()).then_some(found)
 }
 
-/// Return the thread pointer, by which thread-local variables are found.
+/// Return the thread pointer (`fs_base`), by which thread-local variables are found.
 pub(crate) fn thread_pointer(_: i32, registers: &[u64]) -> u64 {
     registers[FS_BASE]
 }

@@ -5,27 +5,29 @@ use crate::arch::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{write_header, HEADER};
-use crate::process::patch::planned::{Condition, Function, Operand, Patch, Test, Wish};
+use crate::process::patch::types::{Condition, Function, Operand, Patch, PatchRequest, Test};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
 
-/// The size of the jump `jmp rel32` in bytes, and its reach in bytes, less some margin.
+/// The size in bytes of the instruction `jmp rel32`.
 const JUMP_SIZE: usize = 5;
+/// The reach in bytes of the instruction `jmp rel32`, less some margin.
 pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
 const TOO_FAR: &str = "the space for their new code is too far away";
 /// The landing pad for indirect calls. A patch does not replace it.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// The bytes below the stack pointer that a function may use without moving it (System V ABI).
+/// The number of bytes below the stack pointer that a function may use without moving the stack pointer (System V ABI).
 const RED_ZONE: u8 = 128;
-/// The words on the stack of a thread that stops in a stub: MASKS signal masks (the mask during the report, and the
-/// thread's own mask), and then these registers in this order.
+/// The number of signal masks on the stack of a thread that stops in a stub: the mask during the report, and the
+/// thread's own mask.
 const MASKS: usize = 2;
+/// The registers that follow the signal masks on the stack of a thread that stops in a stub, in this order.
 const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
 
 /// Plan a patch. The error says why the patch is impossible.
-pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
+pub(crate) fn plan(function: Function, wish: &PatchRequest) -> Result<Patch> {
     let (from, address) = (wish.from, wish.address);
     let code = from.checked_sub(function.start).and_then(|offset| function.code.get(offset as usize..));
     let code = code.unwrap_or_default();
@@ -60,7 +62,7 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
 
 /// Write the comparisons, and the code that sends the signal if all conditions hold. Return the offset in the stub at
 /// which a thread then stops.
-fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
+fn look_and_tell(stub: &mut Vec<u8>, wish: &PatchRequest, flags: Flags) -> usize {
     enter(stub, flags);
     let leaves = wish.conditions.iter().map(|condition| compare(stub, *condition)).collect::<Vec<_>>();
     save_rest(stub, flags);
@@ -122,13 +124,15 @@ fn is_padding(code: &[u8]) -> bool {
     matches!(code, [] | [0xcc, ..] | [NOP, ..] | [0x66 | 0x0f | 0x2e, ..])
 }
 
-/// Return the targets of a function's jumps.
+/// Return the addresses to which the function's jumps and calls lead. The instructions at such an address cannot be
+/// replaced.
 fn targets(function: Function<'_>) -> impl Iterator<Item = u64> + '_ {
     let decoder = Decoder::with_ip(64, function.code, function.start, DecoderOptions::NONE);
     decoder.into_iter().map(|instruction| instruction.near_branch_target()).filter(|target| *target != 0)
 }
 
-/// Return the code of the instructions for another address, `at`, followed by a jump to `back` if that is given.
+/// Return the machine code of the instructions, moved to the address `at`. If `back` is given, a jump to `back`
+/// follows.
 fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8>> {
     let mut instructions = displaced.to_vec();
     if let Some(back) = back {
@@ -138,7 +142,8 @@ fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8
     BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok().map(|encoded| encoded.code_buffer)
 }
 
-/// Return a jump from one address to another, padded to the size of the instructions that it replaces.
+/// Return a jump from one address to another, padded to the size of the instructions that it replaces; None if the
+/// distance is too large for a jump.
 pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     let distance = to.wrapping_sub(from + JUMP_SIZE as u64) as i64;
     let distance = i32::try_from(distance).ok()?;

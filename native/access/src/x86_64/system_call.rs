@@ -4,16 +4,16 @@
 use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
 use std::io::Error;
 
-/// Whether a stopped thread can be made to make a system call.
+/// Whether gdbheap can make a stopped thread execute a system call on this processor.
 pub(crate) const IS_SUPPORTED: bool = true;
 /// The instruction `syscall`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 /// The value of the register `cs` in 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// The architecture that a seccomp(2) filter sees in system calls of gdbheap's programs (`AUDIT_ARCH_X86_64`). System
-/// call numbers from NUMBERS_OF_OTHERS on belong to another architecture: the numbers of x32 have this bit.
+/// The architecture that a seccomp(2) filter sees in the system calls of 64-bit programs (`AUDIT_ARCH_X86_64`).
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
+/// The first system call number that belongs to another architecture: the numbers of x32 have this bit.
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;
 /// The numbers of execve and execveat for 64-bit, 32-bit and x32 programs.
@@ -24,7 +24,8 @@ pub(crate) fn is_exec(number: i64) -> bool {
     EXECS.contains(&(number & !i64::from(X32)))
 }
 
-/// Return whether a thread with these registers can make a system call for gdbheap.
+/// Return whether a thread with these registers can make a system call for gdbheap: only a thread that runs 64-bit code
+/// can.
 pub(crate) fn can_be_made(registers: &[u64]) -> bool {
     registers[CS] == LONG_MODE
 }
@@ -43,7 +44,8 @@ pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, argu
     }
 }
 
-/// Return false: a call that a stop has interrupted shows in the registers, and `prepare` leaves it out.
+/// Return false: on this processor, the registers show whether a stop has interrupted a call, and `prepare` makes the
+/// thread skip that call.
 pub(crate) fn is_next(_: i32, _: &[u64]) -> bool {
     false
 }
@@ -59,7 +61,7 @@ pub(crate) fn leave_out(_: i32, registers: &mut [u64]) {
     registers[ORIG_RAX] = NO_CALL;
 }
 
-/// Return the number of the system call that a thread is in.
+/// Return the number of the system call that a thread is in, from the kernel's word `orig_rax`.
 pub(crate) fn number(registers: &[u64]) -> u64 {
     registers[ORIG_RAX]
 }

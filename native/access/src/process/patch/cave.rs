@@ -1,20 +1,22 @@
 //! Finds room for stubs: unused bytes after the end of an object's code, in its last page.
 //!
-//! A stub is never removed, only the jump to it, because a thread may stay in the stub for any time. So each stub has a
-//! header by which a later run recognizes it. The later run overwrites a stub for the same place that has the same
-//! instructions, and changes only the numbers that the stub compares.
+//! When a patch is removed, only the jump to its stub is removed, because a thread may stay in the stub for arbitrarily
+//! long. So each stub has a header by which a later run recognizes it. A later run that patches the same place with the
+//! same instructions reuses the stub. It changes only the numbers that the stub compares.
 #![forbid(unsafe_code)]
 
 use crate::arch::stub::{plan, replacement, REACH};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{ADDRESS_AT, HEADER, MAGIC, ORIGINAL_AT, ORIGINAL_SIZE_AT, SIZE_AT};
-use crate::process::patch::planned::{Condition, Function, Patch, Wish};
+use crate::process::patch::types::{Condition, Function, Patch, PatchRequest};
 
 const ALIGNMENT: usize = 16;
 
-/// Unused executable bytes of the target, and their present content. They follow the code of an object, which begins at
-/// `text`. `stays`: whether the program never unloads that object.
+/// Unused executable bytes of the target, and their present content. They follow the code of an object.
+///
+/// - `text`: the address at which that code begins.
+/// - `stays`: whether the program never unloads the object.
 #[derive(Clone, Debug)]
 pub struct Cave {
     pub start: u64,
@@ -23,9 +25,12 @@ pub struct Cave {
     pub stays: bool,
 }
 
-/// The address in code (`address`) at which threads should be caught. `function`: the bytes of the function that
-/// contains the place; the function begins at `start`. `conditions`: the conditions that must hold for a thread to stop
-/// there. If the instructions at `address` cannot be replaced, the instructions from `before` on are replaced.
+/// A place in code at which threads should be caught.
+///
+/// - `address`: the address of the place.
+/// - `before`: the address from which instructions may be replaced instead, if those at `address` cannot be.
+/// - `start`, `function`: the address and the bytes of the function that contains the place.
+/// - `conditions`: a thread stops only if all of these hold.
 #[derive(Clone, Debug)]
 pub struct CodePlace {
     pub address: u64,
@@ -35,10 +40,14 @@ pub struct CodePlace {
     pub conditions: Vec<Condition>,
 }
 
-/// A stub that an earlier run left, as described by the stub's header: the patched place, its original bytes, the jump
-/// that replaced them, and the addresses [start, end) of the stub.
+/// A stub that an earlier run left, as described by the stub's header.
+///
+/// - `address`: the patched place.
+/// - `original`: the bytes that were there before.
+/// - `replacement`: the jump to the stub that replaced them.
+/// - `start`, `end`: the addresses [start, end) of the stub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftStub {
     pub address: u64,
     pub original: Vec<u8>,
     pub replacement: Vec<u8>,
@@ -46,16 +55,16 @@ pub struct Left {
     pub end: u64,
 }
 
-impl Left {
+impl LeftStub {
     /// Return the patch that the stub belonged to.
     pub(crate) fn patch(&self) -> Patch {
-        let Left { address, original, replacement, start, .. } = self.clone();
+        let LeftStub { address, original, replacement, start, .. } = self.clone();
         Patch { address, original, replacement, stub_at: start, stub: Vec::new(), trap: 0, seen_at: address }
     }
 }
 
 /// Return the stubs that earlier runs left in unused bytes, recognized by their headers.
-pub fn left_behind(cave: &Cave) -> Vec<Left> {
+pub fn left_behind(cave: &Cave) -> Vec<LeftStub> {
     let mut found = Vec::new();
     let mut at = padding(cave.start);
     while at + HEADER <= cave.bytes.len() {
@@ -71,7 +80,7 @@ pub fn left_behind(cave: &Cave) -> Vec<Left> {
         let original = header[ORIGINAL_AT..ORIGINAL_AT + original].to_vec();
         let address = u64_at(header, ADDRESS_AT);
         if let Some(replacement) = replacement(address, start + HEADER as u64, original.len()) {
-            found.push(Left { address, original, replacement, start, end: start + size as u64 });
+            found.push(LeftStub { address, original, replacement, start, end: start + size as u64 });
         }
         at += size.next_multiple_of(ALIGNMENT);
     }
@@ -85,41 +94,42 @@ fn padding(start: u64) -> usize {
 /// Plan a patch for each place. A thread that reaches a patched place reports itself by `signal`. The error says which
 /// place has no room for a stub, or why the instructions at a place cannot be replaced.
 pub fn plan_all(places: &[CodePlace], caves: &[Cave], signal: u32) -> Result<Vec<Patch>> {
-    let mut caves: Vec<Taken> = caves.iter().map(Taken::new).collect();
+    let mut caves: Vec<CaveUse> = caves.iter().map(CaveUse::new).collect();
     places.iter().map(|place| plan_one(place, &mut caves, signal)).collect()
 }
 
-fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch> {
+fn plan_one(place: &CodePlace, caves: &mut [CaveUse], signal: u32) -> Result<Patch> {
     let CodePlace { address, before, start, function, conditions } = place;
     let function = Function { code: function, start: *start };
-    let planned = |from, stub_at| plan(function, &Wish { address: *address, from, stub_at, signal, conditions });
+    let planned =
+        |from, stub_at| plan(function, &PatchRequest { address: *address, from, stub_at, signal, conditions });
     let trial = planned(*address, *address).or_else(|error| match before {
         Some(before) => planned(*before, *address),
         None => Err(error),
     })?;
     // A jump must not outlive its stub. An object that dlclose() may unload holds only stubs for its own code.
-    let lasts = |cave: &&mut Taken| cave.stays || (cave.text..cave.start).contains(address);
+    let lasts = |cave: &&mut CaveUse| cave.stays || (cave.text..cave.start).contains(address);
     let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH).filter(lasts);
     let found = near.find_map(|cave| cave.take(&trial, |stub_at| planned(trial.address, stub_at)));
     found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
 /// A cave and the stubs in it, including the new stubs.
-struct Taken {
+struct CaveUse {
     text: u64,
     stays: bool,
     start: u64,
     end: u64,
-    left: Vec<Left>,
+    left: Vec<LeftStub>,
     used: u64,
 }
 
-impl Taken {
-    fn new(cave: &Cave) -> Taken {
+impl CaveUse {
+    fn new(cave: &Cave) -> CaveUse {
         let left = left_behind(cave);
         let first = cave.start + padding(cave.start) as u64;
         let used = left.iter().map(|left| left.end).max().unwrap_or(first);
-        Taken {
+        CaveUse {
             text: cave.text,
             stays: cave.stays,
             start: cave.start,
@@ -133,7 +143,7 @@ impl Taken {
     /// address.
     fn take(&mut self, trial: &Patch, planned: impl Fn(u64) -> Result<Patch>) -> Option<Result<Patch>> {
         let length = |patch: &Patch| patch.stub.len() as u64;
-        let is_same = |left: &&Left| left.address == trial.address && left.original == trial.original;
+        let is_same = |left: &&LeftStub| left.address == trial.address && left.original == trial.original;
         for left in self.left.iter().filter(is_same) {
             match planned(left.start) {
                 Ok(patch) if length(&patch) == left.end - left.start => return Some(Ok(patch)),

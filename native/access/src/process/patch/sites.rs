@@ -1,20 +1,20 @@
 //! Finds the places where a program makes certain system calls: directly after the instructions that make them.
 //!
-//! Compilers and assemblers load the number of a system call into its register as a constant. A place counts only if
-//! the object's table of functions confirms it: the code is decoded from the start of its function, so that no data and
-//! no part of another instruction is mistaken for such an instruction.
+//! Compilers and assemblers load the number of a system call into its register as a constant. A place is used only if
+//! the object's table of functions confirms it: the code is decoded from the start of its function. So no data, and no
+//! part of another instruction, is mistaken for such an instruction.
 #![forbid(unsafe_code)]
 
 use crate::arch::decoding::{calls, loaded_number, LOAD_SIZE};
 use crate::memory::space::Space;
-use crate::process::patch::planned::Call;
+use crate::process::patch::types::Call;
 use crate::process::unwind::{Module, Unwinder};
 
 const MAX_FUNCTION: u64 = 1 << 20;
 const LARGEST_TEXT: u64 = 1 << 30;
 const WINDOW: u64 = 1 << 20;
 
-/// The executable bytes of an object, [start, end).
+/// The range [start, end) of an object's executable bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     pub start: u64,

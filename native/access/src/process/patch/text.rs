@@ -1,7 +1,7 @@
 //! Writes into the machine code of a program, word by word, and only while all threads of the program are stopped.
 #![forbid(unsafe_code)]
 
-use crate::process::patch::planned::Patch;
+use crate::process::patch::types::Patch;
 use crate::process::program_memory::ProgramMemory;
 use std::io::Error;
 
@@ -30,7 +30,7 @@ pub(crate) fn take_out(memory: &ProgramMemory, patches: &[Patch]) {
 }
 
 /// Return whether a thread at `counter` prevents a patch from being inserted now. The thread would execute the second
-/// half of an instruction, or it might be told to restart a system call among the replaced instructions.
+/// half of an instruction, or the kernel might restart a system call among the replaced instructions.
 pub(crate) fn is_inside(patches: &[Patch], counter: u64) -> bool {
     patches.iter().any(|patch| {
         let end = patch.address + patch.original.len() as u64;

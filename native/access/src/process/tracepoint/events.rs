@@ -1,12 +1,13 @@
 //! The kernel's events of a tracepoint: one for each thread on each processor, with a ring of records for each
 //! processor.
 //!
-//! Threads that start later inherit the events of the threads that start them; that requires one ring for each
-//! processor (perf_event_open(2)). Two events report a thread that is listed and also inherits events. A thread that
-//! starts while its parent's events are being opened inherits only some of them, or none, and may not be listed yet.
-//! Such a thread is the first that its parent starts after the parent's events are open; a record reports its start.
+//! A thread that starts later inherits the events of the thread that starts it. This requires one ring for each
+//! processor (perf_event_open(2)). If a thread inherits events and also gets events of its own, two events report each
+//! of its calls. A thread may start while its parent's events are being opened. It then inherits only some of these
+//! events, or none, and may not be listed yet. Such a thread is the first that its parent starts after the parent's
+//! events are open. A record reports this start, and gdbheap then opens the missing events.
 
-use super::record::{Reader, Record, What};
+use super::record::{Record, RecordEvent, RecordReader};
 use crate::arch::registers::PERF_MASK;
 use crate::folder::ProcessFolder;
 use perf_event::events::Tracepoint;
@@ -24,7 +25,8 @@ const RING: usize = 1 << 20;
 const RING_WITH_STACKS: usize = 4 << 20;
 const ALL_RINGS: usize = 128 << 20;
 const LEAST_RING: usize = 64 << 10;
-/// The longest time that a thread may need to start another one.
+/// The longest time that clone(2) may take. If a thread is started within this time after its parent's events were
+/// opened, it may lack some of these events.
 const START: Duration = Duration::from_secs(1);
 /// The number of files that this process may have open for other purposes.
 const OTHER_FILES: u64 = 256;
@@ -34,7 +36,7 @@ const OTHER_FILES: u64 = 256;
 struct Features {
     /// Whether threads inherit events, but processes do not (Linux 5.13).
     threads: bool,
-    /// Whether events count lost records (6.0), including those after which no record came that could report them.
+    /// Whether events count all lost records (Linux 6.0). Otherwise, a loss is reported only by a later record.
     lost: bool,
 }
 
@@ -46,20 +48,20 @@ const FEATURES: [Features; 3] = [
 
 /// A process to follow, the system calls to report, and whether to copy the stacks of these calls.
 #[derive(Clone, Debug)]
-pub struct Traced {
+pub struct TraceRequest {
     pub process: ProcessFolder,
     pub tracepoint: super::tracefs::Tracepoint,
     pub numbers: Vec<u32>,
     pub stacks: bool,
 }
 
-/// The events of a process, and their rings.
+/// The perf events that report the system calls of a process, and the rings into which the kernel writes their records.
 pub(super) struct Events {
     process: ProcessFolder,
     processors: Vec<usize>,
     builder: Builder<'static>,
     filter: CString,
-    reader: Reader,
+    reader: RecordReader,
     ring_size: usize,
     counts_lost: bool,
     rings: BTreeMap<usize, Sampler>,
@@ -77,7 +79,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Open the events of all threads of a process.
-    pub(super) fn open(traced: &Traced) -> Result<Events, Error> {
+    pub(super) fn open(traced: &TraceRequest) -> Result<Events, Error> {
         let mut refused = Error::from_raw_os_error(libc::EINVAL);
         for features in FEATURES {
             match Events::open_with(traced, features) {
@@ -90,7 +92,7 @@ impl Events {
         Err(refused)
     }
 
-    fn open_with(traced: &Traced, features: Features) -> Result<Events, Error> {
+    fn open_with(traced: &TraceRequest, features: Features) -> Result<Events, Error> {
         let processors = processors();
         let most = if traced.stacks { RING_WITH_STACKS } else { RING };
         let terms: Vec<String> = traced.numbers.iter().map(|number| format!("id == {number}")).collect();
@@ -98,7 +100,7 @@ impl Events {
             process: traced.process.clone(),
             builder: builder(traced, features),
             filter: CString::new(terms.join(" || "))?,
-            reader: Reader { number_at: traced.tracepoint.number_at },
+            reader: RecordReader { number_at: traced.tracepoint.number_at },
             ring_size: (ALL_RINGS / processors.len().max(1)).clamp(LEAST_RING, most),
             processors,
             counts_lost: features.lost,
@@ -215,13 +217,13 @@ impl Events {
         }
     }
 
-    /// Return the thread and the processor for which an event was opened. Threads that inherited the event do not
-    /// change the result.
+    /// Return the thread and the processor for which an event was opened; None if the event is unknown. Threads that
+    /// inherited the event do not change the result.
     pub(super) fn origin(&self, event: u64) -> Option<(i32, usize)> {
         self.origins.get(&event).copied()
     }
 
-    /// Take all records that are in the rings now.
+    /// Pass all records that are in the rings now to the function `to`, and remove them from the rings.
     pub(super) fn drain(&mut self, mut to: impl FnMut(Record)) {
         for ring in self.rings.values_mut() {
             let config = ring.config().clone();
@@ -229,7 +231,7 @@ impl Events {
                 let found = self.reader.read(&record, config.clone());
                 drop(record);
                 let Some(found) = found else { continue };
-                if let What::Lost(count) = found.what {
+                if let RecordEvent::Lost(count) = found.what {
                     self.told_lost += count;
                 }
                 to(found);
@@ -260,7 +262,7 @@ impl Events {
     }
 }
 
-fn builder(traced: &Traced, features: Features) -> Builder<'static> {
+fn builder(traced: &TraceRequest, features: Features) -> Builder<'static> {
     let mut builder = Builder::new(Tracepoint::with_id(traced.tracepoint.id));
     let fields = [SampleFlag::TID, SampleFlag::TIME, SampleFlag::ID, SampleFlag::RAW, SampleFlag::REGS_USER];
     for field in fields {

@@ -1,4 +1,4 @@
-//! Sees the system calls of a process at their end, by a tracepoint of the kernel, without stopping its threads.
+//! Reports the system calls of a process when they end. It uses a tracepoint of the kernel, and does not stop threads.
 //!
 //! At the tracepoint, a thread's registers still contain the arguments and the result. The kernel copies them into a
 //! ring buffer, with the bytes at the stack pointer if stacks are wanted. The records from the rings of several
@@ -14,8 +14,8 @@ use crate::process::tracer::{raise_priority, Failure};
 use crate::stat::has_ended;
 use crate::tables::read_table;
 use events::Events;
-pub use events::Traced;
-use record::{Record, What};
+pub use events::TraceRequest;
+use record::{Record, RecordEvent};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
 use std::ops::Range;
@@ -24,24 +24,26 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 pub use tracefs::{tracepoint, Tracepoint};
 
-/// How many times to read the mappings until the process makes no call meanwhile.
+/// The largest number of attempts to read the mappings while the process makes no call.
 const ATTEMPTS: usize = 10;
 const NAP: Duration = Duration::from_millis(1);
-/// The longest time between the moment when a call has done its work and the moment when it reaches the tracepoint.
+/// The longest time that a system call may take after it has changed the mappings, until it reaches the tracepoint at
+/// its end.
 const SETTLED: Duration = Duration::from_millis(1);
-/// The most hits that may wait to be fetched. If there are more, further hits stay in the rings, whose size is limited.
+/// The largest number of hits that may wait to be fetched. If there are more, further hits stay in the rings, whose
+/// size is limited.
 const MAX_WAITING: usize = 5000;
 
-/// The state of the thread that reads the rings.
-pub(crate) struct Tracing(Traced);
+/// The work of the thread that reads the rings of a process's tracepoint events and reports the hits.
+pub(crate) struct RingReader(TraceRequest);
 
-impl Tracing {
-    pub(crate) fn new(traced: Traced) -> Tracing {
-        Tracing(traced)
+impl RingReader {
+    pub(crate) fn new(traced: TraceRequest) -> RingReader {
+        RingReader(traced)
     }
 }
 
-impl Trace for Tracing {
+impl Trace for RingReader {
     fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
         raise_priority();
         let opened = Events::open(&self.0).map(|events| View::new(self.0, events));
@@ -71,13 +73,14 @@ struct Mappings {
 }
 
 struct View {
-    traced: Traced,
+    traced: TraceRequest,
     events: Events,
     /// The records that were read but not reported yet, by time. The second number of a key distinguishes records with
     /// equal times.
     order: BTreeMap<(u64, u64), Record>,
     read: u64,
-    /// For each thread and each processor: the thread whose event reports that thread on that processor.
+    /// For each thread and each processor, the thread for which the reporting event was opened. It is the thread
+    /// itself, or a thread that started it.
     tellers: HashMap<i32, BTreeMap<usize, i32>>,
     /// The time during which the mappings were read at the beginning.
     first: Range<u64>,
@@ -86,7 +89,7 @@ struct View {
 }
 
 impl View {
-    fn new(traced: Traced, events: Events) -> View {
+    fn new(traced: TraceRequest, events: Events) -> View {
         View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0, lost_before: 0 }
     }
 
@@ -124,9 +127,9 @@ impl View {
 
     fn may_map(&self, record: &Record) -> bool {
         match record.what {
-            What::Call { .. } => record.pid == self.traced.process.pid(),
-            What::Lost(_) => true,
-            What::Started { .. } | What::Exec => false,
+            RecordEvent::Call { .. } => record.pid == self.traced.process.pid(),
+            RecordEvent::Lost(_) => true,
+            RecordEvent::Started { .. } | RecordEvent::Exec => false,
         }
     }
 
@@ -176,8 +179,8 @@ impl View {
         Finish::Asked
     }
 
-    /// Report all calls before `until`; calls from `last` on are doubtful. Return true if the process runs another
-    /// program after these calls.
+    /// Report all calls before the time `until`. Calls at or after the time `last` are doubtful. Return true if the
+    /// process runs another program after these calls.
     fn tell(&mut self, teller: &Teller, until: u64, last: u64) -> bool {
         let later = self.order.split_off(&(until, 0));
         for record in std::mem::replace(&mut self.order, later).into_values() {
@@ -185,11 +188,13 @@ impl View {
                 continue;
             }
             match record.what {
-                What::Exec if record.pid == self.traced.process.pid() => return true,
-                What::Started { .. } => {
+                RecordEvent::Exec if record.pid == self.traced.process.pid() => return true,
+                RecordEvent::Started { .. } => {
                     self.tellers.remove(&record.tid);
                 }
-                What::Call { .. } if record.pid == self.traced.process.pid() => self.tell_call(teller, record, last),
+                RecordEvent::Call { .. } if record.pid == self.traced.process.pid() => {
+                    self.tell_call(teller, record, last)
+                }
                 _ => {}
             }
         }
@@ -198,12 +203,13 @@ impl View {
 
     /// Report a call once, even if two events report its thread on a processor.
     ///
-    /// Both events report all later calls of the thread on that processor, so the event that reported first is used. A
-    /// thread that starts while its parent's events are being opened inherits these events on some processors only.
+    /// Both events report all later calls of the thread on that processor. So the reports of the event that was first
+    /// are used, and those of the other event are ignored. A thread that starts while its parent's events are being
+    /// opened inherits these events on some processors only.
     fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
         let (pid, tid) = (record.pid, record.tid);
         let doubtful = self.first.contains(&record.time) || record.time >= last;
-        let What::Call { event, number, registers, stack } = record.what else { return };
+        let RecordEvent::Call { event, number, registers, stack } = record.what else { return };
         let Some((origin, processor)) = self.events.origin(event) else { return };
         let place = self.traced.numbers.iter().position(|wanted| u64::from(*wanted) == number);
         let teller_here = self.tellers.entry(tid).or_default().entry(processor).or_insert(origin);

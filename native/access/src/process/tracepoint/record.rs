@@ -12,36 +12,36 @@ pub(super) struct Record {
     pub(super) time: u64,
     pub(super) pid: i32,
     pub(super) tid: i32,
-    pub(super) what: What,
+    pub(super) what: RecordEvent,
 }
 
 impl Record {
-    /// Return the thread that started this one; None for other records.
+    /// Return the thread that started the thread of this record; None if the record does not report a new thread.
     pub(super) fn starter(&self) -> Option<i32> {
         match self.what {
-            What::Started { parent } => Some(parent),
+            RecordEvent::Started { parent } => Some(parent),
             _ => None,
         }
     }
 }
 
-pub(super) enum What {
-    /// The thread reached the tracepoint; `event` reports this.
+pub(super) enum RecordEvent {
+    /// The thread reached the tracepoint. `event`: the kernel's id of the event that reports this.
     Call { event: u64, number: u64, registers: Vec<u64>, stack: Option<Vec<u8>> },
     /// The thread is new; the thread `parent` started it.
     Started { parent: i32 },
-    /// The process of the thread runs another program from now on.
+    /// The process of the thread has started another program.
     Exec,
     /// This many records were lost, because the ring was full.
     Lost(u64),
 }
 
-/// A reader of records. `number_at`: the offset of the system call number in the tracepoint's data.
-pub(super) struct Reader {
+/// A parser of ring records. `number_at`: the offset in bytes of the system call number in the tracepoint's data.
+pub(super) struct RecordReader {
     pub(super) number_at: usize,
 }
 
-impl Reader {
+impl RecordReader {
     /// Parse a record; None if it contains no useful data.
     pub(super) fn read(&self, record: &perf_event::Record, config: ParseConfig<Native>) -> Option<Record> {
         let size = u16::try_from(record.len() + size_of::<perf_event_header>()).ok()?;
@@ -50,18 +50,18 @@ impl Reader {
         Parser::new(&*bytes, config).parse_record_with_header(self, header).ok()?
     }
 
-    fn call(&self, sample: &Sample) -> Option<What> {
+    fn call(&self, sample: &Sample) -> Option<RecordEvent> {
         let found = sample.regs_user().filter(|found| found.abi.0 == u64::from(PERF_SAMPLE_REGS_ABI_64))?;
         let number = word_at(sample.raw()?, self.number_at)?;
         let registers = registers::of_perf(&found.regs, number)?;
         let stack = sample.stack_user().map(<[u8]>::to_vec);
-        Some(What::Call { event: sample.id()?, number, registers, stack })
+        Some(RecordEvent::Call { event: sample.id()?, number, registers, stack })
     }
 }
 
 type Native = perf_event::data::endian::Native;
 
-impl<'a> Visitor<'a> for &Reader {
+impl<'a> Visitor<'a> for &RecordReader {
     type Output = Option<Record>;
 
     fn visit_unimplemented(self, _: RecordMetadata) -> Option<Record> {
@@ -78,17 +78,17 @@ impl<'a> Visitor<'a> for &Reader {
     }
 
     fn visit_fork(self, fork: Fork, _: RecordMetadata) -> Option<Record> {
-        let what = What::Started { parent: fork.ptid as i32 };
+        let what = RecordEvent::Started { parent: fork.ptid as i32 };
         Some(Record { time: fork.time, pid: fork.pid as i32, tid: fork.tid as i32, what })
     }
 
     fn visit_comm(self, comm: Comm<'a>, about: RecordMetadata) -> Option<Record> {
         let is_exec = u32::from(about.misc()) & PERF_RECORD_MISC_COMM_EXEC != 0;
         let time = about.sample_id().time().filter(|_| is_exec)?;
-        Some(Record { time, pid: comm.pid as i32, tid: comm.tid as i32, what: What::Exec })
+        Some(Record { time, pid: comm.pid as i32, tid: comm.tid as i32, what: RecordEvent::Exec })
     }
 
     fn visit_lost(self, lost: Lost, about: RecordMetadata) -> Option<Record> {
-        Some(Record { time: about.sample_id().time()?, pid: 0, tid: 0, what: What::Lost(lost.lost) })
+        Some(Record { time: about.sample_id().time()?, pid: 0, tid: 0, what: RecordEvent::Lost(lost.lost) })
     }
 }

@@ -1,10 +1,10 @@
 //! The types for results of the search in code, and for new code: system calls, patches, and the conditions of patches.
 #![forbid(unsafe_code)]
 
-/// The value that a condition compares with a number.
+/// The value that a condition compares with a number: an argument of the function, or a value computed from its
+/// arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// The first or the second argument.
     First,
     Second,
     /// The product of the first two arguments, as for calloc.
@@ -29,9 +29,12 @@ pub struct Condition {
     pub value: u64,
 }
 
-/// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at `stub_at`.
-/// A thread that reports itself stops with its program counter at `trap`; without the patch, the thread would be at
-/// `seen_at`.
+/// A patch of one place in the code.
+///
+/// - `original`, `replacement`: the bytes at `address`, and the jump that replaces them.
+/// - `stub`: the code to which the jump leads. It is written at `stub_at`.
+/// - `trap`: the program counter of a thread that reports itself.
+/// - `seen_at`: the program counter that this thread would have without the patch.
 #[derive(Clone, Debug)]
 pub struct Patch {
     pub address: u64,
@@ -50,8 +53,8 @@ pub(crate) struct Function<'a> {
     pub(crate) start: u64,
 }
 
-/// The requirements for a patch.
-pub(crate) struct Wish<'a> {
+/// The request for a patch that catches threads at `address` if all `conditions` hold, and reports them by `signal`.
+pub(crate) struct PatchRequest<'a> {
     /// The address at which threads should be caught.
     pub(crate) address: u64,
     /// The address of the first replaced instruction: `address`, or before it. Instructions before `address` are
@@ -62,8 +65,10 @@ pub(crate) struct Wish<'a> {
     pub(crate) conditions: &'a [Condition],
 }
 
-/// A system call in code. `address`: the address after the system call instruction. `before`: the address of the
-/// instruction that loads the number of the system call.
+/// A system call in code.
+///
+/// - `address`: the address after the system call instruction.
+/// - `before`: the address of the instruction that loads the number of the system call.
 pub(crate) struct Call {
     pub(crate) address: u64,
     pub(crate) before: u64,

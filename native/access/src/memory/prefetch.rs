@@ -4,7 +4,7 @@
 
 use crate::arch::cache;
 
-/// The number of look-ups in advance at which an entry is prefetched.
+/// The number of look-ups between the prefetch of an entry and its use.
 pub const SOON: usize = 16;
 
 /// Have the processor fetch the entry `index` of a table into its cache, if the table has that entry. Does not wait.

@@ -12,9 +12,9 @@ use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
 use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
-use crate::process::injection::{self, Made};
-use crate::process::ptrace::{self, Waited};
-use crate::process::stop::Thread;
+use crate::process::injection::{self, CallOutcome};
+use crate::process::ptrace::{self, ThreadEvent};
+use crate::process::stop::StoppedThread;
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
 use crate::stat;
@@ -31,15 +31,18 @@ use std::time::{Duration, Instant};
 /// __WALL. The copy shares the target's table of descriptors. A copied table would keep files open that the target
 /// closes.
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
-/// The arguments of close_range(2) (Linux 5.9), which closes all descriptors of the copy in a table of its own. The
-/// kernel still copies the first 64 descriptors into that table and closes them. A file system may delay this; then the
-/// copy keeps the other descriptors. If the target runs another program, its old table stays with the process that
-/// shares it.
+/// The arguments of close_range(2) (Linux 5.9): give the copy its own table of descriptors, and close all descriptors
+/// in it.
+///
+/// Without this call, the copy would keep the target's files open if the target runs another program: exec(2) leaves
+/// the old table to the processes that share it. The kernel still copies the first 64 descriptors into the new table
+/// and closes them one by one. A FUSE file system may delay this; the copy then keeps the descriptors that are not
+/// closed yet.
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
-/// The first code for a reason. It is larger than every errno. A code of at least REASON is REASON plus an index into
-/// REASONS.
+/// The first code with which the guardian reports that it refuses to copy a process. It is larger than every errno. The
+/// code REASON + N stands for the text REASONS[N].
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
@@ -57,11 +60,13 @@ const OTHER_NAMESPACE: u64 = REASON + 4;
 const NAMESPACES: [(&str, &str); 2] = [("pid", "pid_for_children"), ("time", "time_for_children")];
 const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
-/// The interval in milliseconds at which threads are checked that had not stopped when the target was released.
+/// The interval, in milliseconds, between checks of the threads that had not stopped when the target was released.
 const LEFTOVERS: i32 = 5;
-/// How long this process waits for the end of a copy, and how long it sleeps between checks. A file system of another
-/// user's program may delay the exit of a copy; the guardian then stays with the copy.
+/// How long this process waits until a copy exits. A FUSE file system of another user may delay the exit; the guardian
+/// then stays with the copy.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How long this process sleeps before the second check whether a copy has ended. The sleeps become longer, up to
+/// MAX_NAP.
 const NAP: Duration = Duration::from_micros(200);
 const MAX_NAP: Duration = Duration::from_millis(5);
 /// The score with which the kernel ends the copy before all other processes if memory runs out
@@ -71,7 +76,7 @@ const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The copy while the guardian holds it. `inner`: the id of the copy as the target sees it.
-struct Copy {
+struct GuardedCopy {
     pid: i32,
     inner: i64,
 }
@@ -91,21 +96,21 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     };
     // SAFETY: numbers only.
     unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-    let mut ears = Ears { from, target: open_process(process) };
-    let (mut letter, mut heard) = (Letter::new(&message), Heard::End);
+    let mut ears = GuardianInputs { from, target: open_process(process) };
+    let (mut letter, mut heard) = (ParentMessage::new(&message), ParentInput::End);
     if made.is_ok() {
         // Even if the parent is suspended or ends, the target is released.
         let deadline = limit.zip(tracer.since()).map(|(limit, since)| since + limit);
         heard = ears.send(&mut to, &mut letter, deadline, None);
-        if heard == Heard::Word {
+        if heard == ParentInput::Word {
             heard = ears.listen(deadline, None);
         }
     }
-    let (first, expired) = (tracer.release(), heard == Heard::Nothing);
-    let is_heard = ears.send(&mut to, &mut letter, None, Some(&mut tracer)) == Heard::Word;
+    let (first, expired) = (tracer.release(), heard == ParentInput::Nothing);
+    let is_heard = ears.send(&mut to, &mut letter, None, Some(&mut tracer)) == ParentInput::Word;
     let Ok(made) = made else { return };
-    let mut stood = Letter::new(&[first.as_nanos() as u64, u64::from(expired)]);
-    if is_heard && ears.send(&mut to, &mut stood, None, Some(&mut tracer)) == Heard::Word {
+    let mut stood = ParentMessage::new(&[first.as_nanos() as u64, u64::from(expired)]);
+    if is_heard && ears.send(&mut to, &mut stood, None, Some(&mut tracer)) == ParentInput::Word {
         // When the target ends, its open files must be closed, so the copy ends with it.
         ears.listen(None, Some(&mut tracer));
     }
@@ -113,11 +118,11 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     let reaped = reap(&mut tracer, made.inner, program);
     let answer = [u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64];
     if is_heard {
-        ears.send(&mut to, &mut Letter::new(&answer), None, Some(&mut tracer));
+        ears.send(&mut to, &mut ParentMessage::new(&answer), None, Some(&mut tracer));
     }
 }
 
-fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
+fn copy(tracer: &mut Tracer) -> Result<GuardedCopy, u64> {
     tracer.stop(&AtomicBool::new(false)).map_err(|failure| match failure {
         Failure::Os(error) => error.raw_os_error().unwrap_or(libc::EIO) as u64,
         Failure::Timeout(_) | Failure::Cancelled => TOO_SLOW,
@@ -128,17 +133,17 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
         return Err(OTHER_NAMESPACE);
     }
     match injection::make_call(caller, instruction, libc::SYS_clone as u64, CLONE_ARGUMENTS) {
-        Some(Made { answer, child: Some(child) }) if answer > 0 => {
+        Some(CallOutcome { answer, child: Some(child) }) if answer > 0 => {
             injection::make_call_of_ours(child, instruction, libc::SYS_close_range as u64, CLOSE_ARGUMENTS);
             let _ = std::fs::write(format!("/proc/{child}/oom_score_adj"), FIRST_TO_GO);
-            Ok(Copy { pid: child, inner: answer })
+            Ok(GuardedCopy { pid: child, inner: answer })
         }
-        Some(Made { child: Some(child), .. }) => {
+        Some(CallOutcome { child: Some(child), .. }) => {
             // The target is stopped, so do not wait for the copy's end.
             kill(child);
             Err(CUT_SHORT)
         }
-        Some(Made { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
+        Some(CallOutcome { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
         _ => Err(CUT_SHORT),
     }
 }
@@ -161,7 +166,7 @@ fn kill(child: i32) {
 /// was released.
 fn end(tracer: &mut Tracer, child: i32) {
     kill(child);
-    while ptrace::wait(child, tracer.threads.is_empty()) != Waited::Gone {
+    while ptrace::wait(child, tracer.threads.is_empty()) != ThreadEvent::Gone {
         tracer.let_rest_go();
         std::thread::sleep(NAP);
     }
@@ -193,7 +198,7 @@ fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
     None
 }
 
-fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
+fn collect(tracer: &Tracer, inner: i64) -> Option<CallOutcome> {
     let arguments = [inner as u64, 0, (libc::WNOHANG | libc::__WALL) as u32 as u64, 0, 0, 0];
     let caller = injection::find_caller(tracer)?;
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, libc::SYS_wait4 as u64, arguments)
@@ -206,7 +211,7 @@ fn program_of(process: &ProcessFolder) -> Program {
     std::fs::metadata(process.path("exe")).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Return a descriptor that becomes readable when the process ends. Linux 5.3 and later.
+/// Return a descriptor that becomes readable when the process ends; None if the process is gone, or before Linux 5.3.
 fn open_process(process: &ProcessFolder) -> Option<OwnedFd> {
     // SAFETY: numbers only.
     let found = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid(), 0) };
@@ -226,41 +231,41 @@ fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
     words
 }
 
-/// A message to the parent. The bytes from `rest` on have not been sent yet.
-struct Letter {
+/// A message from the guardian to its parent. `rest`: the index of the first byte that was not sent yet.
+struct ParentMessage {
     bytes: Vec<u8>,
     rest: usize,
 }
 
-impl Letter {
-    fn new(words: &[u64]) -> Letter {
-        Letter { bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(), rest: 0 }
+impl ParentMessage {
+    fn new(words: &[u64]) -> ParentMessage {
+        ParentMessage { bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(), rest: 0 }
     }
 }
 
 #[derive(PartialEq)]
-enum Heard {
+enum ParentInput {
     Word,
     Nothing,
     End,
 }
 
 /// The descriptors at which the guardian waits: the pipe from its parent, and the end of the target.
-struct Ears {
+struct GuardianInputs {
     from: File,
     target: Option<OwnedFd>,
 }
 
-impl Ears {
-    /// Send a letter. Return `Word` if it was sent in full, `Nothing` if the time is up, and `End` if its reader or the
-    /// target is gone.
+impl GuardianInputs {
+    /// Send a message to the parent. Return `Word` if the whole message was sent, `Nothing` if the time is up, and
+    /// `End` if its reader or the target is gone.
     fn send(
         &self,
         to: &mut File,
-        letter: &mut Letter,
+        letter: &mut ParentMessage,
         deadline: Option<Instant>,
         mut tracer: Option<&mut Tracer>,
-    ) -> Heard {
+    ) -> ParentInput {
         while letter.rest < letter.bytes.len() {
             match to.write(&letter.bytes[letter.rest..]) {
                 Ok(sent) => letter.rest += sent,
@@ -268,35 +273,35 @@ impl Ears {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let (_, has_ended) = self.wait(entry(to.as_raw_fd(), libc::POLLOUT), deadline, &mut tracer);
                     if has_ended {
-                        return Heard::End;
+                        return ParentInput::End;
                     }
                     if is_past(deadline) {
-                        return Heard::Nothing;
+                        return ParentInput::Nothing;
                     }
                 }
-                Err(_) => return Heard::End,
+                Err(_) => return ParentInput::End,
             }
         }
-        Heard::Word
+        ParentInput::Word
     }
 
     /// Wait for a message from the parent.
-    fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> Heard {
+    fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> ParentInput {
         loop {
             let (is_word, has_ended) = self.wait(entry(self.from.as_raw_fd(), libc::POLLIN), deadline, &mut tracer);
             if is_word {
                 let mut byte = [0];
                 return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO {
-                    Heard::Word
+                    ParentInput::Word
                 } else {
-                    Heard::End
+                    ParentInput::End
                 };
             }
             if has_ended {
-                return Heard::End;
+                return ParentInput::End;
             }
             if is_past(deadline) {
-                return Heard::Nothing;
+                return ParentInput::Nothing;
             }
         }
     }
@@ -341,20 +346,20 @@ fn is_readable(file: &File) -> bool {
 
 /// The connection to the guardian. `guardian`: its process id; None once it has ended. `deadline`: the time limit for
 /// its messages and its end; None if there is no limit yet.
-struct Line {
+struct GuardianConnection {
     from: Option<File>,
     to: Option<File>,
     guardian: Option<i32>,
     deadline: Option<Instant>,
 }
 
-impl Drop for Line {
+impl Drop for GuardianConnection {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Line {
+impl GuardianConnection {
     /// Close the pipes, which makes the guardian stop writing and end, and wait for the guardian's end. Return its
     /// process id if it has not ended in time; else None.
     fn close(&mut self) -> Option<i32> {
@@ -363,7 +368,7 @@ impl Line {
         let deadline = self.deadline.unwrap_or_else(|| Instant::now() + END_PATIENCE);
         let mut nap = NAP;
         // The guardian is a child of this process.
-        while ptrace::wait(guardian, false) != Waited::Gone {
+        while ptrace::wait(guardian, false) != ThreadEvent::Gone {
             if is_past(Some(deadline)) {
                 return Some(guardian);
             }
@@ -398,7 +403,7 @@ impl Line {
     }
 }
 
-fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Line, io::Error> {
+fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<GuardianConnection, io::Error> {
     let (their_from, our_to) = pipe()?;
     let (our_from, their_to) = pipe()?;
     let held = SignalsHeld::hold();
@@ -414,23 +419,31 @@ fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Li
     if guardian < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Line { from: Some(our_from.into()), to: Some(our_to.into()), guardian: Some(guardian), deadline: None })
+    Ok(GuardianConnection {
+        from: Some(our_from.into()),
+        to: Some(our_to.into()),
+        guardian: Some(guardian),
+        deadline: None,
+    })
 }
 
 /// A copy of a process, and the guardian that holds the copy. The copy never runs.
-pub struct Frozen {
-    line: Mutex<Option<Line>>,
+pub struct ProcessCopy {
+    line: Mutex<Option<GuardianConnection>>,
     copy: ProcessFolder,
     mended: u64,
     rows: Vec<Vec<u64>>,
-    state: Mutex<State>,
+    state: Mutex<CopyState>,
 }
 
-/// The state that changes during the life of a copy. `held`: for how long the target was stopped; None until it is
-/// released. `killed`: whether the copy was gone before its `end`. `left`: the process id of the guardian if gdbheap
-/// has stopped waiting for it.
+/// The state that changes during the life of a copy.
+///
+/// - `held`: for how long the target was stopped; None until it is released.
+/// - `expired`: whether the target was released because the time limit was reached.
+/// - `killed`: whether the copy was already gone when `end` was called; None before that call.
+/// - `left`: the process id of the guardian, if gdbheap has stopped waiting for it.
 #[derive(Clone, Copy, Default)]
-struct State {
+struct CopyState {
     held: Option<Duration>,
     expired: bool,
     killed: Option<bool>,
@@ -446,10 +459,10 @@ fn refusal(code: u64) -> Error {
     }
 }
 
-impl Frozen {
+impl ProcessCopy {
     /// Stop a process and copy it. The process stays stopped until `let_go`, for at most `limit`. After an error the
     /// process runs as before.
-    pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Frozen> {
+    pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<ProcessCopy> {
         if !system_call::IS_SUPPORTED {
             return Err(Error::Failed("no copy of a process can be made on this machine"));
         }
@@ -463,8 +476,8 @@ impl Frozen {
         let copy = ProcessFolder::open(copy as i32)?;
         let words = line.words(watcher, WORDS * count.min(MAX_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
-        let (line, state) = (Mutex::new(Some(line)), Mutex::new(State::default()));
-        Ok(Frozen { line, copy, mended, rows, state })
+        let (line, state) = (Mutex::new(Some(line)), Mutex::new(CopyState::default()));
+        Ok(ProcessCopy { line, copy, mended, rows, state })
     }
 
     /// Return the process id of the copy.
@@ -482,9 +495,9 @@ impl Frozen {
         self.mended
     }
 
-    /// Return every thread of the target, by its id.
-    pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
-        self.rows.iter().map(|row| Thread {
+    /// Return the threads of the target, in ascending order of their ids.
+    pub fn threads(&self) -> impl Iterator<Item = StoppedThread> + '_ {
+        self.rows.iter().map(|row| StoppedThread {
             tid: row[0] as i32,
             thread_pointer: row[2],
             stack_pointer: row[3],
@@ -508,13 +521,13 @@ impl Frozen {
         self.state().expired
     }
 
-    /// Return 1 if the copy was killed, else 0. Reads of a copy are never too late.
+    /// Return 1 if the copy was killed, else 0. No read of a copy comes too late, because the copy never runs.
     pub fn missed(&self) -> u64 {
         let killed = self.state().killed;
         u64::from(killed.unwrap_or_else(|| self.is_gone()))
     }
 
-    /// Let the target run. The copy stays.
+    /// Let the target continue. The copy remains readable until `end`.
     pub fn let_go(&self, watcher: &dyn Watcher) -> Result<()> {
         let mut guard = self.line();
         let Some(line) = guard.as_mut() else { return Ok(()) };
@@ -531,7 +544,7 @@ impl Frozen {
     /// `held` includes the stop for collecting the copy. A second call returns true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
-        let State { held: first, killed, .. } = *self.state();
+        let CopyState { held: first, killed, .. } = *self.state();
         self.state().killed = killed.or(Some(self.is_gone()));
         line.to = None;
         line.deadline = Some(Instant::now() + END_PATIENCE);
@@ -552,11 +565,11 @@ impl Frozen {
         stat::has_ended(&self.copy.path("status"))
     }
 
-    fn line(&self) -> MutexGuard<'_, Option<Line>> {
+    fn line(&self) -> MutexGuard<'_, Option<GuardianConnection>> {
         self.line.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CopyState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -16,13 +16,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The most symbolic links that one walk follows; the kernel has the same limit (MAXSYMLINKS).
+/// The largest number of symbolic links that one walk follows; the kernel has the same limit (MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
-/// The most steps of one walk. A path has at most 2,048 names, but each `..` starts again at the root.
+/// The largest number of steps of one walk. A path has at most 2,048 names, but each `..` starts again at the root.
 const MOST_STEPS: usize = 8192;
 
 /// A file that was opened with O_PATH. O_PATH does not open the contents of the file.
-pub struct Held {
+pub struct PathFile {
     pub file: File,
     /// The path of the file without symbolic links, if the path was walked.
     pub path: PathBuf,
@@ -31,25 +31,25 @@ pub struct Held {
     pub kind: u32,
 }
 
-impl Held {
-    fn new(file: File, path: PathBuf) -> Result<Held> {
+impl PathFile {
+    fn new(file: File, path: PathBuf) -> Result<PathFile> {
         let (found, kind) = (file.metadata()?, filesystem(file.as_raw_fd())?);
-        Ok(Held { file, path, found, kind })
+        Ok(PathFile { file, path, found, kind })
     }
 }
 
 /// Open with O_PATH a file whose path comes from a user who may name any file. `follows`: follow a symbolic link at the
 /// end of the path. ETIMEDOUT if the kernel blocks.
-pub fn hold(path: &Path, follows: bool) -> Result<Held> {
+pub fn hold(path: &Path, follows: bool) -> Result<PathFile> {
     let (name, flags) = (path.to_owned(), if follows { 0 } else { libc::O_NOFOLLOW });
-    at_name(path.into(), move || Held::new(held(&name, flags)?, name))
+    at_name(path.into(), move || PathFile::new(held(&name, flags)?, name))
 }
 
 /// Open with O_PATH a file that a target names. `path` begins at the folder `root`, and so do absolute symbolic links.
 /// `mounts`: ids of mountinfo. Errors: EXDEV if the path leads to a mount that is not in `mounts`; ETIMEDOUT if the
 /// kernel blocks; ELOOP if there are too many links. `checks_root`: whether the mount of the root folder must be in
 /// `mounts`, too.
-pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -> Result<Held> {
+pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -> Result<PathFile> {
     let (top, name) = (root.to_owned(), path.to_owned());
     at_name([root.as_os_str(), OsStr::new("\0"), path.as_os_str()].into_iter().collect(), move || {
         let root = held(&top, libc::O_DIRECTORY)?;
@@ -61,7 +61,7 @@ pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -
         walk.mounts.extend(start);
         walk.go(&name)?;
         let below: PathBuf = walk.done.iter().collect();
-        Held::new(walk.here, top.join(below))
+        PathFile::new(walk.here, top.join(below))
     })
 }
 
