@@ -73,7 +73,7 @@ impl Bits {
         (from..to).any(|index| self.get(index))
     }
 
-    /// Return whether memory suffices for `size` bits. The check is needed because a target may name any size.
+    /// Return whether `size` bits fit into memory. The size comes from the target, so it may be absurdly large.
     pub(crate) fn fits(size: u64) -> bool {
         Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
     }
@@ -143,8 +143,8 @@ impl SharedBits {
         self.words.get((index / 64) as usize).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
     }
 
-    /// Add members by whole words of the bitmap, from the word that has the bit of `index` on. Only one thread at a
-    /// time may do so for the same words.
+    /// Add the members in `bits`, which is a part of a bitmap. Its first word is added to the word that contains the
+    /// bit of `index`. Two threads must not add to the same words at the same time.
     pub(crate) fn put(&self, index: u64, bits: &[u64]) {
         for (word, bits) in self.words.iter().skip((index / 64) as usize).zip(bits) {
             if *bits != 0 {

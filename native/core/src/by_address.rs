@@ -7,32 +7,33 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
 /// A hasher that multiplies an address. The result is good enough for addresses, and fast. Speed matters because
-/// look-ups by address are the most frequent look-ups. The numbers are drawn anew by each gdbheap: a target that knew
-/// them could choose addresses that all have one hash.
+/// look-ups by address are the most frequent look-ups. Each gdbheap process draws new numbers, because a target that
+/// knew them could choose addresses that all have one hash.
 pub(crate) struct AddressHasher {
-    drawn: Drawn,
+    drawn: HasherSeed,
     hash: u64,
 }
 
-/// The two numbers of a hasher: one is combined with the address, which is then multiplied by the other.
+/// The random numbers of a hasher. It combines the address with the first number, and multiplies the result by the
+/// second.
 #[derive(Clone, Copy)]
-pub(crate) struct Drawn(u64, u64);
+pub(crate) struct HasherSeed(u64, u64);
 
-impl Drawn {
-    fn anew() -> Drawn {
+impl HasherSeed {
+    fn anew() -> HasherSeed {
         let draw = || RandomState::new().build_hasher().finish();
-        Drawn(draw(), draw() | 1)
+        HasherSeed(draw(), draw() | 1)
     }
 }
 
-impl Default for Drawn {
-    fn default() -> Drawn {
-        static DRAWN: OnceLock<Drawn> = OnceLock::new();
-        *DRAWN.get_or_init(Drawn::anew)
+impl Default for HasherSeed {
+    fn default() -> HasherSeed {
+        static DRAWN: OnceLock<HasherSeed> = OnceLock::new();
+        *DRAWN.get_or_init(HasherSeed::anew)
     }
 }
 
-impl BuildHasher for Drawn {
+impl BuildHasher for HasherSeed {
     type Hasher = AddressHasher;
 
     #[inline(always)]
@@ -58,17 +59,17 @@ impl Hasher for AddressHasher {
     }
 }
 
-pub(crate) type ByAddress<V> = HashMap<u64, V, Drawn>;
-pub(crate) type Addresses = HashSet<u64, Drawn>;
+pub(crate) type ByAddress<V> = HashMap<u64, V, HasherSeed>;
+pub(crate) type Addresses = HashSet<u64, HasherSeed>;
 
 #[cfg(test)]
 mod tests {
-    use super::Drawn;
+    use super::HasherSeed;
     use std::collections::HashSet;
     use std::hash::BuildHasher;
 
     /// Return how many different values the lowest `bits` of the hashes of `keys` have.
-    fn spread(drawn: Drawn, keys: impl Iterator<Item = u64>, bits: u32) -> usize {
+    fn spread(drawn: HasherSeed, keys: impl Iterator<Item = u64>, bits: u32) -> usize {
         keys.map(|key| drawn.hash_one(key) & ((1 << bits) - 1)).collect::<HashSet<u64>>().len()
     }
 
@@ -78,16 +79,16 @@ mod tests {
             let keys = || (0..1 << 12).map(|number: u64| 0x7f00_0000_0000 + number * step);
             // 4,096 balls in 65,536 boxes: a random function meets about 3,970 boxes. Of 400 pairs of numbers, 8 at most
             // met fewer than 3,000, and none fewer than 980.
-            let good = (0..64).filter(|_| spread(Drawn::anew(), keys(), 16) > 3000).count();
+            let good = (0..64).filter(|_| spread(HasherSeed::anew(), keys(), 16) > 3000).count();
             assert!(good > 48, "{good} of 64 with a step of {step}");
         }
     }
 
     #[test]
     fn keys_that_collide_for_one_draw_do_not_for_another() {
-        let one = Drawn(0, 0x9e37_79b9_7f4a_7c15);
+        let one = HasherSeed(0, 0x9e37_79b9_7f4a_7c15);
         let keys: Vec<u64> = (0..1 << 22).filter(|key| one.hash_one(key) & 0xfff == 0).collect();
         assert!(keys.len() > 500 && spread(one, keys.iter().copied(), 12) == 1);
-        assert!(spread(Drawn::default(), keys.iter().copied(), 12) > keys.len() / 2);
+        assert!(spread(HasherSeed::default(), keys.iter().copied(), 12) > keys.len() / 2);
     }
 }

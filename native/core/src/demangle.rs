@@ -11,10 +11,10 @@ const LONGEST_SYMBOL: usize = 4 << 10;
 /// The largest length of a name that demangling may produce. Each part of a symbol may stand for two copies of the part
 /// before it, so 457 bytes can become gigabytes.
 const LONGEST_NAME: usize = 4 << 10;
-/// The length of the end of a Rust symbol in the older (legacy) form: `17h`, 16 digits and `E`.
+/// The length in characters of the end of a Rust symbol in the older (legacy) form: `17h`, 16 digits and `E`.
 const HASH: usize = 20;
 
-/// A text of at most LONGEST_NAME bytes.
+/// A name of at most LONGEST_NAME bytes.
 #[derive(Default)]
 struct BoundedName(String);
 

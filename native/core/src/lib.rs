@@ -5,8 +5,9 @@
 //! it. Whatever is read from a target is hostile: every count is bounded, every pointer is checked against the
 //! segments, and arithmetic on such numbers cannot panic.
 //!
-//! A module imports only from the groups that precede its own group in this list: bits, by_address, firsts, mangled,
-//! demangle; packed, source_lines and symbols; allocators; python; graph and memory_use; structures; history and events.
+//! A module imports only from the groups that precede its own group in this list: bits, by_address, top_rows, mangled,
+//! demangle; packed, source_lines and symbols; allocators; python; graph and memory_use; structures; history and
+//! events.
 #![forbid(unsafe_code)]
 
 pub mod allocators;
@@ -14,7 +15,6 @@ pub(crate) mod bits;
 pub(crate) mod by_address;
 pub mod demangle;
 pub mod events;
-pub(crate) mod firsts;
 pub mod graph;
 pub mod history;
 mod mangled;
@@ -24,6 +24,7 @@ pub mod python;
 pub mod source_lines;
 pub mod structures;
 pub mod symbols;
+pub(crate) mod top_rows;
 
 pub use gdbheap_access::machine::EM_X86_64;
-pub use gdbheap_access::{Cancelled, Error, Machine, Missing, PageSize, Progress, Result, Watcher};
+pub use gdbheap_access::{Cancellation, Error, Machine, MissingByte, PageSize, Progress, Result, Watcher};

@@ -13,18 +13,18 @@ use std::sync::Arc;
 
 const WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 256 << 10;
-/// The number of compressed bytes in a row that may yield no output: half a zstd window, and more than any tool writes
-/// between two frames.
+/// After this many compressed bytes without any output, reading fails. This is half a zstd window, and more than any
+/// tool writes between two frames.
 const IDLE: u64 = 64 << 20;
 
-/// A file with two positions: the present position of reading, and the position at which the last output was produced.
-struct Counted {
+/// A file with two positions: the current position of reading, and the position at which the last output was produced.
+struct TrackedFile {
     file: File,
     position: Arc<AtomicU64>,
     fruitful: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for TrackedFile {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(buffer)?;
         let before = self.position.fetch_add(count as u64, Ordering::Relaxed);
@@ -35,13 +35,13 @@ impl Read for Counted {
     }
 }
 
-type Source = BufReader<Counted>;
+type Source = BufReader<TrackedFile>;
 
 /// A source that reports the end of the file as an error. Without it, the lz4 decoder would take a file that is cut
 /// between two blocks for a complete frame.
-struct Endless(Source);
+struct EndlessSource(Source);
 
-impl Read for Endless {
+impl Read for EndlessSource {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.0.read(buffer)? {
             0 if !buffer.is_empty() => Err(std::io::Error::other("it ends in the middle")),
@@ -50,12 +50,12 @@ impl Read for Endless {
     }
 }
 
-type Frame = lz4_flex::frame::FrameDecoder<Endless>;
+type FrameReader = lz4_flex::frame::FrameDecoder<EndlessSource>;
 
 enum Decoder {
     Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
     /// The decoder of the current lz4 frame; None after the last frame.
-    Lz4(Option<Box<Frame>>),
+    Lz4(Option<Box<FrameReader>>),
 }
 
 impl Decoder {
@@ -70,7 +70,7 @@ impl Decoder {
                 }
                 // Another frame may follow. It needs a new decoder, because its block size may differ.
                 let rest = frame.get_mut().0.fill_buf().map(|rest| !rest.is_empty())?;
-                *decoder = decoder.take().filter(|_| rest).map(|frame| Box::new(Frame::new(frame.into_inner())));
+                *decoder = decoder.take().filter(|_| rest).map(|frame| Box::new(FrameReader::new(frame.into_inner())));
             },
         }
     }
@@ -89,7 +89,7 @@ impl Unpacker {
     /// Open a compressed file. `kind` is "zstd" or "lz4".
     pub fn open(path: &str, kind: &str) -> Result<Unpacker> {
         let (position, fruitful) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let file = Counted { file: File::open(path)?, position: position.clone(), fruitful: fruitful.clone() };
+        let file = TrackedFile { file: File::open(path)?, position: position.clone(), fruitful: fruitful.clone() };
         let source = BufReader::with_capacity(BUFFER, file);
         let decoder = match kind {
             "zstd" => {
@@ -97,7 +97,7 @@ impl Unpacker {
                 decoder.window_log_max(WINDOW_LOG)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            "lz4" => Decoder::Lz4(Some(Box::new(Frame::new(Endless(source))))),
+            "lz4" => Decoder::Lz4(Some(Box::new(FrameReader::new(EndlessSource(source))))),
             _ => return Err(Error::invalid("neither zstd nor lz4")),
         };
         Ok(Unpacker { decoder, position, fruitful, failure: None })

@@ -1,7 +1,7 @@
 //! Find the source lines of machine code in the debug information (DWARF) of an ELF file.
 //!
-//! The crate gimli decodes the entries. The file may be anybody's, so this module counts what is decoded, and keeps only
-//! what a look-up needs.
+//! The crate gimli decodes the entries. The file is not trusted, so this module limits the number of items that are
+//! decoded. It keeps only the items that a look-up needs.
 
 use gimli::{
     Attribute, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, LineInstruction, LineProgramHeader, LittleEndian,
@@ -23,25 +23,26 @@ impl From<gimli::Error> for Unreadable {
     }
 }
 
-/// The most attributes, ranges and rows of line tables that are decoded for one compilation unit, and the most of what is
-/// kept of all files of a target. Together they take at most some 150 MB.
+/// The largest number of attributes, ranges and rows of line tables that are decoded for one compilation unit.
 const MAX_OF_UNIT: usize = 4 << 20;
+/// The largest number of names, ranges and rows that are kept for all files of a target. Together they take at most
+/// about 150 MB.
 const MAX_KEPT: usize = 3 << 20;
-/// How long the debug information of all files of a target may be decoded.
+/// The longest time for decoding the debug information of all files of a target.
 const MOST_SECONDS: Duration = Duration::from_secs(3);
-/// The number of things after which the time is checked again.
+/// The number of decoded items after which the time is checked again.
 const CHECKED: usize = 5000;
-/// The most bytes of the header of a line table. gimli keeps a hundred bytes for each byte of it.
+/// The largest number of bytes of the header of a line table. gimli keeps a hundred bytes for each byte of it.
 const MAX_LINE_HEADER: u64 = 256 << 10;
-/// The most ranges that are tried for one address. Code that the linker removed can overlap other code.
+/// The largest number of ranges that are tried for one address. Code that the linker removed can overlap other code.
 const MAX_OVERLAPS: usize = 64;
-/// The most steps from an inlined function to the entry that has its name.
+/// The largest number of steps from an inlined function to the entry that has its name.
 const MAX_STEPS: usize = 8;
-/// The most inlined functions at one address that have a line.
+/// The largest number of inlined functions at one address for which lines are returned.
 const MAX_INLINED: usize = 32;
-/// How many things a name or a path counts as.
+/// The cost of a name or a path, counted in decoded items.
 const NAME_COST: usize = 8;
-/// The most bytes of a name, and of a path.
+/// The largest number of bytes of a name, and of a path.
 const MAX_TEXT: usize = 4000;
 
 /// A line of source code. `function`: the symbol or name of an inlined function; None for the function that owns the
@@ -53,34 +54,35 @@ pub struct SourceLine {
     pub line: u64,
 }
 
-/// The number of a file in the table of its unit, and a line in it.
-type Place = (u64, u64);
+/// A line of a source file: (number of the file in the table of its compilation unit, line number).
+type LinePosition = (u64, u64);
 
 /// A call that the compiler replaced by the code of the called function.
-struct Inlined {
-    /// The position of the call's address ranges among the ranges of the unit.
+struct InlinedCall {
+    /// The positions of the call's address ranges in the list of all ranges of the compilation unit.
     ranges: std::ops::Range<usize>,
-    /// The entry of the function.
+    /// The offset of the DWARF entry that describes the called function; None if there is none.
     origin: Option<usize>,
-    /// The place of the call in the source.
-    call: Place,
+    /// The file and the line that contain the call.
+    call: LinePosition,
 }
 
-/// Consecutive code: the places from each address on, ascending.
+/// A run of consecutive code. `rows`: the address and the new place in the source of each change of this place, by
+/// ascending address.
 struct Sequence {
     start: u64,
     end: u64,
-    rows: Vec<(u64, Place)>,
+    rows: Vec<(u64, LinePosition)>,
 }
 
 /// The code of a compilation unit. `inlined`: each call comes after the calls that contain it.
 struct Code {
     sequences: Vec<Sequence>,
-    inlined: Vec<Inlined>,
+    inlined: Vec<InlinedCall>,
     ranges: Vec<(u64, u64)>,
 }
 
-/// How much may still be decoded of all files of a target: a time, and a number of things that are kept.
+/// The remaining budget for decoding the files of a target: CPU time, and a number of items that are kept.
 pub struct Budget {
     time: Duration,
     kept: usize,
@@ -92,7 +94,7 @@ impl Default for Budget {
     }
 }
 
-/// The work of one call.
+/// The work of one look-up, counted in decoded items.
 struct Effort<'a> {
     budget: &'a mut Budget,
     began: Instant,
@@ -104,7 +106,7 @@ impl Effort<'_> {
         Effort { budget, began: Instant::now(), left: MAX_OF_UNIT }
     }
 
-    /// Count `count` decoded things. Fails if they exceed the limit, or if the time is up.
+    /// Count `count` decoded items. Fails if they exceed the limit, or if the time is up.
     fn take(&mut self, count: usize) -> Result<()> {
         let before = self.left;
         self.left = self.left.checked_sub(count).ok_or(Unreadable)?;
@@ -114,7 +116,7 @@ impl Effort<'_> {
         }
     }
 
-    /// Count things that are decoded and kept.
+    /// Count items that are decoded and also kept in memory. Fails if they exceed a limit, or if the time is up.
     fn keep(&mut self, count: usize) -> Result<()> {
         self.budget.kept = self.budget.kept.checked_sub(count).ok_or(Unreadable)?;
         self.take(count)
@@ -135,7 +137,7 @@ impl Drop for Effort<'_> {
     }
 }
 
-/// The source lines of one file. `T`: the bytes of a section.
+/// The source lines of one ELF file, read from its debug information (DWARF). `T`: the bytes of a section.
 pub struct SourceLines<T> {
     sections: HashMap<String, T>,
     /// (start, end, offset of the compilation unit) of each range of code, ascending.
@@ -143,13 +145,15 @@ pub struct SourceLines<T> {
     /// The offsets of all compilation units, ascending.
     starts: Vec<usize>,
     known: HashMap<usize, Option<Arc<Code>>>,
-    /// The names of functions by the offsets of their entries, and the paths of files by unit and number.
+    /// The names of functions, by the offsets of their entries.
     names: HashMap<usize, Option<Vec<u8>>>,
+    /// The paths of files, by unit and number.
     paths: HashMap<(usize, u64), Vec<u8>>,
 }
 
 impl<T: AsRef<[u8]>> SourceLines<T> {
-    /// Find the code of each compilation unit. `sections`: by their names, such as `.debug_info`; others count as empty.
+    /// Find the code of each compilation unit. `sections`: the contents of the sections, by name, such as
+    /// `.debug_info`. A missing section counts as empty.
     pub fn new(sections: HashMap<String, T>, budget: &mut Budget) -> SourceLines<T> {
         let (mut ranges, mut starts) = (Vec::new(), Vec::new());
         let mut lines = SourceLines {
@@ -219,7 +223,8 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         Ok(Unit::new_with_abbreviations(dwarf, header, abbreviations)?)
     }
 
-    /// Find the ranges of code of all units, and the offsets of the units.
+    /// Decode the headers of all compilation units. Append the ranges of their code to `ranges`, and their offsets to
+    /// `starts`.
     fn find_code(
         &self,
         ranges: &mut Vec<(u64, u64, usize)>,
@@ -260,7 +265,7 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         let Some(index) = sequence.rows.partition_point(|row| row.0 <= address).checked_sub(1) else {
             return Ok(Vec::new());
         };
-        let is_here = |one: &&Inlined| {
+        let is_here = |one: &&InlinedCall| {
             code.ranges[one.ranges.clone()].iter().any(|range| range.0 <= address && address < range.1)
         };
         let (mut place, mut found) = (sequence.rows[index].1, Vec::new());
@@ -293,7 +298,7 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
         self.paths[&(offset, number)].clone()
     }
 
-    /// Return the linker's symbol of the function with the entry at `offset`, else its name.
+    /// Return the linker's symbol of the function with the entry at `offset`, else its name; None if it has neither.
     fn name(&self, dwarf: &Dwarf<Bytes<'_>>, mut offset: usize, effort: &mut Effort<'_>) -> Result<Option<Vec<u8>>> {
         for _ in 0..MAX_STEPS {
             effort.check()?;
@@ -317,7 +322,7 @@ impl<T: AsRef<[u8]>> SourceLines<T> {
     }
 }
 
-/// Return the length of the header of the line table at `place`.
+/// Return the length of the header of the line table at `place`; None if no line table is there.
 fn line_header(bytes: &[u8], place: usize) -> Option<u64> {
     let number = |at: usize, size: usize| -> Option<u64> {
         let mut word = [0; 8];
@@ -330,7 +335,7 @@ fn line_header(bytes: &[u8], place: usize) -> Option<u64> {
     number(start + 2 + sizes, size)
 }
 
-/// The attributes of an entry that say where its code is.
+/// The attributes of a DWARF entry that say where its code is: either `low` and `high`, or a `list` of ranges.
 #[derive(Default)]
 struct EntryCode<'a> {
     low: Option<u64>,
@@ -339,7 +344,7 @@ struct EntryCode<'a> {
 }
 
 impl<'a> EntryCode<'a> {
-    /// Take over an attribute if it says where the code is.
+    /// Store an attribute if it says where the code is.
     fn read(&mut self, dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, one: &Attribute<Bytes<'a>>) -> Result<()> {
         match one.name() {
             gimli::DW_AT_low_pc => self.low = dwarf.attr_address(unit, one.value())?,
@@ -350,7 +355,7 @@ impl<'a> EntryCode<'a> {
         Ok(())
     }
 
-    /// Call `add` for each range. Each entry of a list is counted, also those that give no range.
+    /// Call `add` for each range. Each entry of a list is counted, even if it has no range.
     fn each_range(
         self,
         dwarf: &Dwarf<Bytes<'a>>,
@@ -383,7 +388,7 @@ fn header<'a>(dwarf: &Dwarf<Bytes<'a>>, offset: usize) -> Result<UnitHeader<Byte
     Ok(dwarf.debug_info.header_from_offset(DebugInfoOffset(offset))?)
 }
 
-/// Return a text of at most MAX_TEXT bytes.
+/// Return the string of an attribute; None if the attribute has none, or if the string has more than MAX_TEXT bytes.
 fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>, value: AttributeValue<Bytes<'a>>) -> Option<&'a [u8]> {
     dwarf.attr_string(unit, value).ok().map(|text| text.slice()).filter(|text| text.len() <= MAX_TEXT)
 }
@@ -392,7 +397,7 @@ fn sequences(unit: &Unit<Bytes<'_>>, effort: &mut Effort<'_>) -> Result<Vec<Sequ
     let Some(program) = unit.line_program.clone() else { return Ok(Vec::new()) };
     check_instructions(program.header(), effort)?;
     let (mut found, mut rows) = (Vec::new(), program.rows());
-    let mut open: Vec<(u64, Place)> = Vec::new();
+    let mut open: Vec<(u64, LinePosition)> = Vec::new();
     while let Some((_, row)) = rows.next_row()? {
         effort.keep(1)?;
         if !row.end_sequence() {
@@ -427,7 +432,7 @@ fn check_instructions(header: &LineProgramHeader<Bytes<'_>>, effort: &Effort<'_>
 fn find_inlined<'a>(
     dwarf: &Dwarf<Bytes<'a>>,
     unit: &Unit<Bytes<'a>>,
-    inlined: &mut Vec<Inlined>,
+    inlined: &mut Vec<InlinedCall>,
     ranges: &mut Vec<(u64, u64)>,
     effort: &mut Effort<'_>,
 ) -> Result<()> {
@@ -452,7 +457,7 @@ fn find_inlined<'a>(
         let first = ranges.len();
         code.each_range(dwarf, unit, effort, |start, end| ranges.push((start, end)))?;
         effort.keep(2)?;
-        inlined.push(Inlined { ranges: first..ranges.len(), origin, call });
+        inlined.push(InlinedCall { ranges: first..ranges.len(), origin, call });
     }
     Ok(())
 }
@@ -464,7 +469,8 @@ fn number(value: &AttributeValue<Bytes<'_>>) -> u64 {
     }
 }
 
-/// Return the offset in `.debug_info` of the entry to which an attribute refers.
+/// Return the offset, in bytes from the start of `.debug_info`, of the entry to which an attribute refers; None if it
+/// refers to none.
 fn absolute(unit: &Unit<Bytes<'_>>, value: AttributeValue<Bytes<'_>>) -> Option<usize> {
     match value {
         AttributeValue::UnitRef(offset) => Some(offset.to_debug_info_offset(&unit.header)?.0),
@@ -473,7 +479,7 @@ fn absolute(unit: &Unit<Bytes<'_>>, value: AttributeValue<Bytes<'_>>) -> Option<
     }
 }
 
-/// Return the path of a file of a unit.
+/// Return the path of a file of a unit; None if the unit has no such file.
 fn path(dwarf: &Dwarf<Bytes<'_>>, unit: &Unit<Bytes<'_>>, number: u64) -> Option<Vec<u8>> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(number)?;

@@ -30,9 +30,9 @@ const MOST_AROUND: usize = 256;
 const MOST_FUNCTIONS_AROUND: usize = 8;
 const FREE: u32 = u32::MAX;
 
-/// The symbols of a file that an index contains.
+/// The symbols of a file that are put into the index.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SymbolFilter {
     /// Symbols of data and code that the file defines.
     Addresses,
     /// Symbols of functions that the file defines.
@@ -46,18 +46,19 @@ pub type Symbol<'a> = (u64, u64, &'a [u8]);
 /// The symbols of several tables of one file. If a name occurs more than once, the symbol in the first of these tables
 /// is used. In one table, a global symbol is preferred to a local one; otherwise the first symbol is used.
 pub struct Symbols<B> {
-    tables: Vec<Table<B>>,
-    wanted: Wanted,
+    tables: Vec<SymbolEntries<B>>,
+    wanted: SymbolFilter,
     by_name: OnceLock<ByName>,
     /// The numbers of the wanted symbols, ascending by address, then by size.
     by_address: OnceLock<Vec<u32>>,
 }
 
-struct Table<B> {
+struct SymbolEntries<B> {
     entries: B,
     names: B,
-    /// The number of the table's first symbol (`first`), and the number of the table's symbols (`count`).
+    /// The number of the table's first symbol.
     first: u32,
+    /// The number of the table's symbols.
     count: u32,
 }
 
@@ -91,10 +92,12 @@ impl Entry {
         !GLOBAL_BINDINGS.contains(&(self.info >> 4))
     }
 
-    fn is_wanted(&self, wanted: Wanted) -> bool {
+    fn is_wanted(&self, wanted: SymbolFilter) -> bool {
         match wanted {
-            Wanted::Functions => self.section != UNDEFINED && self.value != 0 && FUNCTION_KINDS.contains(&self.kind()),
-            Wanted::Addresses => self.is_in_file() && self.value != 0 && ADDRESS_KINDS.contains(&self.kind()),
+            SymbolFilter::Functions => {
+                self.section != UNDEFINED && self.value != 0 && FUNCTION_KINDS.contains(&self.kind())
+            }
+            SymbolFilter::Addresses => self.is_in_file() && self.value != 0 && ADDRESS_KINDS.contains(&self.kind()),
         }
     }
 
@@ -107,7 +110,7 @@ impl Entry {
     }
 }
 
-impl<B: Deref<Target = [u8]>> Table<B> {
+impl<B: Deref<Target = [u8]>> SymbolEntries<B> {
     fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.entries.chunks_exact(ENTRY).take(self.count as usize).map(Entry::read)
     }
@@ -125,20 +128,20 @@ impl<B: Deref<Target = [u8]>> Table<B> {
 }
 
 impl<B: Deref<Target = [u8]>> Symbols<B> {
-    /// Index symbol tables. Each table is given as (entries, names).
-    pub fn new(tables: Vec<(B, B)>, wanted: Wanted) -> Symbols<B> {
+    /// Take over symbol tables, each given as (entries, names). The index is made at the first search.
+    pub fn new(tables: Vec<(B, B)>, wanted: SymbolFilter) -> Symbols<B> {
         let mut first = 0;
         let table = |(entries, names): (B, B)| {
             // The number of a symbol has 31 bits.
             let count = (entries.len() / ENTRY).min((FREE / 2 - first) as usize) as u32;
             first += count;
-            Table { entries, names, first: first - count, count }
+            SymbolEntries { entries, names, first: first - count, count }
         };
         let tables = tables.into_iter().map(table).collect();
         Symbols { tables, wanted, by_name: OnceLock::new(), by_address: OnceLock::new() }
     }
 
-    /// Return the address (as linked) and the size of the symbol with the name `name`.
+    /// Return the address (as linked) and the size of the symbol with the name `name`; None if there is no such symbol.
     pub fn find(&self, name: &[u8]) -> Option<(u64, u64)> {
         let index = self.by_name.get_or_init(|| self.index_names());
         let (_, number) = index.slots[self.slot_of(index, name)];
@@ -162,7 +165,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
 
     /// Return the first `most` symbols of at least `least` bytes that begin in [low, high), ascending by address.
     pub fn starting_in(&self, low: u64, high: u64, least: u64, most: usize) -> Vec<Symbol<'_>> {
-        let mut left = self.tables.iter().map(Table::most_names).sum::<usize>();
+        let mut left = self.tables.iter().map(SymbolEntries::most_names).sum::<usize>();
         let first = self.place_of(low);
         let found = self.numbers()[first..].iter().map(|number| self.symbol(*number));
         let large = found.take_while(|symbol| symbol.0 < high).filter(|symbol| symbol.1 >= least);
@@ -182,15 +185,15 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         None
     }
 
-    /// Return the plainest name of the symbols that begin at an address: `read`, not `__libc_read`. To look at the names
-    /// takes time, because they may be many and long.
+    /// Return the plainest name of the symbols that begin at an address (`read`, not `__libc_read`); None if none
+    /// begins there. Looking at the names takes time, because they may be many and long.
     pub fn plainest(&self, start: u64) -> Option<&[u8]> {
         let underscores = |name: &[u8]| name.iter().take_while(|byte| **byte == b'_').count();
         self.at(start).into_iter().map(|symbol| symbol.2).min_by_key(|name| (underscores(name), name.len(), *name))
     }
 
     /// Return the end of the last symbol that ends at or before `low`, and the start of the first symbol that begins
-    /// after `high`.
+    /// after `high`. Each is None if there is no such symbol.
     pub fn gap(&self, low: u64, high: u64) -> (Option<u64>, Option<u64>) {
         let numbers = &self.numbers()[..self.place_behind(low)];
         let ends = numbers.iter().filter_map(|number| {
@@ -214,7 +217,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         found
     }
 
-    fn entry(&self, number: u32) -> (&Table<B>, Entry) {
+    fn entry(&self, number: u32) -> (&SymbolEntries<B>, Entry) {
         let table = &self.tables[self.tables.partition_point(|table| table.first <= number) - 1];
         (table, Entry::read(&table.entries[(number - table.first) as usize * ENTRY..][..ENTRY]))
     }
@@ -277,7 +280,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
 
     /// Return one key for each distinct name offset of a table. A key contains the symbol that is used for this name:
     /// `name << 32 | is local << 31 | number`.
-    fn name_keys(&self, table: &Table<B>) -> Vec<u64> {
+    fn name_keys(&self, table: &SymbolEntries<B>) -> Vec<u64> {
         let wanted = || (0u64..).zip(table.entries()).filter(|(_, entry)| entry.is_wanted(self.wanted));
         let mut keys = Vec::with_capacity(wanted().count());
         keys.extend(
@@ -341,7 +344,7 @@ mod tests {
     }
 
     fn symbols(tables: Vec<(Vec<u8>, Vec<u8>)>) -> Symbols<Vec<u8>> {
-        Symbols::new(tables, Wanted::Addresses)
+        Symbols::new(tables, SymbolFilter::Addresses)
     }
 
     #[test]
@@ -402,7 +405,7 @@ mod tests {
             (b"open", FUNCTION, 1, 64, 0),
             (b"none", FUNCTION, 0, 70, 8),
         ];
-        let found = Symbols::new(vec![table(&rows)], Wanted::Functions);
+        let found = Symbols::new(vec![table(&rows)], SymbolFilter::Functions);
         assert_eq!((found.function(16), found.function(31)), (Some(16), Some(16)));
         assert_eq!((found.function(15), found.function(32)), (None, None));
         assert_eq!((found.function(64), found.function(1 << 40)), (Some(64), Some(64)));

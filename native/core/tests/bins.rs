@@ -4,7 +4,7 @@ mod support;
 
 use gdbheap_core::allocators::glibc::{follow_bins, walk_chunks, Bins, Chunks, Stretch};
 use std::collections::BTreeMap;
-use support::{Chance, Heap, Memory, Unwatched};
+use support::{Chance, Heap, Memory, NoWatcher};
 
 const START: u64 = 0x5555_5555_0000;
 /// The address of `malloc_state.bins`.
@@ -73,8 +73,8 @@ fn lay_sizes(memory: &mut Memory, chunks: &[(u64, u64)], bin: u64) {
 fn follow(heap: &Heap, collects: bool) -> (Chunks, Bins) {
     let space = heap.memory.space();
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
-    let (chunks, _) = walk_chunks(&Unwatched, &space, vec![stretch], &[], true, collects).expect("not cancelled");
-    let bins = follow_bins(&Unwatched, &space, &chunks, &[STATE]).expect("not cancelled");
+    let (chunks, _) = walk_chunks(&NoWatcher, &space, vec![stretch], &[], true, collects).expect("not cancelled");
+    let bins = follow_bins(&NoWatcher, &space, &chunks, &[STATE]).expect("not cancelled");
     (chunks, bins)
 }
 
@@ -112,7 +112,8 @@ fn a_damaged_link_is_found() {
     }
 }
 
-/// Check two arenas, each with a chunk of the other in a bin: every link leads to a free chunk that links back.
+/// Check that damage is found if each of two arenas has a chunk of the other arena in a bin. Every link still points to
+/// a free chunk that links back.
 #[test]
 fn a_bin_with_chunks_of_another_arena_is_found() {
     let mut chance = Chance::new("a_bin_with_chunks_of_another_arena_is_found");
@@ -121,7 +122,7 @@ fn a_bin_with_chunks_of_another_arena_is_found() {
         let (other_start, other_state) = (START + (1 << 30), STATE + (1 << 20));
         let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 10);
         let mut other = Heap::draw(&mut chance, other_start, 1 << 16, 1 << 10);
-        // Chunks in use say that they are of a thread's arena.
+        // Set the flag in chunks in use which says that they lie in a thread's arena.
         for (chunk, _, _) in other.chunks.iter().filter(|chunk| !chunk.2) {
             let size = other.memory.word(chunk + 8);
             other.memory.put(chunk + 8, size | 4);
@@ -147,8 +148,8 @@ fn a_bin_with_chunks_of_another_arena_is_found() {
             let space = memory.space();
             let stretches = vec![stretch(&heap, 0), stretch(&other, 1)];
             let (chunks, _) =
-                walk_chunks(&Unwatched, &space, stretches, &[], true, chance.one_in(2)).expect("not cancelled");
-            let bins = follow_bins(&Unwatched, &space, &chunks, &[STATE, other_state]).expect("not cancelled");
+                walk_chunks(&NoWatcher, &space, stretches, &[], true, chance.one_in(2)).expect("not cancelled");
+            let bins = follow_bins(&NoWatcher, &space, &chunks, &[STATE, other_state]).expect("not cancelled");
             assert_eq!(!bins.damage.is_empty(), exchanged, "{:?}", bins.damage.first());
             found += usize::from(exchanged);
         }

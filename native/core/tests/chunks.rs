@@ -3,11 +3,11 @@
 mod support;
 
 use gdbheap_core::allocators::glibc::{
-    count_sizes, find_fits, list_chunks, walk_chunks, CacheList, Chunks, Stretch, Wanted, STATES,
+    count_sizes, find_fits, list_chunks, walk_chunks, CacheList, ChunkFilter, Chunks, Stretch, STATES,
 };
-use gdbheap_core::allocators::Order;
+use gdbheap_core::allocators::BlockOrder;
 use std::collections::BTreeSet;
-use support::{Chance, Heap, Unwatched};
+use support::{Chance, Heap, NoWatcher};
 
 const START: u64 = 0x5555_5555_0000;
 const USED: usize = 0;
@@ -20,7 +20,7 @@ fn stretch(heap: &Heap, fast: Vec<u64>) -> Stretch {
 }
 
 fn walked(heap: &Heap) -> Chunks {
-    let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true, false);
+    let walked = walk_chunks(&NoWatcher, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true, false);
     walked.expect("not cancelled").0
 }
 
@@ -83,8 +83,8 @@ fn sizes_and_lists_agree_with_the_heap() {
         assert_eq!((counts[USED], counts[FREE]), (of(false), of(true)), "{size}");
     }
     let minimum = chance.below(1 << 12);
-    let wanted = Wanted { states: 1 << FREE, minimum, maximum: u64::MAX, arena: Some(0) };
-    let (all, rows) = list_chunks(&chunks, &wanted, Order::Size, Some(10));
+    let wanted = ChunkFilter { states: 1 << FREE, minimum, maximum: u64::MAX, arena: Some(0) };
+    let (all, rows) = list_chunks(&chunks, &wanted, BlockOrder::Size, Some(10));
     let mut own: Vec<(u64, u64)> =
         heap.chunks.iter().filter(|chunk| chunk.2 && chunk.1 >= minimum).map(|chunk| (!chunk.1, chunk.0)).collect();
     own.sort_unstable();
@@ -121,7 +121,7 @@ fn every_fast_bin_is_followed() {
         }
         let space = heap.memory.space();
         let (chunks, _) =
-            walk_chunks(&Unwatched, &space, vec![stretch(&heap, heads)], &[], false, false).expect("not cancelled");
+            walk_chunks(&NoWatcher, &space, vec![stretch(&heap, heads)], &[], false, false).expect("not cancelled");
         assert_eq!(chunks.damage().next(), None);
         assert_eq!(chunks.totals()[0].states[FAST].count, expected.len() as u64);
         for (address, size) in expected {
@@ -137,8 +137,8 @@ fn caches_and_fast_bins_are_followed() {
         let safe_linking = chance.one_in(2);
         let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 12);
         let used = |size: u64| heap.chunks.iter().filter(move |chunk| !chunk.2 && chunk.1 == size).map(|chunk| chunk.0);
-        // Some used chunks of one size are put into a cache, some of another size into a fast bin, of which one may be
-        // the chunk before the top.
+        // Some used chunks of one size are put into a cache, and some of another size into a fast bin. One of the
+        // latter may be the chunk before the top.
         let last = heap.chunks.last().map_or(0, |chunk| chunk.1);
         let fast_size = if (64..=176).contains(&last) { last } else { 64 };
         let (cached, all): (Vec<u64>, Vec<u64>) = (used(48).take(20).collect(), used(fast_size).collect());
@@ -158,7 +158,7 @@ fn caches_and_fast_bins_are_followed() {
         let list = CacheList { first, entries: cached.len() as u64, size: 48 };
         let space = heap.memory.space();
         let (chunks, taken) =
-            walk_chunks(&Unwatched, &space, vec![stretch(&heap, heads)], &[list], safe_linking, false)
+            walk_chunks(&NoWatcher, &space, vec![stretch(&heap, heads)], &[list], safe_linking, false)
                 .expect("not cancelled");
         assert_eq!(chunks.damage().next(), None);
         assert_eq!(taken[0], (cached.len() as u64, 0));
@@ -185,7 +185,8 @@ fn caches_and_fast_bins_are_followed() {
     }
 }
 
-/// Check heaps that were full: their top became a chunk in use and two fences, or a single one where 16 bytes were left.
+/// Check heaps that were full. Their top became a chunk in use and two fenceposts, or only one fencepost if 16 bytes
+/// were left.
 #[test]
 fn full_heaps_end_in_fences() {
     let mut chance = Chance::new("full_heaps_end_in_fences");
@@ -197,7 +198,7 @@ fn full_heaps_end_in_fences() {
             heap.memory.put(at + 16 * place as u64 + 8, size | 1);
         }
         let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: 0, fast: Vec::new() };
-        let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch], &[], true, false);
+        let walked = walk_chunks(&NoWatcher, &heap.memory.space(), vec![stretch], &[], true, false);
         let chunks = walked.expect("not cancelled").0;
         assert_eq!(chunks.damage().next(), None, "{fences:?}");
         let used = heap.chunks.iter().filter(|chunk| !chunk.2).count() as u64 + 1;
@@ -210,7 +211,7 @@ fn full_heaps_end_in_fences() {
         let (damaged, _, _) = heap.chunks[place..].iter().find(|chunk| !chunk.2).copied().expect("no two are free");
         heap.memory.put(damaged + 8, 1 << 63 | 1);
         let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: 0, fast: Vec::new() };
-        let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch], &[], true, false);
+        let walked = walk_chunks(&NoWatcher, &heap.memory.space(), vec![stretch], &[], true, false);
         let chunks = walked.expect("not cancelled").0;
         assert_ne!(chunks.damage().next(), None, "{fences:?}");
         assert_eq!(chunks.find(heap.top + 16), Some((heap.top, at - heap.top, STATES[USED])), "{fences:?}");

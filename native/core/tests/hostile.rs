@@ -6,20 +6,20 @@ use gdbheap_access::memory::{find_pointer, find_pointer_runs, Backing, Segment, 
 use gdbheap_core::allocators::glibc::{
     find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
 };
-use gdbheap_core::allocators::jemalloc::{self, find_trees, read_jemalloc, JemallocRoot, Shape};
+use gdbheap_core::allocators::jemalloc::{self, find_trees, read_jemalloc, JemallocRoot, TreeShape};
 use gdbheap_core::allocators::mallocng::{find_contexts, read_mallocng};
 use gdbheap_core::allocators::mimalloc::{find_page_maps, find_segments, fit_of, read_mimalloc, MimallocRoot, FORMS};
-use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
+use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, ChunkRanges};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
-use gdbheap_core::allocators::{find_list_heads, Heaps, Listing, Store};
+use gdbheap_core::allocators::{find_list_heads, BlockLister, Heaps, Store};
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
-use gdbheap_core::{Cancelled, Progress, Watcher};
+use gdbheap_core::{Cancellation, Progress, Watcher};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use support::{machine, Chance, Heap, Memory, Unwatched};
+use support::{machine, Chance, Heap, Memory, NoWatcher};
 
 const START: u64 = 0x5555_5555_0000;
 const INPUTS: u64 = 150;
@@ -34,7 +34,7 @@ fn bytes(chance: &mut Chance, start: u64, size: u64) -> Memory {
     memory
 }
 
-/// Make a heap that contains some foreign words.
+/// Make a heap that contains some hostile words.
 fn torn(chance: &mut Chance) -> Heap {
     let size = chance.between(64, 1 << 15);
     let mut heap = Heap::draw(chance, START, size, 1 << 13);
@@ -51,13 +51,13 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let heads = (0..10).map(|_| if chance.one_in(2) { 0 } else { chance.hostile(start) }).collect();
     let stretch = Stretch { arena: chance.below(2) as u32, start, end, top, fast: heads };
     let list = CacheList { first: chance.hostile(start), entries: chance.below(1 << 12), size: chance.below(100) };
-    let walked = walk_chunks(&Unwatched, &space, vec![stretch], &[list], chance.one_in(2), chance.one_in(2));
+    let walked = walk_chunks(&NoWatcher, &space, vec![stretch], &[list], chance.one_in(2), chance.one_in(2));
     let (chunks, _) = walked.expect("not cancelled");
     let Some(totals) = chunks.totals().first() else { return };
     let sum: u64 = totals.states.iter().map(|tally| tally.bytes).sum();
     assert_eq!(sum, end - start, "blocks cover the stretch");
     assert!(chunks.holes(1).iter().all(|hole| start <= hole.start && hole.start < hole.end && hole.end <= end));
-    follow_bins(&Unwatched, &space, &chunks, &[chance.hostile(start), start]).expect("not cancelled");
+    follow_bins(&NoWatcher, &space, &chunks, &[chance.hostile(start), start]).expect("not cancelled");
     for _ in 0..20 {
         chunks.find(chance.hostile(start));
     }
@@ -66,7 +66,7 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let stores = [Store::Chunks(Arc::new(chunks))];
     let heaps = Heaps { space: &space, stores: &stores };
     let question = CensusRequest { roots: Vec::new(), watched: Vec::new(), unknown: 5 };
-    take_census(&Unwatched, heaps, &layout, &question, None).expect("not cancelled");
+    take_census(&NoWatcher, heaps, &layout, &question, None).expect("not cancelled");
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn pools_of_anything() {
             size: if chance.one_in(2) { size } else { chance.hostile(START) },
         };
         let rows = vec![row(&mut chance), row(&mut chance)];
-        let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("not cancelled");
-        pools.verify(&Unwatched, &space, 100).expect("not cancelled");
-        pools.holes(&Unwatched, &space, 1).expect("not cancelled");
+        let pools = read_pools(&NoWatcher, &space, rows, pool_size, alignment).expect("not cancelled");
+        pools.verify(&NoWatcher, &space, 100).expect("not cancelled");
+        pools.holes(&NoWatcher, &space, 1).expect("not cancelled");
         pools.classes();
         used_blocks(&space, &pools, START, 100);
         (0..20).for_each(|_| _ = pools.find(&space, chance.hostile(START)));
-        find_list_ends(&Unwatched, &space, &[(START, START + size)], pool_size, alignment).expect("not cancelled");
+        find_list_ends(&NoWatcher, &space, &[(START, START + size)], pool_size, alignment).expect("not cancelled");
         let samples = [(chance.hostile(START), chance.below(1 << 32) as u32)];
         find_arena_tables(&space, (START, START + size), &samples, &[(START, START + size)], 1 << 20);
     }
@@ -120,15 +120,15 @@ fn places_of_anything() {
         find_list_heads(&space, START, START + size, 2);
         let (header_outside, moved) = (chance.one_in(2), chance.one_in(2));
         let style = MmappedStyle { header_outside, moved };
-        for (_, _, mapped) in find_mmapped(&Unwatched, &space, &ranges, style).expect("not cancelled") {
+        for (_, _, mapped) in find_mmapped(&NoWatcher, &space, &ranges, style).expect("not cancelled") {
             assert!(mapped <= size);
         }
         let top = chance.hostile(START);
-        for (start, end) in find_extents(&Unwatched, &space, &ranges, top, 64).expect("not cancelled") {
+        for (start, end) in find_extents(&NoWatcher, &space, &ranges, top, 64).expect("not cancelled") {
             assert!(START <= start && start < end && end <= START + size);
         }
         let wanted = 16 * chance.between(4, 600);
-        find_fenced(&Unwatched, &space, &ranges, wanted, top).expect("not cancelled");
+        find_fenced(&NoWatcher, &space, &ranges, wanted, top).expect("not cancelled");
     }
 }
 
@@ -136,9 +136,9 @@ fn places_of_anything() {
 struct Impatient(AtomicU64);
 
 impl Watcher for Impatient {
-    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancellation> {
         match self.0.fetch_add(1, Relaxed) {
-            LOOKS.. => Err(Cancelled),
+            LOOKS.. => Err(Cancellation),
             _ => Ok(()),
         }
     }
@@ -174,20 +174,20 @@ fn claims_of_anything() {
     find_trees(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
     tcmalloc::find_page_maps(&watcher(), &space, &ranges, &[(middle, end)]).expect("few looks");
     for (anonymous, data) in [(&ranges[..], &[][..]), (&[][..], &ranges[..])] {
-        let _ = read_oldmalloc(&watcher(), &space, start, &Given { anonymous, data }).expect("few looks");
+        let _ = read_oldmalloc(&watcher(), &space, start, &ChunkRanges { anonymous, data }).expect("few looks");
     }
 }
 
 /// A watcher that cancels all work at the first check.
-struct Ended;
+struct CancellingWatcher;
 
-impl Watcher for Ended {
-    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
-        Err(Cancelled)
+impl Watcher for CancellingWatcher {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancellation> {
+        Err(Cancellation)
     }
 }
 
-/// Check that functions which test whether a form fits can be cancelled. This is needed because the tables that they
+/// Check that functions which test whether a layout fits can be cancelled. This is needed because the tables that they
 /// read may have as many pages as the target likes.
 #[test]
 fn questions_about_forms_are_ended() {
@@ -195,42 +195,43 @@ fn questions_about_forms_are_ended() {
     let mut memory = Memory::of(root, vec![0; 8 << 20]);
     memory.put(root, root + (4 << 20));
     let space = memory.space();
-    assert!(fit_of(&Ended, &space, &FORMS[0], &[root]).is_err());
-    let shape = Shape::of(48).expect("one of two");
-    assert!(jemalloc::fit_of(&Ended, &space, &jemalloc::FORMS[0], root, shape).is_err());
-    let shape = tcmalloc::Shape::of(1 << 13).expect("one of them");
-    assert!(tcmalloc::fit_of(&Ended, &space, &TcmallocRoot { root, shape, data: Vec::new() }).is_err());
-    assert!(find_pointer(&Ended, &space, (root, root + (8 << 20)), (1, 2)).is_err());
-    assert!(find_pointer_runs(&Ended, &space, &[(root, root + (8 << 20))], (1, 2), 1).is_err());
+    assert!(fit_of(&CancellingWatcher, &space, &FORMS[0], &[root]).is_err());
+    let shape = TreeShape::of(48).expect("one of two");
+    assert!(jemalloc::fit_of(&CancellingWatcher, &space, &jemalloc::FORMS[0], root, shape).is_err());
+    let shape = tcmalloc::MapShape::of(1 << 13).expect("one of them");
+    assert!(tcmalloc::fit_of(&CancellingWatcher, &space, &TcmallocRoot { root, shape, data: Vec::new() }).is_err());
+    assert!(find_pointer(&CancellingWatcher, &space, (root, root + (8 << 20)), (1, 2)).is_err());
+    assert!(find_pointer_runs(&CancellingWatcher, &space, &[(root, root + (8 << 20))], (1, 2), 1).is_err());
 }
 
 /// A watcher that only counts the checks for cancellation.
 #[derive(Default)]
-struct Counting(AtomicU64);
+struct CheckCounter(AtomicU64);
 
-impl Watcher for Counting {
-    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+impl Watcher for CheckCounter {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancellation> {
         self.0.fetch_add(1, Relaxed);
         Ok(())
     }
 }
 
-/// Check that only a sample of the leaves of a tree is read to see whether a form fits, however many leaves there are.
+/// Check that only a sample of a tree's leaves is read to see whether a layout fits, however many there are.
 #[test]
 fn few_leaves_are_asked() {
     let (root, leaf) = (START.next_multiple_of(1 << 26), 2 << 20);
     let mut memory = Memory::of(root, vec![0; leaf as usize * 101]);
     (1..=100).for_each(|number| memory.put(root + 8 * number, root + leaf * number));
-    let (space, looks) = (memory.space(), [Counting::default(), Counting::default()]);
-    let shape = Shape::of(48).expect("one of two");
+    let (space, looks) = (memory.space(), [CheckCounter::default(), CheckCounter::default()]);
+    let shape = TreeShape::of(48).expect("one of two");
     jemalloc::fit_of(&looks[0], &space, &jemalloc::FORMS[0], root, shape).expect("not cancelled");
-    let shape = tcmalloc::Shape::of(1 << 13).expect("one of them");
+    let shape = tcmalloc::MapShape::of(1 << 13).expect("one of them");
     tcmalloc::fit_of(&looks[1], &space, &TcmallocRoot { root, shape, data: Vec::new() }).expect("not cancelled");
     assert_eq!(looks.map(|count| count.0.into_inner()), [16, 16]);
 }
 
-/// Check memory in which a chain of chunks leads from each page to the end, or in which a header on each page claims a
-/// far larger mapping. Far fewer bytes must be read than all these chains and mappings have together.
+/// Check memory in which a chain of chunks begins on each page and reaches the end of the memory. Also check memory in
+/// which a header on each page claims a far larger mapping. Far fewer bytes must be read than all these chains and
+/// mappings have together.
 #[test]
 fn chains_from_each_page() {
     let (pages, page) = (2048, support::PAGE);
@@ -244,11 +245,11 @@ fn chains_from_each_page() {
     };
     let (ranges, all) = ([(START, START + pages * page)], pages * pages / 2 * page);
     let space = of([0, page | 1]);
-    assert_eq!(find_extents(&Unwatched, &space, &ranges, 0, 64).expect("not cancelled"), []);
+    assert_eq!(find_extents(&NoWatcher, &space, &ranges, 0, 64).expect("not cancelled"), []);
     assert!(space.bytes_read() < all / 2, "{} of {all} bytes", space.bytes_read());
     let space = of([0, (1 << 40) | 2]);
     let style = MmappedStyle { header_outside: false, moved: true };
-    assert_eq!(find_mmapped(&Unwatched, &space, &ranges, style).expect("not cancelled"), []);
+    assert_eq!(find_mmapped(&NoWatcher, &space, &ranges, style).expect("not cancelled"), []);
     assert!(space.bytes_read() < all / 2, "{} of {all} bytes", space.bytes_read());
 }
 
@@ -269,15 +270,15 @@ fn segments_of_anything() {
         }
         let space = memory.space();
         let ranges = [(segment, segment + size)];
-        find_segments(&Unwatched, &space, &ranges, form).expect("not cancelled");
-        find_page_maps(&Unwatched, &space, &ranges).expect("not cancelled");
+        find_segments(&NoWatcher, &space, &ranges, form).expect("not cancelled");
+        find_page_maps(&NoWatcher, &space, &ranges).expect("not cancelled");
         let places = vec![segment, 2 * segment];
-        fit_of(&Unwatched, &space, form, &places).expect("not cancelled");
+        fit_of(&NoWatcher, &space, form, &places).expect("not cancelled");
         let roots = [MimallocRoot { form, padded: chance.one_in(2), places }];
-        let found = read_mimalloc(&Unwatched, &space, &roots).expect("not cancelled");
-        found.asked_by_class(&Unwatched, &space, None).expect("not cancelled");
+        let found = read_mimalloc(&NoWatcher, &space, &roots).expect("not cancelled");
+        found.asked_by_class(&NoWatcher, &space, None).expect("not cancelled");
         packing(found.slabs(), None);
-        found.holes(&Unwatched, 1).expect("not cancelled");
+        found.holes(&NoWatcher, 1).expect("not cancelled");
         found.classes(None);
         found.heap_use();
         found.heaps();
@@ -285,8 +286,8 @@ fn segments_of_anything() {
     }
 }
 
-/// Check pages that each have a heap of their own. The lists of all heaps lead to one chain of addresses that are no
-/// blocks. The chain leads back to one of its links, or ends.
+/// Check pages that each have a heap of their own. The lists of all heaps point to one chain of addresses that are not
+/// blocks. The last link of the chain points back into the chain, or the chain ends.
 #[test]
 fn lists_of_many_heaps() {
     let mut chance = Chance::new("lists_of_many_heaps");
@@ -313,7 +314,7 @@ fn lists_of_many_heaps() {
         }
         let space = memory.space();
         let root = MimallocRoot { form, padded: false, places: vec![segment] };
-        let found = read_mimalloc(&Unwatched, &space, &[root]).expect("not cancelled");
+        let found = read_mimalloc(&NoWatcher, &space, &[root]).expect("not cancelled");
         assert_eq!((found.page_count(), found.damage.len()), (pages as usize, pages as usize));
         assert!(space.bytes_read() < 2 << 20, "{} bytes", space.bytes_read());
     }
@@ -336,15 +337,15 @@ fn trees() {
         }
         let space = memory.space();
         let ranges = [(START, START + (4 << 20))];
-        find_trees(&Unwatched, &space, &ranges, &ranges).expect("not cancelled");
+        find_trees(&NoWatcher, &space, &ranges, &ranges).expect("not cancelled");
         for form in &jemalloc::FORMS {
-            let shape = Shape::of(if chance.one_in(2) { 48 } else { 57 }).expect("one of two");
-            jemalloc::fit_of(&Unwatched, &space, form, START, shape).expect("not cancelled");
+            let shape = TreeShape::of(if chance.one_in(2) { 48 } else { 57 }).expect("one of two");
+            jemalloc::fit_of(&NoWatcher, &space, form, START, shape).expect("not cancelled");
             let root = JemallocRoot { form, root: START, shape, data: ranges.to_vec(), storage: ranges.to_vec() };
-            let found = read_jemalloc(&Unwatched, &space, &ranges, &[root]).expect("not cancelled");
-            found.extents.holes(&Unwatched, 1).expect("not cancelled");
+            let found = read_jemalloc(&NoWatcher, &space, &ranges, &[root]).expect("not cancelled");
+            found.extents.holes(&NoWatcher, 1).expect("not cancelled");
             found.class_use();
-            found.samples(&Unwatched, &space).expect("not cancelled");
+            found.samples(&NoWatcher, &space).expect("not cancelled");
             packing(found.slabs(NonZeroU32::new(chance.below(3) as u32)), None);
             found.extents.waiting();
             found.arena_use();
@@ -382,9 +383,9 @@ fn caches_that_share() {
         memory.put(arena, ring);
         memory.add(data, arena.to_le_bytes().to_vec());
         let space = memory.space();
-        let shape = Shape::of(48).expect("one of two");
+        let shape = TreeShape::of(48).expect("one of two");
         let root = JemallocRoot { form, root: 1 << 40, shape, data: vec![(data, data + 8)], storage: Vec::new() };
-        read_jemalloc(&Unwatched, &space, &[(block, block + size)], &[root]).expect("not cancelled");
+        read_jemalloc(&NoWatcher, &space, &[(block, block + size)], &[root]).expect("not cancelled");
         assert!(space.bytes_read() < 2 * size, "{} bytes", space.bytes_read());
     }
 }
@@ -425,12 +426,12 @@ fn slots_of_anything() {
         let size = chance.between(3, 40) << 12;
         let memory = slots(&mut chance, size);
         let space = memory.space();
-        find_contexts(&Unwatched, &space, &[(START, START + size)]).expect("not cancelled");
-        let found = read_mallocng(&Unwatched, &space, START).expect("not cancelled");
+        find_contexts(&NoWatcher, &space, &[(START, START + size)]).expect("not cancelled");
+        let found = read_mallocng(&NoWatcher, &space, START).expect("not cancelled");
         let regions = found.regions();
         assert!(regions.windows(2).all(|pair| pair[0].1 <= pair[1].0), "regions are apart");
         assert!(regions.iter().all(|(start, end)| START <= *start && start < end && *end <= START + size));
-        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        let holes = found.holes(&NoWatcher, 1).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
         let free: u64 = found.classes().iter().map(|(size, _, _, free)| size * free).sum();
         assert!(holes.iter().map(|hole| hole.end - hole.start).sum::<u64>() == free, "holes are the free slots");
@@ -445,7 +446,7 @@ fn slots_of_anything() {
     }
 }
 
-/// Make a map of tcmalloc with pages of 256 KiB, one leaf, a table of sizes, and spans that may lie anywhere and be of
+/// Make a map of tcmalloc with pages of 256 KiB, one leaf and a table of sizes. Its spans may lie anywhere and be of
 /// any kind.
 fn spans(chance: &mut Chance) -> (Memory, u64) {
     let (leaf, table, own, page) = (START + 0x4_0000, START + 0x8_0000, START + 0x9_0000, 0x4_0000);
@@ -486,11 +487,11 @@ fn spans_of_anything() {
     for _ in 0..INPUTS {
         let (memory, end) = spans(&mut chance);
         let (space, all, data) = (memory.space(), [(START, end)], [(START, START + 0x9_0000)]);
-        tcmalloc::find_page_maps(&Unwatched, &space, &data, &all).expect("not cancelled");
-        let shape = tcmalloc::Shape::of(1 << 18).expect("one of them");
+        tcmalloc::find_page_maps(&NoWatcher, &space, &data, &all).expect("not cancelled");
+        let shape = tcmalloc::MapShape::of(1 << 18).expect("one of them");
         let root = TcmallocRoot { root: START, shape, data: data.to_vec() };
-        tcmalloc::fit_of(&Unwatched, &space, &root).expect("not cancelled");
-        let found = read_tcmalloc(&Unwatched, &space, &all, &[root]).expect("not cancelled");
+        tcmalloc::fit_of(&NoWatcher, &space, &root).expect("not cancelled");
+        let found = read_tcmalloc(&NoWatcher, &space, &all, &[root]).expect("not cancelled");
         assert!(found.extents.areas().windows(2).all(|pair| pair[0].end <= pair[1].start), "areas are apart");
         let size: u64 = found.extents.areas().iter().map(|area| area.end - area.start).sum();
         let rows = found.sums();
@@ -499,7 +500,7 @@ fn spans_of_anything() {
             blocks + row.free + row.returned + row.metadata
         });
         assert!(sums.sum::<u64>() <= size, "no byte is counted twice");
-        let holes = found.extents.holes(&Unwatched, 1).expect("not cancelled");
+        let holes = found.extents.holes(&NoWatcher, 1).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start), "holes are apart");
         packing(found.slabs(), None);
         assert!(found.extents.waiting().windows(2).all(|pair| pair[0].1 < pair[1].0), "what waits is apart");
@@ -521,7 +522,7 @@ fn old_chunks_of_anything() {
         let size = chance.between(3, 40) << 12;
         let mut memory = bytes(&mut chance, START, size);
         let (mut at, mut before) = (START + 0x1010, 1);
-        // This is a heap that fills the memory, with some foreign words in it.
+        // This is a heap that fills the memory and contains some hostile words.
         while at + 0x400 < START + size {
             let this = (32 * chance.between(1, 30)) | chance.below(2);
             for (place, word) in [(0, before), (8, this)] {
@@ -533,16 +534,16 @@ fn old_chunks_of_anything() {
         memory.put(at + 8, 1);
         let space = memory.space();
         let ranges = [(START, START + size)];
-        find_bins(&Unwatched, &space, &ranges).expect("not cancelled");
+        find_bins(&NoWatcher, &space, &ranges).expect("not cancelled");
         let (anonymous, data) = if chance.one_in(2) { (&ranges[..], &[][..]) } else { (&[][..], &ranges[..]) };
-        let Ok(found) = read_oldmalloc(&Unwatched, &space, START, &Given { anonymous, data }) else { continue };
+        let Ok(found) = read_oldmalloc(&NoWatcher, &space, START, &ChunkRanges { anonymous, data }) else { continue };
         let regions = found.regions();
         assert!(regions.windows(2).all(|pair| pair[0].1 <= pair[1].0), "regions are apart");
         assert!(regions.iter().all(|(start, end)| START <= *start && start < end && *end <= START + size));
         let rows = found.sizes();
         let all: u64 = rows.iter().map(|(size, used, free)| size * (used + free)).sum();
         assert!(all <= regions.iter().map(|(start, end)| end - start).sum::<u64>());
-        let holes = found.holes(&Unwatched, 1).expect("not cancelled");
+        let holes = found.holes(&NoWatcher, 1).expect("not cancelled");
         let free: u64 = rows.iter().map(|(size, _, free)| size * free).sum();
         assert_eq!(holes.iter().map(|hole| hole.end - hole.start).sum::<u64>(), free);
         for (address, _) in found.first_used(0, u64::MAX, usize::MAX) {

@@ -20,8 +20,8 @@ fn draw(chance: &mut Chance) -> Vec<BlockSlab> {
     (0..count).map(|number| slab(number, chance)).collect()
 }
 
-/// Check that in each arena as few slabs stay as the blocks need. The freed bytes are the resident bytes of the other
-/// slabs, minus the bytes that are not resident in the slabs that stay.
+/// Check that packing leaves in each arena as few slabs as its blocks need. The freed bytes are the resident bytes of
+/// the other slabs, minus the absent bytes of those that stay: these bytes become resident.
 #[test]
 fn random_slabs() {
     let mut chance = Chance::new("random_slabs");
@@ -57,8 +57,8 @@ fn random_slabs() {
     }
 }
 
-/// Check blocks that are copied into free places of slabs in any order, before the old blocks are freed. The number of
-/// slabs that stay must be the same as in a program that does this, up to a twentieth of all slabs.
+/// Check the prediction for blocks that are copied into free places of slabs in any order. The old blocks are freed
+/// afterwards. The number of slabs that stay may differ from a plain simulation by at most a twentieth of all slabs.
 #[test]
 fn copied_blocks() {
     let mut chance = Chance::new("copied_blocks");
@@ -82,8 +82,8 @@ fn copied_blocks() {
     }
 }
 
-/// Check that after copying as many old blocks wait in caches as before, in as many slabs: if the `waiting` blocks lie
-/// apart, each of them keeps one slab. If there are too few free places, no slab is freed.
+/// Check the prediction if blocks wait in caches. Copies take their places, but then equally many old blocks wait, and
+/// each pins a slab. If there are too few free places, no slab is freed.
 #[test]
 fn copied_into_caches() {
     let slab = |number: u64, live: u64, waiting: u64| BlockSlab {
@@ -98,7 +98,7 @@ fn copied_into_caches() {
     };
     let spare = |slabs: Vec<BlockSlab>| copying(slabs.into_iter(), None).0[0].spare;
     // There are 1,000 used blocks. The copies of 100 of them take the places of the waiting blocks, in 100 slabs. The
-    // copies of the other 900 need 10 more slabs. The old blocks that wait afterwards keep 100 further slabs.
+    // copies of the other 900 need 10 more slabs. The old blocks that wait afterwards pin 100 further slabs.
     assert_eq!(
         spare((0..1000).map(|number| slab(number, 1, u64::from(number < 100))).collect()),
         1000 - 100 - 10 - 100

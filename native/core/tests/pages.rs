@@ -4,13 +4,13 @@
 mod support;
 
 use gdbheap_access::memory::{Pages, PRESENT, SWAPPED};
-use gdbheap_core::allocators::glibc::{released, trim_chunks, walk_chunks, Chunks, Released, Stretch};
+use gdbheap_core::allocators::glibc::{released, trim_chunks, walk_chunks, Chunks, PageSum, Stretch};
 use gdbheap_core::allocators::Store;
-use gdbheap_core::memory_use::{pins, Kept, Sum, Sweep};
+use gdbheap_core::memory_use::{pins, PinRules, Sum, Sweep};
 use gdbheap_core::{Machine, PageSize, EM_X86_64};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::{machine, Chance, Heap, Unwatched};
+use support::{machine, Chance, Heap, NoWatcher};
 
 const SIZES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 const START: u64 = 0x5555_5540_0000;
@@ -20,16 +20,16 @@ const ATTEMPTS: usize = 1000;
 /// The size of `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
 const HEAD: u64 = 48;
 
-/// Consecutive pages from START on. `states` has the state of each page; 0 for a page that is absent.
-struct Drawn {
+/// Consecutive pages that begin at START. `states` has the state of each page; 0 for a page that is absent.
+struct RandomPages {
     size: u64,
     states: Vec<u8>,
 }
 
-impl Drawn {
-    fn new(chance: &mut Chance, size: u64, count: u64) -> Drawn {
+impl RandomPages {
+    fn new(chance: &mut Chance, size: u64, count: u64) -> RandomPages {
         let states = (0..count).map(|_| [0, PRESENT, PRESENT, SWAPPED][chance.below(4) as usize]).collect();
-        Drawn { size, states }
+        RandomPages { size, states }
     }
 
     fn page(&self) -> PageSize {
@@ -67,10 +67,10 @@ impl Drawn {
     }
 }
 
-fn for_each_size(test: &str, mut check: impl FnMut(&mut Chance, Drawn)) {
+fn for_each_size(test: &str, mut check: impl FnMut(&mut Chance, RandomPages)) {
     let mut chance = Chance::new(test);
     for size in SIZES {
-        let drawn = Drawn::new(&mut chance, size, PAGES);
+        let drawn = RandomPages::new(&mut chance, size, PAGES);
         check(&mut chance, drawn);
     }
 }
@@ -101,7 +101,7 @@ fn whole_pages_are_released() {
             let (start, end) = stretch_of(chance, drawn.size);
             let own = drawn.released(start, end);
             let (resident, swapped) = (drawn.count(&own, PRESENT), drawn.count(&own, SWAPPED));
-            let expected = Released { whole: own.len() as u64 * drawn.size, resident, swapped };
+            let expected = PageSum { whole: own.len() as u64 * drawn.size, resident, swapped };
             assert_eq!(released(&pages, start, end), expected, "{start:#x} {end:#x}");
         }
     });
@@ -141,7 +141,7 @@ fn each_page_is_swept_to_one_owner() {
 }
 
 /// Return ascending ranges of random pages of `drawn`, some of them neighbours.
-fn some_ranges(chance: &mut Chance, drawn: &Drawn, most: u64) -> Vec<(u64, u64)> {
+fn some_ranges(chance: &mut Chance, drawn: &RandomPages, most: u64) -> Vec<(u64, u64)> {
     let (mut found, mut at) = (Vec::new(), START);
     loop {
         let start = at + if chance.one_in(3) { 0 } else { drawn.size * chance.between(1, most) };
@@ -159,8 +159,8 @@ fn within(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
     ranges.iter().map(|range| range.1.min(end).saturating_sub(range.0.max(start))).sum()
 }
 
-/// Split a range at the ends of missing memory, which counts for `loser`, and at the cuts. Return the parts: start, end,
-/// owner and cell.
+/// Split `range` at `cuts`, which divide it into numbered cells, and at the bounds of the missing ranges `lost`. Return
+/// the parts as `(start, end, owner, cell)`. Missing parts belong to `loser`, the others to `owner`.
 fn parts(
     range: (u64, u64),
     owner: usize,
@@ -177,7 +177,8 @@ fn parts(
     ends.windows(2).map(|pair| (pair[0], pair[1], whose(pair[0]), cell(pair[0]))).collect()
 }
 
-/// Check the sums of each cell, with huge pages, and with missing memory that counts for an owner of its own.
+/// Check the sums that a sweep finds for each cell (a range between two cuts). There are huge pages, and missing memory
+/// that has an owner of its own.
 #[test]
 fn sweeps_in_cells_with_huge_pages_and_missing_memory() {
     const OWNERS: usize = 5;
@@ -238,20 +239,20 @@ fn sweeps_in_cells_with_huge_pages_and_missing_memory() {
 }
 
 /// Make a heap in the pages of `drawn`. Some of its free chunks are larger than a page.
-fn heap_in(chance: &mut Chance, drawn: &Drawn) -> (Heap, Chunks) {
+fn heap_in(chance: &mut Chance, drawn: &RandomPages) -> (Heap, Chunks) {
     let start = START + 16 * chance.below(1 << 10);
     let heap = match chance.one_in(2) {
         true => Heap::draw(chance, start, 150 * drawn.size, 12 * drawn.size),
         false => Heap::draw_islands(chance, start, 150 * drawn.size, drawn.size),
     };
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
-    let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch], &[], true, false);
+    let walked = walk_chunks(&NoWatcher, &heap.memory.space(), vec![stretch], &[], true, false);
     let chunks = walked.expect("not cancelled").0;
     (heap, chunks)
 }
 
 /// Return the pages that malloc_trim() would release if the chunks in [gone.0, gone.1) were free too.
-fn released_without(heap: &Heap, drawn: &Drawn, gone: (u64, u64)) -> BTreeSet<u64> {
+fn released_without(heap: &Heap, drawn: &RandomPages, gone: (u64, u64)) -> BTreeSet<u64> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for (address, size, free) in &heap.chunks {
         if !(*free || (gone.0..gone.1).contains(address)) {
@@ -265,9 +266,9 @@ fn released_without(heap: &Heap, drawn: &Drawn, gone: (u64, u64)) -> BTreeSet<u6
     runs.iter().flat_map(|(start, end)| drawn.released(*start, *end)).collect()
 }
 
-/// Compare what is trimmed with the model, in a heap of which the kernel takes back no page of some ranges. Return the
-/// number of bytes of the trimmed pages.
-fn check_trim(chance: &mut Chance, drawn: &Drawn) -> u64 {
+/// Compare the trimmed memory of a heap with the model. In some ranges of the heap, the kernel takes back no page.
+/// Return the number of bytes of the trimmed pages.
+fn check_trim(chance: &mut Chance, drawn: &RandomPages) -> u64 {
     let (heap, chunks) = heap_in(chance, drawn);
     let locked = if chance.one_in(2) { Vec::new() } else { some_ranges(chance, drawn, 30) };
     let is_free = |page: &u64| within(&locked, page * drawn.size, (page + 1) * drawn.size) == 0;
@@ -278,7 +279,7 @@ fn check_trim(chance: &mut Chance, drawn: &Drawn) -> u64 {
     for pages in [None, Some(drawn.pages())] {
         let trimmed = &trim_chunks(&chunks, drawn.page(), pages.as_ref(), &locked)[0];
         let count = |state| if pages.is_some() { drawn.count(&own, state) } else { 0 };
-        assert_eq!(trimmed.released, Released { whole, resident: count(PRESENT), swapped: count(SWAPPED) });
+        assert_eq!(trimmed.released, PageSum { whole, resident: count(PRESENT), swapped: count(SWAPPED) });
         assert_eq!((trimmed.chunks, trimmed.top), (count_of_chunks, heap.top));
         assert_eq!((trimmed.start, trimmed.end), (heap.start, heap.end));
     }
@@ -294,15 +295,15 @@ fn what_trim_gives_back_of_a_heap() {
 }
 
 /// Compare the groups of pins with the model. Return the number of groups.
-fn check_pins(chance: &mut Chance, drawn: &Drawn) -> u64 {
+fn check_pins(chance: &mut Chance, drawn: &RandomPages) -> u64 {
     let (heap, chunks) = heap_in(chance, drawn);
     let pages = drawn.pages();
     let before = released_without(&heap, drawn, (0, 0));
-    let kept = Kept { page: drawn.page(), pages: Some(&pages), ranges: &[], least: 1, most: 1000 };
+    let kept = PinRules { page: drawn.page(), pages: Some(&pages), ranges: &[], least: 1, most: 1000 };
     let store = Store::Chunks(Arc::new(chunks));
     let (rows, totals) = pins(&store, &[], kept);
     assert_eq!(rows.len() as u64, totals.groups);
-    // The blocks that free the most bytes besides their own come first. Beyond the wanted number, none is listed.
+    // The groups that free the most bytes in addition to their own bytes come first.
     assert!(rows.windows(2).all(|pair| pair[0].4 - pair[0].3 >= pair[1].4 - pair[1].3));
     let sums = (totals.blocks, totals.bytes, totals.freed);
     let sum = |value: fn(&(u64, u64, u64, u64, u64)) -> u64| rows.iter().map(value).sum::<u64>();
@@ -310,7 +311,7 @@ fn check_pins(chance: &mut Chance, drawn: &Drawn) -> u64 {
     let mut ranges: Vec<(u64, u64)> = rows.iter().map(|row| (row.0, row.1)).collect();
     ranges.sort_unstable();
     assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "a block is in two groups");
-    let (first, same) = pins(&store, &[], Kept { most: 3, ..kept });
+    let (first, same) = pins(&store, &[], PinRules { most: 3, ..kept });
     assert_eq!(same.groups, totals.groups);
     let gains = |rows: &[(u64, u64, u64, u64, u64)]| rows.iter().map(|row| row.4 - row.3).collect::<Vec<_>>();
     assert_eq!(gains(&first), gains(&rows[..rows.len().min(3)]));

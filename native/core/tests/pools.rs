@@ -5,13 +5,13 @@ mod support;
 use gdbheap_access::memory::Space;
 use gdbheap_core::allocators::pymalloc::{occupancy, read_pools, used_blocks, ArenaRow, Pools};
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Chance, Memory, Unwatched};
+use support::{Chance, Memory, NoWatcher};
 
 const START: u64 = 0x7f00_0000_0000;
 const HEADER: u64 = 48;
 
 /// An arena as it lies in memory, and the state of each of its blocks.
-struct Drawn {
+struct RandomArena {
     memory: Memory,
     row: ArenaRow,
     pool_size: u64,
@@ -20,7 +20,7 @@ struct Drawn {
     blocks: Vec<(u64, u64, bool)>,
 }
 
-fn draw(chance: &mut Chance) -> Drawn {
+fn draw(chance: &mut Chance) -> RandomArena {
     // The sizes are those of CPython up to 3.6, up to 3.9, and since then.
     let (pool_size, alignment) = [(4096u64, 8), (4096, 16), (16384, 16)][chance.below(3) as usize];
     let count = chance.between(1, 12);
@@ -33,10 +33,10 @@ fn draw(chance: &mut Chance) -> Drawn {
         blocks.extend(draw_pool(chance, &mut memory, pool, pool_size, alignment));
     }
     let row = ArenaRow { number: 7, index: 3, address: start, carved: first + count * pool_size, size };
-    Drawn { memory, row, pool_size, alignment, blocks }
+    RandomArena { memory, row, pool_size, alignment, blocks }
 }
 
-/// Make the blocks of one pool. The first blocks were handed out; some of them are free, in a chain of random order.
+/// Make the blocks of one pool. The first blocks were handed out. Some of them are free, linked in random order.
 fn draw_pool(
     chance: &mut Chance,
     memory: &mut Memory,
@@ -73,9 +73,9 @@ fn draw_pool(
     blocks.into_iter().filter(|_| !is_free).collect()
 }
 
-fn read(drawn: &Drawn) -> (Space, Pools) {
+fn read(drawn: &RandomArena) -> (Space, Pools) {
     let space = drawn.memory.space();
-    let pools = read_pools(&Unwatched, &space, vec![drawn.row], drawn.pool_size, drawn.alignment);
+    let pools = read_pools(&NoWatcher, &space, vec![drawn.row], drawn.pool_size, drawn.alignment);
     (space, pools.expect("not cancelled"))
 }
 
@@ -86,7 +86,7 @@ fn blocks_are_those_of_the_arena() {
         let drawn = draw(&mut chance);
         let (space, pools) = read(&drawn);
         assert_eq!(pools.damage, []);
-        assert_eq!(pools.verify(&Unwatched, &space, 10).expect("not cancelled"), []);
+        assert_eq!(pools.verify(&NoWatcher, &space, 10).expect("not cancelled"), []);
         for (address, size, used) in &drawn.blocks {
             let inside = address + chance.below(*size);
             let state = if *used { "used" } else { "free" };
@@ -101,14 +101,14 @@ fn blocks_are_those_of_the_arena() {
     }
 }
 
-/// Check that holes, headers, padding and used blocks cover the arena, so that a used block is in no hole.
+/// Check that each free block is in a hole, and that no used block is. Check that the neighbours of holes are right.
 #[test]
 fn holes_hold_no_used_block() {
     let mut chance = Chance::new("holes_hold_no_used_block");
     for _ in 0..40 {
         let drawn = draw(&mut chance);
         let (space, pools) = read(&drawn);
-        let holes = pools.holes(&Unwatched, &space, 0).expect("not cancelled");
+        let holes = pools.holes(&NoWatcher, &space, 0).expect("not cancelled");
         assert!(holes.windows(2).all(|pair| pair[0].end <= pair[1].start));
         for (address, size, _) in drawn.blocks.iter().filter(|block| block.2) {
             for hole in &holes {
@@ -118,7 +118,7 @@ fn holes_hold_no_used_block() {
             }
         }
         for hole in holes.iter().take(3) {
-            let with = |minimum: u64| pools.holes(&Unwatched, &space, minimum).expect("not cancelled");
+            let with = |minimum: u64| pools.holes(&NoWatcher, &space, minimum).expect("not cancelled");
             let is_in = |minimum: u64| with(minimum).iter().any(|other| other.start == hole.start);
             assert!(is_in(hole.end - hole.start) && !is_in(hole.end - hole.start + 1));
         }
@@ -140,7 +140,7 @@ fn a_damaged_chain_is_found() {
         let wrong = [block, 0x1000, block + size / 2 + 4][chance.below(3) as usize];
         drawn.memory.put(block, wrong);
         let (space, pools) = read(&drawn);
-        let found = pools.verify(&Unwatched, &space, 10).expect("not cancelled");
+        let found = pools.verify(&NoWatcher, &space, 10).expect("not cancelled");
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].address, found[0].what),
@@ -151,7 +151,7 @@ fn a_damaged_chain_is_found() {
 
 /// Overwrite one word in the header of a pool. Return the pool's address and the damage that must be found there; None
 /// if no pool has enough used blocks.
-fn spoil_header(chance: &mut Chance, drawn: &mut Drawn, kind: u64) -> Option<(u64, &'static str)> {
+fn spoil_header(chance: &mut Chance, drawn: &mut RandomArena, kind: u64) -> Option<(u64, &'static str)> {
     let (block, size, _) = drawn.blocks.iter().filter(|block| block.2).nth(chance.below(5) as usize).copied()?;
     let pool = block / drawn.pool_size * drawn.pool_size;
     let carved = drawn.blocks.iter().filter(|block| block.0 / drawn.pool_size * drawn.pool_size == pool).count() as u32;
@@ -202,13 +202,14 @@ fn a_wrong_count_is_found() {
         }
         drawn.memory.put_half(pool, wrong);
         let (space, pools) = read(&drawn);
-        let found = pools.verify(&Unwatched, &space, 10).expect("not cancelled");
+        let found = pools.verify(&NoWatcher, &space, 10).expect("not cancelled");
         let found: Vec<(u64, &str)> = found.iter().map(|damage| (damage.address, damage.what)).collect();
         assert_eq!(found, [(pool, "free list of a pool")]);
     }
 }
 
-/// The bytes of an arena: a hundred parts of 41 of the smallest blocks, so that some arenas are at a whole percentage.
+/// The size of an arena in bytes. One percent of it is 41 blocks of the smallest size, so that some arenas are filled
+/// to exactly a whole percentage.
 const FULL: u64 = 100 * 41 * 16;
 
 /// The address of an arena, and how many blocks of each size are used in it.
@@ -240,7 +241,7 @@ fn several(chance: &mut Chance) -> (Space, Pools, Vec<KnownArena>) {
         known.push((start, used));
     }
     let space = memory.space();
-    let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("not cancelled");
+    let pools = read_pools(&NoWatcher, &space, rows, pool_size, alignment).expect("not cancelled");
     (space, pools, known)
 }
 
@@ -250,10 +251,10 @@ fn arenas_are_as_full_as_their_blocks() {
     for _ in 0..60 {
         let (space, pools, known) = several(&mut chance);
         let bytes = |used: &BTreeMap<u64, u64>| used.iter().map(|(size, count)| size * count).sum::<u64>();
-        // Limits that some arenas meet exactly, among others.
+        // Some of these limits are exactly the percentage to which an arena is filled.
         let exact = known.iter().map(|arena| (bytes(&arena.1) * 100).div_ceil(FULL).max(1));
         let percents: Vec<u64> = exact.chain([1, 10, 50, 100]).collect::<BTreeSet<_>>().into_iter().collect();
-        let (spread, fill, emptiest) = occupancy(&Unwatched, &pools, &percents, 3).expect("not cancelled");
+        let (spread, fill, emptiest) = occupancy(&NoWatcher, &pools, &percents, 3).expect("not cancelled");
         let with = |size: u64| known.iter().filter(move |arena| arena.1.contains_key(&size));
         let sizes: BTreeSet<u64> = known.iter().flat_map(|arena| arena.1.keys().copied()).collect();
         assert_eq!(spread.iter().map(|row| row.block_size).collect::<BTreeSet<_>>(), sizes);

@@ -1,16 +1,16 @@
-//! Test that the blocks of stores pass through all queries: of a made-up allocator with two blocks, and of several
-//! heaps of malloc.
+//! Test all queries with two kinds of stores: a made-up allocator with two blocks, and several heaps of malloc.
 
 mod support;
 
 use gdbheap_core::allocators::glibc::{walk_chunks, Stretch};
 use gdbheap_core::allocators::{Extents, Part, Run, Runs, SharedHeaps, Store, PARTS};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout, Root};
-use gdbheap_core::memory_use::{pins, Kept, Sweep};
-use gdbheap_core::python::{list_instances, take_census, CensusRequest, Order, TypeLayout, WantedInstances};
+use gdbheap_core::memory_use::{pins, PinRules, Sweep};
+use gdbheap_core::python::{list_instances, take_census, CensusRequest, ObjectOrder, TypeLayout, WantedInstances};
+use gdbheap_core::{Cancellation, Error, Progress, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use support::{machine, Chance, Heap, Memory, Unwatched, PAGE};
+use support::{machine, Chance, Heap, Memory, NoWatcher, PAGE};
 
 const DATA: u64 = 0x10_0000;
 const START: u64 = 0x7f00_0000_0000;
@@ -51,7 +51,8 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
         closed_families: Vec::new(),
         interpreters: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots, &[], &[], &[], false).expect("not cancelled")
+    draw_graph(&NoWatcher, heaps, types(), &layout, Vec::new(), roots, &[], &[], &[], &[], false)
+        .expect("not cancelled")
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn twins_in_the_census() {
     let heaps = twins();
     let graph = graph_of(twins(), &[Root { phase: 2, pointers: Vec::new(), ranges: vec![(DATA, DATA + 8)] }]);
     let question = CensusRequest { roots: vec![1], watched: vec![START], unknown: 5 };
-    let census = take_census(&Unwatched, heaps.lend(), &types(), &question, Some(&graph)).expect("not cancelled");
+    let census = take_census(&NoWatcher, heaps.lend(), &types(), &question, Some(&graph)).expect("not cancelled");
     let [store] = &census.stores[..] else { panic!("one store") };
     assert_eq!((store.name, store.used.count, store.used.bytes), ("runs", 2, 2 * STRIDE));
     assert_eq!((store.unclassified.count, store.unclassified.bytes), (1, STRIDE));
@@ -70,9 +71,9 @@ fn twins_in_the_census() {
 
 #[test]
 fn twins_among_instances() {
-    let (kinds, without, order, top) = (HashMap::new(), HashSet::new(), Order::Address, None);
+    let (kinds, without, order, top) = (HashMap::new(), HashSet::new(), ObjectOrder::Address, None);
     let wanted = WantedInstances { kinds, without, order, top };
-    let (all, rows) = list_instances(&Unwatched, twins().lend(), &types(), &wanted).expect("not cancelled");
+    let (all, rows) = list_instances(&NoWatcher, twins().lend(), &types(), &wanted).expect("not cancelled");
     assert_eq!((all.count, rows.len()), (0, 0));
 }
 
@@ -85,9 +86,18 @@ fn twins_in_the_graph() {
     assert_eq!((last.place, last.address, last.size), ("block", LAST, STRIDE));
     assert_eq!(graph.edges(1).expect("a node"), [(0, 1)]);
     assert_eq!(graph.edges(2).expect("a node"), [(0, 0)]);
-    assert_eq!(graph.retained(&Unwatched, &[0]).expect("not cancelled"), [STRIDE]);
-    let lost = graph.unreachable(&Unwatched, 5, &Default::default()).expect("not cancelled").rows;
+    assert_eq!(graph.retained(&NoWatcher, &[0]).expect("not cancelled"), [STRIDE]);
+    let lost = graph.unreachable(&NoWatcher, 5, &Default::default()).expect("not cancelled").rows;
     assert_eq!(lost.iter().map(|lost| &lost.addresses[..]).collect::<Vec<_>>(), [[LAST]]);
+}
+
+/// A watcher that cancels all work at the first check.
+struct CancellingWatcher;
+
+impl Watcher for CancellingWatcher {
+    fn attend(&self, _: Option<Progress>) -> Result<(), Cancellation> {
+        Err(Cancellation)
+    }
 }
 
 #[test]
@@ -96,11 +106,19 @@ fn twins_in_the_sweep() {
     let mut owners = [None; PARTS.len()];
     let mut sweep = Sweep::new(machine(PAGE).page, None, 2, Vec::new(), Vec::new()).expect("no cuts");
     owners[Part::Used as usize] = Some(1);
-    assert!(sweep.add_blocks(&heaps.space, &heaps.stores[0], START, owners).is_err(), "nobody owns what is free");
+    assert!(
+        sweep.add_blocks(&NoWatcher, &heaps.space, &heaps.stores[0], START, owners).is_err(),
+        "nobody owns what is free"
+    );
     let mut sweep = Sweep::new(machine(PAGE).page, None, 2, Vec::new(), Vec::new()).expect("no cuts");
     owners[Part::Free as usize] = Some(0);
-    assert!(sweep.add_blocks(&heaps.space, &heaps.stores[0], START + STRIDE, owners).is_err(), "no run begins there");
-    let end = sweep.add_blocks(&heaps.space, &heaps.stores[0], START, owners).expect("a run");
+    assert!(
+        sweep.add_blocks(&NoWatcher, &heaps.space, &heaps.stores[0], START + STRIDE, owners).is_err(),
+        "no run begins there"
+    );
+    let cancelled = sweep.add_blocks(&CancellingWatcher, &heaps.space, &heaps.stores[0], START, owners);
+    assert!(matches!(cancelled, Err(Error::Cancelled)), "the watcher is asked");
+    let end = sweep.add_blocks(&NoWatcher, &heaps.space, &heaps.stores[0], START, owners).expect("a run");
     assert_eq!(end, START + COUNT * STRIDE);
     let cells = sweep.finish().expect("it ascends");
     let rows: Vec<_> = cells[0].iter().map(|(owner, sum)| (*owner, sum.bytes, sum.pages)).collect();
@@ -109,7 +127,7 @@ fn twins_in_the_sweep() {
 
 #[test]
 fn twins_as_pins() {
-    let kept = Kept { page: machine(PAGE).page, pages: None, ranges: &[], least: 1, most: 5 };
+    let kept = PinRules { page: machine(PAGE).page, pages: None, ranges: &[], least: 1, most: 5 };
     let (rows, totals) = pins(&twins().stores[0], &[], kept);
     assert_eq!(rows, [(START, START + COUNT * STRIDE, 2, 2 * STRIDE, COUNT * STRIDE)]);
     assert_eq!((totals.groups, totals.blocks, totals.freed), (1, 2, COUNT * STRIDE));
@@ -146,7 +164,7 @@ fn numbers_have_no_gap() {
             |heap: &Heap| Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
         let stretches: Vec<Stretch> = heaps.iter().map(stretch).collect();
         let space = Arc::new(memory.space());
-        let (chunks, _) = walk_chunks(&Unwatched, &space, stretches, &[], false, false).expect("not cancelled");
+        let (chunks, _) = walk_chunks(&NoWatcher, &space, stretches, &[], false, false).expect("not cancelled");
         let first = Run { start: DATA, stride: 48, count: 100 };
         let bits: u64 = chance.word();
         let runs = Runs::new(vec![(first, vec![bits])]).expect("one run");

@@ -1,14 +1,14 @@
 //! The descriptions of a block: its identity, address and size.
 
-/// The identity of a block: the index of its store in the list of a target's stores, and the block's number in that
-/// store.
+/// The identity of a block within a target. `store` is the index of its `Store` in the target's list of stores.
+/// `number` is the block's number in this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockId {
     pub(crate) store: u32,
     pub(crate) number: u64,
 }
 
-/// A block as its store describes it.
+/// A block within one store: its number, address, size and end. A `Block` also names the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) number: u64,
@@ -30,14 +30,14 @@ impl Cell {
     #[inline(always)]
     pub(crate) fn of(self, store: u32) -> Block {
         let Cell { number, address, size, end } = self;
-        Block { place: Place { store, number }, address, size, end }
+        Block { place: BlockId { store, number }, address, size, end }
     }
 }
 
-/// A block that an allocator handed out.
+/// A block that an allocator handed out, with its identity among the blocks of all stores (`place`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    pub(crate) place: Place,
+    pub(crate) place: BlockId,
     /// The address that the allocator returned to the program.
     pub(crate) address: u64,
     /// The size of the block in bytes, including the allocator's overhead.
@@ -57,12 +57,13 @@ impl Block {
 
 /// The address range [start, end) of a block that is not free.
 #[derive(Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct UsedRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Whether the block is one that cannot be freed.
+    /// Whether the program cannot free the block: it is, for example, a fencepost, the top chunk, or another owner's
+    /// memory.
     pub(crate) fixed: bool,
-    /// Whether the block is the end of the heap. Free bytes directly before such a block cannot be returned.
+    /// Whether the block is the top chunk or lies after it. Free bytes directly before such a block cannot be returned.
     pub(crate) ends: bool,
 }
 

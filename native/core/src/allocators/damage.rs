@@ -1,13 +1,15 @@
 //! The description of damage in an allocator's memory. Damage is a result of a walk, not an error.
 
-/// A place in an allocator's memory whose content is wrong: `address`, the name of the structure there (`what`), and
-/// its expected and found values.
+/// A place in an allocator's memory whose content is wrong, or cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub address: u64,
+    /// The name of the structure at `address`.
     pub what: &'static str,
     pub expected: String,
     pub found: String,
+    /// Whether the memory at `address` is missing. If not, its content is wrong.
+    pub is_absent: bool,
 }
 
 impl Damage {
@@ -17,14 +19,15 @@ impl Damage {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Damage {
-        Damage { address, what, expected: expected.into(), found: found.into() }
+        Damage { address, what, expected: expected.into(), found: found.into(), is_absent: false }
+    }
+
+    /// Describe bytes that cannot be read. The found value is then a phrase, because any number, even zero, would be
+    /// false.
+    pub(crate) fn absent(address: u64, what: &'static str) -> Damage {
+        Damage { is_absent: true, ..Damage::new(address, what, "bytes that can be read", "absent bytes") }
     }
 }
-
-/// The texts of `expected` (READABLE) and of `found` (ABSENT) for bytes that are absent. There is then no number to
-/// report, not even zero.
-pub(crate) const READABLE: &str = "bytes that can be read";
-pub(crate) const ABSENT: &str = "absent bytes";
 
 pub(crate) fn hex(value: u64) -> String {
     format!("{value:#x}")

@@ -1,9 +1,9 @@
-//! Code shared by jemalloc and tcmalloc, which both cut extents of pages into runs of equal blocks.
+//! Code for jemalloc and tcmalloc. Both cut extents of pages into runs of equal blocks.
 
-use crate::allocators::block_list::{Asked, BlockList, BlockRow};
+use crate::allocators::block_list::{BlockList, BlockQuery, BlockRow};
 use crate::allocators::damage::Damage;
 use crate::allocators::holes::{Hole, HoleFinder};
-use crate::allocators::listing::Listing;
+use crate::allocators::listing::BlockLister;
 use crate::allocators::part::Part;
 use crate::allocators::runs::{Run, Runs};
 use crate::bits::{self, Bits};
@@ -11,10 +11,10 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// The use of a piece of memory.
+/// The use of a range of memory: blocks, free pages, pages returned to the kernel, or the allocator's own data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The piece has a run of blocks. The value is the start of the run.
+    /// The range has a run of blocks. The value is the start of the run.
     Run(u64),
     /// The pages are free, and were not returned to the kernel.
     Free,
@@ -23,13 +23,13 @@ pub enum Use {
     /// The pages were returned to the kernel, or were never used.
     Returned,
     Metadata,
-    /// A thread is changing the piece at this moment.
+    /// A thread is changing the range at this moment.
     Moving,
     Unexplained,
 }
 
 impl Use {
-    /// Return the kind of a piece without blocks; None for a run of blocks.
+    /// Return the kind (`Part`) of a range without blocks; None for a run of blocks.
     fn part(self) -> Option<Part> {
         match self {
             Use::Run(_) => None,
@@ -42,7 +42,8 @@ impl Use {
     }
 }
 
-/// A piece of memory, such as an extent, that has one use. `root`: the index of the allocator among several.
+/// A range of memory, such as an extent, whose bytes all have the same use. `root`: the index of the allocator, if
+/// there are several of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -72,7 +73,7 @@ pub struct Area {
     last: usize,
 }
 
-/// All pieces of memory, ascending and disjoint, and the areas that they form.
+/// All ranges of memory (pieces), ascending and disjoint, and the areas that these ranges form.
 pub(crate) struct Areas {
     pub(crate) pieces: Vec<Piece>,
     areas: Vec<Area>,
@@ -91,7 +92,7 @@ impl Areas {
         Areas { pieces, areas }
     }
 
-    /// Return the piece that contains `address`.
+    /// Return the piece that contains `address`; None outside all pieces.
     pub(crate) fn piece_at(&self, address: u64) -> Option<&Piece> {
         let place = self.pieces.partition_point(|piece| piece.end <= address);
         self.pieces.get(place).filter(|piece| piece.start <= address)
@@ -117,9 +118,9 @@ pub(crate) struct Owner {
     pub(crate) is_slab: bool,
 }
 
-/// The names that an allocator uses for states and lists that other allocators have too. `list`: the list of a free
-/// block that is in no cache.
-pub(crate) struct Words {
+/// An allocator's own names for common states and lists, as answers show them. `list`: the list of a free block that is
+/// in no cache. `has_arenas`: whether the allocator divides its memory into arenas.
+pub(crate) struct StateNames {
     pub(crate) free: &'static str,
     pub(crate) returned: &'static str,
     pub(crate) list: &'static str,
@@ -137,22 +138,23 @@ pub struct ExtentPart {
     pub arena: Option<u32>,
 }
 
-/// All memory of one or more allocators of one kind, by address.
+/// The memory of one allocator, or of several of one kind (such as two jemallocs), for look-ups by address.
 pub struct Extents {
-    pub(crate) words: Words,
+    pub(crate) words: StateNames,
     pub(crate) runs: Runs,
     /// The owner of each run, by the index of the run.
     pub(crate) owners: Vec<Owner>,
-    /// Bits by the number of a block: whether the block is in a thread's cache, whether it is in a transfer cache, and
-    /// whether a thread's cache keeps its lists in it (`own`).
+    /// A bit for each block, by its number: whether the block is in a thread's cache.
     pub(crate) cached: Bits,
+    /// A bit for each block, by its number: whether the block is in a transfer cache.
     pub(crate) transfer: Bits,
+    /// A bit for each block, by its number: whether a thread's cache keeps its lists in the block.
     pub(crate) own: Bits,
     pub(crate) areas: Areas,
     pub(crate) damage: Vec<Damage>,
 }
 
-/// Pairs of bits and a part: a block of a run whose bit is set belongs to the part.
+/// Three bitmaps of the blocks of a run. Each comes with the kind (`Part`) of the blocks whose bits are set in it.
 type Lists<'a> = [(&'a [u64], Part); 3];
 
 fn part_of(lists: &Lists<'_>, number: u64) -> Part {
@@ -160,10 +162,10 @@ fn part_of(lists: &Lists<'_>, number: u64) -> Part {
 }
 
 impl Extents {
-    /// Make extents that each have just one run.
+    /// Make an `Extents` from runs alone: each run becomes one piece.
     pub fn of_runs(runs: Runs) -> Extents {
         let none = || Bits::new(runs.block_numbers());
-        let words = Words { free: "free", returned: "returned", list: "run", has_arenas: false };
+        let words = StateNames { free: "free", returned: "returned", list: "run", has_arenas: false };
         let piece = |run: &Run| Piece::new(run.start, run.end(), Use::Run(run.start), 0);
         let (cached, transfer, own) = (none(), none(), none());
         let areas = Areas::of(runs.runs.iter().map(piece).collect());
@@ -176,12 +178,11 @@ impl Extents {
         &self.areas.areas
     }
 
-    /// Return the number of runs.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
     }
 
-    /// Return the runs with their owners.
+    /// Return each run with its index and its owner.
     pub(crate) fn owned_runs(&self) -> impl Iterator<Item = (usize, &Run, &Owner)> + '_ {
         self.runs.runs.iter().zip(&self.owners).enumerate().map(|(place, (run, owner))| (place, run, owner))
     }
@@ -327,8 +328,8 @@ impl Extents {
         bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride))
     }
 
-    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of the allocator with the
-    /// index `root`, or of all. Blocks in caches count as free.
+    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending. `root`: the index of the
+    /// only allocator to include; None for all allocators. Blocks in caches count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for (place, run, _) in self.owned_runs().filter(|(_, _, owner)| root.is_none_or(|root| root == owner.root)) {
@@ -339,7 +340,7 @@ impl Extents {
     }
 }
 
-impl Listing for Extents {
+impl BlockLister for Extents {
     fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -362,7 +363,7 @@ impl Listing for Extents {
         Ok(found.holes)
     }
 
-    fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &BlockQuery) -> BlockList {
         let takes = |owner: &Owner| match self.words.has_arenas {
             true => asked.takes_arena(owner.root, owner.arena),
             false => asked.arena.is_none(),

@@ -1,6 +1,6 @@
 //! All stores of blocks of one target.
 
-use crate::allocators::block::{Block, Place};
+use crate::allocators::block::{Block, BlockId};
 use crate::allocators::store::Store;
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::memory::space::Space;
@@ -35,8 +35,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// Return the used block that contains `address`. This function is called most often, so its code is not divided,
-    /// and the look-up of pools is inlined.
+    /// Return the used block that contains `address`; None if there is none. No other function is called as often, so
+    /// its code is not divided, and the look-up of pools is inlined.
     #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {
@@ -66,12 +66,12 @@ impl<'a> Heaps<'a> {
         rows
     }
 
-    pub(crate) fn store_of(&self, place: Place) -> &'a Store {
+    pub(crate) fn store_of(&self, place: BlockId) -> &'a Store {
         &self.stores[place.store as usize]
     }
 
     /// Return the block with this identity.
-    pub(crate) fn block_of(&self, place: Place) -> Block {
+    pub(crate) fn block_of(&self, place: BlockId) -> Block {
         self.store_of(place).block_of(place.number).of(place.store)
     }
 
@@ -113,19 +113,19 @@ impl<'a> Heaps<'a> {
         self.stores.iter().any(|store| store.holds_object(address, least))
     }
 
-    /// Return the user address and the size of the block that contains `address`, whether the block is used or free.
-    /// Only stores whose blocks lie between headers are searched.
+    /// Return the user address and the size of the block that contains `address`. The block may be used or free. None
+    /// if there is none. Only stores whose blocks lie between headers are searched.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.stores.iter().find_map(|store| store.slot_at(address))
     }
 
     /// Return whether the block with this identity lies between headers.
-    pub(crate) fn has_slots(&self, place: Place) -> bool {
+    pub(crate) fn has_slots(&self, place: BlockId) -> bool {
         self.store_of(place).has_slots()
     }
 
-    /// Return whether the bytes of the block with this identity must never be read.
-    pub(crate) fn is_closed(&self, place: Place) -> bool {
+    /// Return whether gdbheap must never read the bytes of the block with this identity.
+    pub(crate) fn is_closed(&self, place: BlockId) -> bool {
         self.store_of(place).is_closed()
     }
 

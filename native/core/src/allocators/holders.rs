@@ -1,7 +1,7 @@
 //! The blocks that pin free memory. In malloc's heaps a used block pins only its own pages, in some other stores it
 //! pins a whole slab.
 
-use crate::allocators::block::Held;
+use crate::allocators::block::UsedRange;
 use crate::allocators::glibc::chunks::Region;
 use crate::allocators::glibc::trim::CHUNK_HEAD;
 use crate::allocators::store::Store;
@@ -12,7 +12,7 @@ use crate::allocators::tally::Tally;
 pub(crate) struct Heap<'a>(&'a Region);
 
 impl Heap<'_> {
-    /// The number of bytes at the start of a free block that cannot be returned.
+    /// The number of bytes at the start of a free block that cannot be returned: the header and the list links.
     pub(crate) const HEAD: u64 = CHUNK_HEAD;
 
     pub(crate) fn start(&self) -> u64 {
@@ -21,14 +21,14 @@ impl Heap<'_> {
 
     /// Show the blocks that are not free, in order. `trimmed`: whether to assume that the free end of the heap is
     /// returned too.
-    pub(crate) fn show_held(&self, trimmed: bool, show: impl FnMut(Held)) {
+    pub(crate) fn show_held(&self, trimmed: bool, show: impl FnMut(UsedRange)) {
         self.0.show_held(trimmed, show);
     }
 }
 
 impl Store {
-    /// Show each range [start, end) that is returned only when its last block is freed, with the number and the bytes
-    /// of the blocks in use there.
+    /// Show each range [start, end) that is returned only when its last block is freed. Also show the number and the
+    /// total size of the blocks in use there.
     pub(crate) fn show_wholes(&self, mut show: impl FnMut(u64, u64, Tally)) {
         match self {
             Store::Pools(pools) => {

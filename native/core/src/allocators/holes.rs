@@ -5,9 +5,9 @@ use crate::allocators::part::Part;
 /// A part next to a hole: its address, its size, and its kind.
 pub(crate) type Edge = (u64, u64, &'static str);
 
-/// A run of unused bytes [start, end). `arena`: the number of the arena that owns the whole run; None if several arenas
-/// own it, or if the allocator has no arenas. `before` and `after`: the parts next to the run; None at an end of the
-/// region.
+/// A run of unused bytes [start, end). `arena`: the number of the arena that owns the whole run. It is None if several
+/// arenas own the run, or if the allocator has no arenas. `before` and `after`: the parts next to the run; None at an
+/// end of the region.
 #[derive(Clone, Copy, Debug)]
 pub struct Hole {
     pub start: u64,
@@ -17,7 +17,7 @@ pub struct Hole {
     pub after: Option<Edge>,
 }
 
-/// Joins the free parts of regions to holes of at least `minimum` bytes.
+/// Joins the free parts of regions into holes of at least `minimum` bytes.
 pub(crate) struct HoleFinder {
     minimum: u64,
     open: Option<(u64, u64)>,
@@ -32,7 +32,8 @@ impl HoleFinder {
         HoleFinder { minimum: minimum.max(1), open: None, before: None, earlier: 0, holes: Vec::new() }
     }
 
-    /// Add the next part of the region. `edge` returns the neighbour of a hole that touches the part at an address.
+    /// Add the next part of the region. If the part is next to a hole, `edge` returns the hole's neighbour at an
+    /// address in the part.
     pub(crate) fn add(&mut self, start: u64, end: u64, part: Part, edge: impl Fn(u64) -> Edge) {
         if part.is_free() {
             self.open = Some((self.open.map_or(start, |run| run.0), end));
@@ -44,7 +45,8 @@ impl HoleFinder {
         self.before = Some(edge(end - 1));
     }
 
-    /// End the region. `arena_of` returns the number of the arena that owns all of [start, end).
+    /// End the region: finish its last hole, and set the arena of each of its holes. `arena_of` returns the number of
+    /// the arena that owns all of [start, end), or None.
     pub(crate) fn end_region(&mut self, arena_of: impl Fn(u64, u64) -> Option<u32>) {
         self.close(None);
         self.before = None;

@@ -15,8 +15,8 @@ pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec
     found
 }
 
-/// Return whether the pair of words at `index` is the head of a circular list whose elements have their links at
-/// offsets 16 (next) and 24 (previous).
+/// Return whether the pair of words at `index` is the head of a circular list. The elements of such a list have their
+/// links at offsets 16 (next) and 24 (previous).
 fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
     let link = |address| words.at(space, address);
     heads(space, words.start + index as u64 * 8, words.words[index], words.words[index + 1], link)
@@ -64,9 +64,10 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
     }
 }
 
-/// The largest number of broken lists in a run (MAX_BROKEN), and of broken lists in a row (MAX_BROKEN_TOGETHER). Lists
-/// may be broken by damage, or because the process was stopped while malloc was linking them.
+/// The largest number of broken lists in a run. Lists may be broken by damage, or because the process was stopped while
+/// malloc was linking them.
 const MAX_BROKEN: usize = 24;
+/// The largest number of broken lists in a row.
 const MAX_BROKEN_TOGETHER: usize = 4;
 /// The number of times that a pair is read. If a thread is always inside malloc, one list in ten changes while its four
 /// words are read.

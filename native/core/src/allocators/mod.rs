@@ -3,8 +3,9 @@
 
 pub(crate) mod block;
 pub(crate) mod block_list;
-pub(crate) mod claimed;
+pub(crate) mod claimed_blocks;
 pub(crate) mod damage;
+pub(crate) mod evidence;
 pub(crate) mod extents;
 pub mod glibc;
 pub(crate) mod groups;
@@ -31,14 +32,14 @@ pub mod tcmalloc;
 pub(crate) mod testing;
 pub(crate) mod walk;
 
-pub use block_list::{Asked, BlockList, BlockRow, Order};
-pub use claimed::Claimed;
+pub use block_list::{BlockList, BlockOrder, BlockQuery, BlockRow};
+pub use claimed_blocks::ClaimedBlocks;
 pub use damage::Damage;
 pub use extents::{Area, ExtentPart, Extents, Use};
 pub use heaps::{Heaps, SharedHeaps};
 pub use holes::Hole;
 pub use list_heads::find_list_heads;
-pub use listing::Listing;
+pub use listing::BlockLister;
 pub use part::{Part, PARTS};
 pub use runs::{Run, Runs};
 pub use slab::BlockSlab;

@@ -28,7 +28,7 @@ pub enum Part {
     Reserved,
     /// Bytes between the allocator's blocks that belong to another owner.
     Foreign,
-    /// Bytes that the walk could not read.
+    /// Bytes whose use the walk could not determine.
     Unexplained,
 }
 

@@ -6,7 +6,7 @@ use crate::bits::{self, Bits};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::space::Space;
 
-/// A run of `count` blocks of `stride` bytes each, without gaps, from `start` on.
+/// A run of `count` blocks of `stride` bytes each, without gaps. `start`: the address of the first block.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub start: u64,
@@ -63,12 +63,15 @@ pub struct Runs {
     numbers: u64,
 }
 
-/// The largest offset in a block, in bytes, at which an object may begin.
+/// The number of bitmaps that an allocator needs at once: for blocks in use, for blocks in two kinds of caches, and for
+/// blocks that the allocator uses itself.
+const COPIES: u64 = 4;
+/// The largest offset in a block, in bytes, at which an object may begin. Headers, such as a PyGC_Head, may precede it.
 const OBJECT_AT: u64 = 80;
 
 impl Runs {
-    /// Make a store of runs. Each run is given with one bit for each used block. Fails if runs overlap, or if there are
-    /// too many blocks to number.
+    /// Make a store of runs. Each run is given with one bit for each used block. Fails if runs overlap, or if there is
+    /// too little memory for the bits of all blocks.
     pub fn new(mut runs: Vec<(Run, Vec<u64>)>) -> Result<Runs> {
         runs.sort_unstable_by_key(|(run, _)| run.start);
         let fits = |run: &Run| {
@@ -77,7 +80,8 @@ impl Runs {
         };
         let numbers =
             runs.iter().try_fold(0u64, |sum, (run, _)| sum.checked_add(run.count.checked_next_multiple_of(64)?));
-        let numbers = numbers.filter(|numbers| Bits::fits(*numbers)).ok_or(Error::invalid("too many blocks"))?;
+        let fits_whole = |numbers: &u64| numbers.checked_mul(COPIES).is_some_and(Bits::fits);
+        let numbers = numbers.filter(fits_whole).ok_or(Error::Memory("there are too many blocks"))?;
         let apart = runs.windows(2).all(|pair| fits(&pair[0].0) && pair[0].0.end() <= pair[1].0.start);
         if !apart || !runs.last().is_none_or(|(run, _)| fits(run)) {
             return Err(Error::invalid("runs must hold blocks, and not overlap"));
@@ -103,7 +107,7 @@ impl Runs {
         self.runs.get(place).is_some_and(|run| run.start <= address).then_some(place)
     }
 
-    /// Return the used block that contains `address`.
+    /// Return the used block that contains `address`; None if there is none.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let place = self.run_at(address)?;
@@ -123,7 +127,7 @@ impl Runs {
         self.firsts.get(place).copied().unwrap_or(self.numbers)
     }
 
-    /// Mark the block with this number as not used.
+    /// Mark the block with this number as free.
     pub(crate) fn clear(&mut self, number: u64) {
         self.used.clear(number);
     }
@@ -136,7 +140,7 @@ impl Runs {
         bits::members(self.used.words()).map(|number| self.block_of(number))
     }
 
-    /// Return the words of bits in which the used blocks of a run are set.
+    /// Return the bitmap of a run's blocks, in which the bits of used blocks are set.
     pub(crate) fn used_of(&self, place: usize) -> &[u64] {
         let first = (self.firsts[place] / 64) as usize;
         &self.used.words()[first..first + self.runs[place].count.div_ceil(64) as usize]
@@ -171,7 +175,8 @@ impl Runs {
         show_equal(space, run, self.used_of(place), bytes, |number, head| show(run.block(number), head));
     }
 
-    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
+    /// Return whether an object may begin at `address`: at most 80 bytes after the start of a used block. The block
+    /// must have at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
     }

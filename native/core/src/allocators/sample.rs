@@ -1,6 +1,6 @@
 //! A sample of the used blocks that may be objects, spread over all blocks of each size.
 
-use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER};
+use crate::allocators::glibc::chunks::{ChunkState, Chunks, CHUNK_HEADER};
 use crate::allocators::groups::spread_by_size;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::spread::mixed;
@@ -15,7 +15,7 @@ const CHUNKS_OF_A_SIZE: usize = 512;
 
 /// A used block of the sample: its bytes, its size including the allocator's overhead, and the number of blocks that it
 /// represents (`weight`).
-pub(crate) struct Block<'a> {
+pub(crate) struct SampleBlock<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) size: u64,
     pub(crate) weight: f64,
@@ -28,7 +28,7 @@ pub(crate) fn visit_sample(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     most: usize,
-    mut visit: impl FnMut(Block<'_>),
+    mut visit: impl FnMut(SampleBlock<'_>),
 ) -> Result<()> {
     let chosen = heaps.stores.iter().find(|store| store.has_groups() || matches!(store, Store::Chunks(_)));
     match chosen {
@@ -38,7 +38,7 @@ pub(crate) fn visit_sample(
             groups.retain(|group| group.size <= LARGEST);
             for (group, weight) in spread_by_size(&groups, most) {
                 watcher.check()?;
-                heaps.show_group(group, &mut bytes, |_, bytes| visit(Block { bytes, size: group.size, weight }));
+                heaps.show_group(group, &mut bytes, |_, bytes| visit(SampleBlock { bytes, size: group.size, weight }));
             }
             Ok(())
         }
@@ -46,11 +46,16 @@ pub(crate) fn visit_sample(
     }
 }
 
-fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit: impl FnMut(Block<'_>)) -> Result<()> {
+fn visit_chunks(
+    watcher: &dyn Watcher,
+    space: &Space,
+    chunks: &Chunks,
+    mut visit: impl FnMut(SampleBlock<'_>),
+) -> Result<()> {
     let mut sizes: Vec<Sample> = (0..=LARGEST / CHUNK_HEADER).map(|_| Sample::default()).collect();
     for region in &chunks.regions {
         watcher.check()?;
-        for (start, end, _) in region.all().filter(|(_, _, state)| *state == State::Used) {
+        for (start, end, _) in region.all().filter(|(_, _, state)| *state == ChunkState::Used) {
             if let Some(sample) = sizes.get_mut(((end - start) / CHUNK_HEADER) as usize) {
                 sample.offer(start);
             }
@@ -64,7 +69,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
         let block = &mut bytes[..size as usize - 8];
         for (chunk, _) in &sample.kept {
             let got = space.fill(chunk + CHUNK_HEADER, block);
-            visit(Block { bytes: &block[..got], size, weight });
+            visit(SampleBlock { bytes: &block[..got], size, weight });
         }
     }
     Ok(())

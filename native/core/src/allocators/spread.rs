@@ -1,7 +1,7 @@
 //! Choose a sample of items that is spread over all items.
 //!
-//! The sample never consists of every second or every fourth item. A program that makes objects of two types in turn
-//! has pools of the two types in turn, and such a sample would contain only one type.
+//! The sample never consists of every second or every fourth item. A program that makes objects of two types
+//! alternately has alternating pools of the two types. Such a sample would contain only one of the types.
 
 /// Hash a number so that the result shows no pattern of the input (the last steps of SplitMix64).
 pub(crate) fn mixed(number: u64) -> u64 {

@@ -4,10 +4,10 @@
 //! for a job, a group or a query, never for each block of a walk.
 
 use crate::allocators::block::Cell;
-use crate::allocators::claimed::Claimed;
+use crate::allocators::claimed_blocks::ClaimedBlocks;
 use crate::allocators::extents::Extents;
 use crate::allocators::glibc::chunks::Chunks;
-use crate::allocators::glibc::mapped::Mapped;
+use crate::allocators::glibc::mapped_chunks::MappedChunks;
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
@@ -17,7 +17,8 @@ use crate::allocators::tally::Tally;
 use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
-/// The least step in bytes from one block size to the next, the same for every allocator.
+/// The smallest assumed distance in bytes between two neighbouring block sizes. A block may be larger than its request
+/// by up to this distance.
 const LEAST_STEP: u64 = 32;
 
 /// The memory of an allocator, as a store of numbered blocks.
@@ -28,14 +29,14 @@ pub enum Store {
     Mallocng(Arc<Mallocng>),
     Oldmalloc(Arc<Oldmalloc>),
     Chunks(Arc<Chunks>),
-    Mapped(Arc<Mapped>),
+    Mapped(Arc<MappedChunks>),
     Extents(Arc<Extents>),
     /// Memory in which blocks are not walked. The blocks are known because fields of objects point to them.
-    Claimed(Arc<Claimed>),
+    Claimed(Arc<ClaimedBlocks>),
 }
 
 impl Store {
-    /// Return the name under which answers list this store.
+    /// Return the word by which answers call the store's blocks or ranges, such as `chunks` or `pools`.
     pub fn name(&self) -> &'static str {
         match self {
             Store::Pools(_) => "pools",
@@ -50,7 +51,8 @@ impl Store {
         }
     }
 
-    /// Return a number above the numbers of all blocks.
+    /// Return the limit of block numbers: the number of every block is smaller. A bitmap with one bit for each block
+    /// has this many bits.
     pub(crate) fn block_numbers(&self) -> u64 {
         match self {
             Store::Pools(pools) => pools.block_numbers(),
@@ -64,8 +66,8 @@ impl Store {
         }
     }
 
-    /// Return the used block that contains `address`. If only a walk finds out which blocks of the store are used, the
-    /// block may be free.
+    /// Return the used block that contains `address`; None if there is none. If only a walk finds out which blocks of
+    /// the store are used, the block may be free.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         match self {
@@ -80,8 +82,8 @@ impl Store {
         }
     }
 
-    /// Return the number of the block whose user address is `address`. Return None if there is no such block, and also
-    /// if the store would have to search for the block to get its number.
+    /// Return the number of the block whose user address is `address`. None if there is no such block, or if the store
+    /// would have to search for it to get its number.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         match self {
@@ -109,7 +111,7 @@ impl Store {
         matches!(self, Store::Pools(_))
     }
 
-    /// Return the number and the bytes of the used blocks; zero if only a walk finds out which blocks are used.
+    /// Return the number and the total size of the used blocks; zero if only a walk finds out which blocks are used.
     pub(crate) fn used(&self) -> Tally {
         match self {
             Store::Pools(_) => Tally::default(),
@@ -214,7 +216,8 @@ impl Store {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
     }
 
-    /// Return whether an object may begin at `address`, in a used block of at least `least` bytes.
+    /// Return whether an object may begin at `address`: at or shortly after the start of a used block. The block must
+    /// have at least `least` bytes. False for pools and for mmapped chunks.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         match self {
             Store::Pools(_) | Store::Mapped(_) => false,
@@ -256,7 +259,7 @@ impl Store {
         (usable.saturating_sub(step) + 1, usable)
     }
 
-    /// Return whether the bytes of the store's blocks must never be read.
+    /// Return whether gdbheap must never read the bytes of the store's blocks.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Store::Claimed(claimed) if claimed.closed)
     }
@@ -267,8 +270,8 @@ impl Store {
         matches!(self, Store::Chunks(_))
     }
 
-    /// Return the user address and the size of the block that contains `address`, whether it is used or free, according
-    /// to the headers of blocks. None for allocators without headers between blocks.
+    /// Return the user address and the size of the block that contains `address`, according to the headers of blocks.
+    /// The block may be used or free. None for allocators without headers between blocks.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         match self {
             Store::Chunks(chunks) => chunks.slot_at(address),
@@ -276,7 +279,8 @@ impl Store {
         }
     }
 
-    /// Return the start of the header of the block that `slot_at` finds.
+    /// Return the start of the header of the block that `slot_at` finds. None if the store has no headers, or if there
+    /// is no block.
     pub(crate) fn header_at(&self, address: u64) -> Option<u64> {
         match self {
             Store::Chunks(chunks) => chunks.locate(address).map(|(start, ..)| start),
@@ -284,8 +288,8 @@ impl Store {
         }
     }
 
-    /// Return the range [start, end) that is freed when the block with this number is freed: its whole mapping or slot,
-    /// or else `bytes`, the range of the block itself.
+    /// Return the range [start, end) that is freed with the block that has this number. It is the block's whole mapping
+    /// or slot, or else `bytes`, the range of the block itself.
     pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
         match self {
             Store::Mapped(mapped) => mapped.chunks[number as usize],

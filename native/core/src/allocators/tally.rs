@@ -1,6 +1,6 @@
-//! The number of some blocks, with their bytes.
+//! A count of blocks, with their total size.
 
-/// The number (`count`) and the bytes of some blocks.
+/// A count of blocks, and their total size in bytes (`bytes`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,

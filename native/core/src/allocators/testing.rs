@@ -1,6 +1,6 @@
 //! Fake blocks for tests. Each block points to the next one.
 
-use super::claimed::Claimed;
+use super::claimed_blocks::ClaimedBlocks;
 use super::store::Store;
 use gdbheap_access::machine::{Machine, EM_X86_64};
 use gdbheap_access::memory::space::{Source, Space};
@@ -11,12 +11,12 @@ pub(crate) const START: u64 = 0x10000;
 
 /// A fake memory of blocks of `size` bytes. Each block has the address of the next block at offset `link`. All other
 /// bytes are zero.
-struct Linked {
+struct LinkedMemory {
     size: u64,
     link: u64,
 }
 
-impl Source for Linked {
+impl Source for LinkedMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         for (at, byte) in (address..).zip(buffer.iter_mut()) {
             let (block, inside) = ((at - START) / self.size, (at - START) % self.size);
@@ -28,12 +28,12 @@ impl Source for Linked {
     }
 }
 
-/// Return a fake memory of `blocks` blocks from START on, and a store in which the blocks from number `first` on are
-/// used.
+/// Return a fake memory of `blocks` blocks that begins at START, and a store of these blocks. All blocks except the
+/// first `first` ones are used.
 pub(crate) fn linked(size: u64, link: u64, blocks: u64, first: u64) -> (Space, [Store; 1]) {
     let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
-    let source = Box::new(Linked { size, link });
+    let source = Box::new(LinkedMemory { size, link });
     let space = Space::for_remote(machine, &[(START, START + blocks * size)], source).expect("one range");
     let places = (first..blocks).map(|block| (START + block * size, START + (block + 1) * size)).collect();
-    (space, [Store::Claimed(Arc::new(Claimed { places, closed: false }))])
+    (space, [Store::Claimed(Arc::new(ClaimedBlocks { places, closed: false }))])
 }

@@ -1,10 +1,10 @@
 //! The walk over the used blocks of all stores, on all cores. No other code walks over blocks.
 
-use crate::allocators::block::{Block, Cell, GroupBits, Place, MAX_IN_GROUP};
-use crate::allocators::claimed::Claimed;
-use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER, STATES};
-use crate::allocators::glibc::listing::{Listed, Wanted};
-use crate::allocators::glibc::mapped::Mapped;
+use crate::allocators::block::{Block, BlockId, Cell, GroupBits, MAX_IN_GROUP};
+use crate::allocators::claimed_blocks::ClaimedBlocks;
+use crate::allocators::glibc::chunks::{ChunkState, Chunks, CHUNK_HEADER, STATES};
+use crate::allocators::glibc::listing::{ChunkFilter, ListedChunk};
+use crate::allocators::glibc::mapped_chunks::MappedChunks;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::mimalloc::segments::Mimalloc;
@@ -12,7 +12,7 @@ use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::pymalloc::pools::{Pool, Pools, HEADER};
 use crate::allocators::runs::{show_equal, Runs};
 use crate::allocators::store::Store;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Control;
 
@@ -25,11 +25,11 @@ const GROUPS_IN_JOB: usize = 256;
 const PLACES_IN_JOB: usize = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
-/// A part of the heaps that one worker walks. It contains all blocks, or all groups of blocks, in [from, to) of one
-/// part of the store. For chunks, the part is a region.
+/// A part of the heaps that one worker walks. For chunks, [from, to) is an address range in the region with the index
+/// `part`. For other stores, it is a range of indices of blocks or of groups of blocks.
 pub(crate) struct Job {
     /// The smallest identity that any block of this job can have.
-    pub(crate) first: Place,
+    pub(crate) first: BlockId,
     part: usize,
     from: u64,
     to: u64,
@@ -58,7 +58,7 @@ impl Jobs {
     /// number of the first block of an item.
     fn add(&mut self, store: u32, (count, each): (usize, usize), first: impl Fn(usize) -> u64) {
         let job = |from: usize| {
-            let (first, to) = (Place { store, number: first(from) }, (from + each).min(count));
+            let (first, to) = (BlockId { store, number: first(from) }, (from + each).min(count));
             Job { first, part: 0, from: from as u64, to: to as u64 }
         };
         self.jobs.extend((0..count).step_by(each).map(job));
@@ -79,7 +79,7 @@ impl Jobs {
         let (start, end) = (region.stretch.start, region.stretch.end);
         let job = |from: u64| {
             let number = chunks.first_block(part) + (from - start).div_ceil(CHUNK_HEADER);
-            Job { first: Place { store, number }, part, from, to: (from + SLICE).min(end) }
+            Job { first: BlockId { store, number }, part, from, to: (from + SLICE).min(end) }
         };
         self.jobs.extend((start..end).step_by(SLICE as usize).map(job));
         self.total += end - start;
@@ -128,9 +128,9 @@ impl Heaps<'_> {
 
 /// A visitor of the used blocks that may contain an object.
 pub(crate) trait Visitor {
-    /// Whether to visit all used blocks, including those that cannot contain an object (ALL), and the largest number of
-    /// bytes that are shown of each block (HEAD).
+    /// Whether to visit all used blocks, including those that cannot contain an object.
     const ALL: bool = false;
+    /// The largest number of bytes that are shown of each block.
     const HEAD: usize = HEAD_BYTES;
 
     /// Return whether a block of this size should be read. This method is called for blocks that lie between headers.
@@ -156,10 +156,10 @@ pub(crate) trait Visitor {
     #[inline(always)]
     fn unread(&mut self, _bytes: u64) {}
 
-    /// Finish a group whose blocks were all visited. The blocks have `size` bytes and are numbered from `first` on.
-    /// `used` and `objects` are valid only for the numbers of this group's blocks.
+    /// Finish a group whose blocks were all visited. The blocks have `size` bytes and consecutive numbers. `first`: the
+    /// identity of the first block. `used` and `objects` are valid only for the numbers of this group's blocks.
     #[inline(always)]
-    fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
+    fn group(&mut self, _first: BlockId, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
 }
 
 /// The walk of one worker, with the buffer into which it reads.
@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
 
     /// Show the used blocks of a job. If the first bytes of chunks were kept, only those chunks are shown that may
     /// contain an object.
-    pub(crate) fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+    pub(crate) fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancellation> {
         match &self.heaps.stores[job.store()] {
             Store::Pools(pools) => job.range().try_for_each(|arena| self.arena(job, pools, arena, control, visitor)),
             Store::Mimalloc(mimalloc) => self.pages(job, mimalloc, control, visitor),
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
         index: usize,
         control: &Control,
         visitor: &mut impl Visitor,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let arena = &pools.arenas[index];
         let in_window = (WINDOW / pools.pool_size).max(1) as usize;
         self.bytes.resize(in_window * pools.pool_size as usize, 0);
@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
             let first = arena.first_pool + batch * in_window;
             for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
                 if !group[place].is_free() {
-                    let first = Place { number: pools.first_block(first + place), ..job.first };
+                    let first = BlockId { number: pools.first_block(first + place), ..job.first };
                     show_pool(pools, first, &group[place], bytes, visitor);
                 }
             }
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         chunks: &Chunks,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let (region, from, to) = (&chunks.regions[job.part], job.from, job.to);
         let block = |start: u64, end: u64| chunks.cell(job.part, start, end).of(job.first.store);
         if let Some(heads) = region.heads(from, to).filter(|_| !V::ALL) {
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
         }
         let mut window = Window::new(self.heaps.space, region.stretch.end);
         let mut reported = from;
-        for (start, end, _) in region.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
+        for (start, end, _) in region.blocks(from, to).filter(|(_, _, state)| *state == ChunkState::Used) {
             if start - reported >= 1 << 20 {
                 control.advance(start - reported)?;
                 reported = start;
@@ -253,10 +253,10 @@ impl<'a> Walk<'a> {
     fn mapped<V: Visitor>(
         &mut self,
         job: &Job,
-        mapped: &Mapped,
+        mapped: &MappedChunks,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         for number in job.from..job.to {
             let block = mapped.block_of(number).of(job.first.store);
             let mut head = vec![0; V::HEAD];
@@ -270,10 +270,10 @@ impl<'a> Walk<'a> {
     fn claimed<V: Visitor>(
         &mut self,
         job: &Job,
-        claimed: &Claimed,
+        claimed: &ClaimedBlocks,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let mut window = Window::new(self.heaps.space, u64::MAX);
         for number in job.from..job.to {
             let block = claimed.block_of(number).of(job.first.store);
@@ -292,7 +292,7 @@ impl<'a> Walk<'a> {
         mimalloc: &Mimalloc,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         for page in mimalloc.pages[job.range()].iter().filter(|page| V::ALL || mimalloc.may_hold_objects(page)) {
             let holds_objects = mimalloc.may_hold_objects(page);
             let unread =
@@ -316,7 +316,7 @@ impl<'a> Walk<'a> {
         mallocng: &Mallocng,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let mut window = Window::new(self.heaps.space, u64::MAX);
         for group in &mallocng.groups[job.range()] {
             let mut shown = 0;
@@ -336,7 +336,7 @@ impl<'a> Walk<'a> {
         old: &Oldmalloc,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let mut window = Window::new(self.heaps.space, u64::MAX);
         for stretch in &old.stretches[job.range()] {
             for (cell, _) in old.chunks_of(stretch).filter(|(_, used)| *used) {
@@ -354,7 +354,7 @@ impl<'a> Walk<'a> {
         runs: &Runs,
         control: &Control,
         visitor: &mut V,
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         for place in job.range() {
             let (run, first) = (&runs.runs[place], runs.first_block(place));
             let unread = show_equal(self.heaps.space, run, runs.used_of(place), &mut self.bytes, |number, head| {
@@ -369,7 +369,7 @@ impl<'a> Walk<'a> {
 }
 
 #[inline(always)]
-fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &mut impl Visitor) {
+fn show_pool(pools: &Pools, first: BlockId, pool: &Pool, bytes: &[u8], visitor: &mut impl Visitor) {
     let size = pool.block_size(pools.alignment);
     let used = pools.used_blocks(pool, bytes);
     let mut objects: GroupBits = [0; MAX_IN_GROUP / 64];
@@ -392,7 +392,7 @@ fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &m
 /// Queries that concern only the chunks of malloc's arenas.
 impl Heaps<'_> {
     /// Return jobs that visit the used chunks of the wanted regions.
-    pub(crate) fn chunk_jobs(&self, wanted: &Wanted) -> Jobs {
+    pub(crate) fn chunk_jobs(&self, wanted: &ChunkFilter) -> Jobs {
         let mut jobs = Jobs::default();
         for (store, index) in self.stores.iter().zip(0..) {
             let Store::Chunks(chunks) = store else { continue };
@@ -402,9 +402,9 @@ impl Heaps<'_> {
     }
 
     /// Return a used block as a row of the list of chunks; None if the block is not a chunk of an arena.
-    pub(crate) fn listed(&self, block: &Block) -> Option<Listed> {
+    pub(crate) fn listed(&self, block: &Block) -> Option<ListedChunk> {
         let Store::Chunks(chunks) = self.store_of(block.place) else { return None };
         let arena = chunks.region_of_number(block.place.number).stretch.arena;
-        Some((block.address - CHUNK_HEADER, block.size, STATES[State::Used as usize], arena))
+        Some((block.address - CHUNK_HEADER, block.size, STATES[ChunkState::Used as usize], arena))
     }
 }

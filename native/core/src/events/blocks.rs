@@ -1,6 +1,6 @@
-//! A table of the blocks in use, by address.
+//! Store a value for each block in use, by the block's address.
 
-use super::room::{AddressTable, Room, Table};
+use super::memory_limit::{AddressTable, LimitedTable, Room};
 
 /// The number of tables. While a table grows, its old and its new entries are both in memory. If there are many tables,
 /// the extra memory of one growing table is a small part of the total.
@@ -8,8 +8,8 @@ const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
-/// Return the index of the table for an address. The bits that give the index are not those that give the entry's position
-/// in its table.
+/// Return the index of the table for an address. Within a table, other bits of the address choose the slot. With the
+/// same bits, all addresses of a table would share few slots.
 #[inline(always)]
 fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
@@ -17,10 +17,11 @@ fn table_of(address: u64) -> usize {
 
 impl<'a, V> Blocks<'a, V> {
     pub(super) fn new(room: &'a Room) -> Blocks<'a, V> {
-        Blocks(std::array::from_fn(|_| Table::new(room)))
+        Blocks(std::array::from_fn(|_| LimitedTable::new(room)))
     }
 
-    /// Insert a block. Return the block that was at this address before. If the `Room` is used up, nothing is inserted.
+    /// Insert a block. Return the block that was at this address before; None if there was none. If the memory limit
+    /// (`Room`) is reached, nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
         self.0[table_of(address)].insert(address, block)

@@ -1,8 +1,8 @@
 //! Merge the stages of several threads into one sequence of events, by the time of each call.
 
-use super::room::{Claim, Room};
+use super::memory_limit::{Claim, Room};
 use gdbheap_access::error::Result;
-use gdbheap_calls::{Event, Last, Reader};
+use gdbheap_calls::{Event, EventReader, LastValues};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
@@ -10,32 +10,33 @@ use std::ops::Range;
 /// The number of events that are read between two checks for cancellation: the events of a few stages.
 const UNWATCHED: u64 = 1 << 20;
 
-/// A stage that is being read.
-struct Open<'a> {
+/// A stage (a part of a log) that is being read, and the position in it.
+struct OpenStage<'a> {
     stage: Vec<u8>,
-    /// The claim for the memory that the stage takes.
+    /// The part of the memory limit that the stage takes.
     _claim: Claim<'a>,
     at: usize,
-    last: Last,
-    /// The thread that makes the calls which come next in the stage.
+    last: LastValues,
+    /// The thread that makes the next calls in the stage.
     thread: u32,
     /// The next event, if it was already read to learn its time.
     next: Option<Event>,
-    /// The range, in the stage, of the content of the last event that has content.
+    /// The position in `stage` of the last event's content, for an event that has content (a stack, a code object or a
+    /// loaded object).
     content: Range<usize>,
     is_whole: bool,
 }
 
-impl<'a> Open<'a> {
-    /// Open a stage; None if there is no room for its memory.
-    fn new(stage: Vec<u8>, room: &'a Room) -> Option<Open<'a>> {
+impl<'a> OpenStage<'a> {
+    /// Open a stage; None if its memory would exceed the limit of `room`.
+    fn new(stage: Vec<u8>, room: &'a Room) -> Option<OpenStage<'a>> {
         let mut claim = Claim::new(room);
         let fits = claim.take(stage.capacity() as u64);
-        fits.then_some(Open {
+        fits.then_some(OpenStage {
             stage,
             _claim: claim,
             at: 0,
-            last: Last::default(),
+            last: LastValues::default(),
             thread: 0,
             next: None,
             content: 0..0,
@@ -44,7 +45,7 @@ impl<'a> Open<'a> {
     }
 
     fn read(&mut self) -> Option<Event> {
-        let mut reader = Reader::resumed(&self.stage[self.at..], self.last);
+        let mut reader = EventReader::resumed(&self.stage[self.at..], self.last);
         let event = reader.next_event();
         (self.at, self.last) = (self.stage.len() - reader.rest(), reader.last());
         self.content = self.at - reader.content().len()..self.at;
@@ -58,9 +59,9 @@ impl<'a> Open<'a> {
 }
 
 /// Stages that overlap in time and are read in parallel.
-struct Course<'a, V> {
+struct StageMerger<'a, V> {
     room: &'a Room,
-    open: Vec<Option<Open<'a>>>,
+    open: Vec<Option<OpenStage<'a>>>,
     /// A queue with the time of the next call of each stage, and the index of the stage.
     order: BinaryHeap<Reverse<(u64, usize)>>,
     /// The calls of realloc in progress: a map from the address of the old block, which the call frees, to the index of
@@ -68,25 +69,25 @@ struct Course<'a, V> {
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
-    /// The number of events that were read.
+    /// The number of events that were read, to decide when to check for cancellation.
     read: u64,
     /// Whether `visit` wants more events.
     is_wanted: bool,
     visit: V,
 }
 
-impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
+impl<V: FnMut(Event, &[u8]) -> bool> StageMerger<'_, V> {
     fn begin(&mut self, stage: Vec<u8>, tick: u64) {
         let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
             self.open.len() - 1
         });
-        self.open[place] = Open::new(stage, self.room);
+        self.open[place] = OpenStage::new(stage, self.room);
         self.order.push(Reverse((tick, place)));
     }
 
-    /// Pass an event to `visit`. `place`: the index of the event's stage, a buffer of events. If the thread changes,
-    /// pass a Switch event first, unless the event itself names the thread.
+    /// Pass an event to `visit`. `place`: the index of the event's stage. If the thread changes, pass a Switch event
+    /// first, unless the event itself names the thread.
     fn show(&mut self, place: usize, event: Event) {
         let Some(stage) = &self.open[place] else { return };
         let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());
@@ -116,7 +117,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                     return Some(ticks);
                 }
                 Event::Tick { .. } => {
-                    // Two times in a row are the times at which one call began and ended.
+                    // Two Tick events in a row give the times at which one call began and ended.
                     let end = stage.read()?;
                     let Event::Tick { ticks } = end else {
                         stage.next = Some(end);
@@ -129,7 +130,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                         return Some(ticks);
                     }
                 }
-                // This size belongs to a block that the previous stage allocated. Other threads' calls have come since.
+                // This size belongs to a block that was allocated in the previous stage. Calls of other threads have
+                // come in between, so the size is ignored.
                 Event::Usable { .. } if stage.last.ticks == 0 => {}
                 event => {
                     if let (Event::Realloc { old, .. }, false) = (event, self.moving.is_empty()) {
@@ -143,8 +145,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         None
     }
 
-    /// If `block` is the old block of a realloc in progress, show this realloc before the present call, which gets the
-    /// address of the old block.
+    /// If `block` is the old block of a realloc in progress, show this realloc first. The allocator had already freed
+    /// the old block there, because the current call gets its address.
     fn make_room(&mut self, block: u64) {
         if self.moving.is_empty() {
             return;
@@ -157,9 +159,12 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
     }
 }
 
-/// Call `visit` for the events of all stages, in the order of their times, as long as `visit` returns true. `ticks`:
-/// the time of the first call of each stage. `unpack` returns the stage with the given index; None if the stage is
-/// damaged. `attend` fails if the work has to stop. Return whether all stages were whole.
+/// Call `visit` for the events of all stages, in the order of their times, as long as `visit` returns true. Return
+/// whether all stages were whole.
+///
+/// - `ticks`: the time of the first call of each stage.
+/// - `attend` fails if the work has to stop.
+/// - `unpack` returns the stage with the given index; None if the stage is damaged.
 pub(super) fn show(
     ticks: &[u64],
     room: &Room,
@@ -171,7 +176,8 @@ pub(super) fn show(
     waiting.sort_unstable();
     let mut waiting = waiting.into_iter().peekable();
     let (open, order, moving) = (Vec::new(), BinaryHeap::new(), HashMap::new());
-    let mut course = Course { room, open, order, moving, thread: 0, is_whole: true, read: 0, is_wanted: true, visit };
+    let mut course =
+        StageMerger { room, open, order, moving, thread: 0, is_whole: true, read: 0, is_wanted: true, visit };
     let mut attended = 0;
     while course.is_wanted {
         let first = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
@@ -209,7 +215,7 @@ mod tests {
     use gdbheap_calls::{encode, MAX_EVENT};
 
     fn stage_of(events: &[Event]) -> Vec<u8> {
-        let (mut bytes, mut last) = (Vec::new(), Last::default());
+        let (mut bytes, mut last) = (Vec::new(), LastValues::default());
         for event in events {
             let mut room = [0; MAX_EVENT];
             let (first, used) = encode(*event, &mut last, &mut room);
@@ -219,8 +225,8 @@ mod tests {
         bytes
     }
 
-    /// Check that calls of several threads, in stages of several sizes, come in the order of their times, each with its
-    /// own thread.
+    /// Check that calls of several threads come in the order of their times. Each call must be shown with its own
+    /// thread, whatever the sizes of the stages.
     #[test]
     fn calls_come_in_the_order_of_time() {
         for seed in 1..50u64 {
@@ -265,7 +271,8 @@ mod tests {
         }
     }
 
-    /// Check realloc calls that move a block: other calls may get the old address before the realloc has returned.
+    /// Check the order of a realloc that moves a block, and of a call that then gets the block's old address. The
+    /// realloc must come first, even if it returned later.
     #[test]
     fn a_block_is_given_back_in_the_middle_of_a_call() {
         let tick = |ticks| Event::Tick { ticks };

@@ -1,14 +1,14 @@
-//! Read and write the frames of a log. A stage is a buffer of recorded events. A log has a frame for each stage: the
-//! stage, compressed on its own.
+//! Read and write the frames of a log. A stage is a buffer of recorded events. A log has one frame for each stage. Each
+//! frame is compressed on its own, so that it can be read alone.
 
 use super::by_time;
-use super::room::Room;
+use super::memory_limit::Room;
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::signals::SignalsHeld;
 use gdbheap_access::work::{Progress, Watcher};
 use gdbheap_calls::waiting::from_words;
-use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
+use gdbheap_calls::{encode, header, Event, EventReader, LastValues, MAX_EVENT, STAGE};
 use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,11 +17,14 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 /// The fastest zstd level that still compresses well: a recorder produces stages at 100 MB a second.
 const LEVEL: i32 = 1;
 
-/// The position of a compressed stage in the file of a log, and its compressed size. `tick`: the time of the stage's
-/// first call, if each thread has its own stages and calls are ordered by time; 0 if the stages simply follow one
-/// another.
+/// A compressed stage in the file of a log.
+///
+/// - `offset`: its position in the file.
+/// - `size`: its compressed size in bytes.
+/// - `tick`: the time of its first call, if each thread has its own stages. 0 if all threads share the stages, which
+///   then follow one another.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame {
+pub struct StageFrame {
     pub offset: u64,
     pub size: u64,
     pub tick: u64,
@@ -29,7 +32,7 @@ pub struct Frame {
 
 /// Return the time of the first call in a stage; 0 if the stage's calls have no times.
 pub fn first_tick(stage: &[u8]) -> u64 {
-    let mut reader = Reader::new(stage);
+    let mut reader = EventReader::new(stage);
     while let Ok(Some(event)) = reader.next_event() {
         match event {
             Event::Tick { ticks } => return ticks.max(1),
@@ -44,7 +47,7 @@ pub fn first_tick(stage: &[u8]) -> u64 {
 /// Compress a stage as a frame. Bytes after the stage's last event (zeros, or events of an earlier stage in the same
 /// buffer) are left out.
 pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
-    let mut reader = Reader::new(stage);
+    let mut reader = EventReader::new(stage);
     let mut rest = stage.len();
     while let Ok(Some(_)) = reader.next_event() {
         rest = reader.rest();
@@ -52,13 +55,13 @@ pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::compress(&stage[..stage.len() - rest], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
 }
 
-/// Return, as a stage, the calls in a recorder's header (`bytes`) that still wait to be written to the log; empty if no
-/// calls wait.
+/// Return a stage of the calls in a recorder's header (`bytes`) that were not yet written to the log. These are calls
+/// of signal handlers. The result is empty if there are none.
 pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     let word = |at: usize| u64_at(bytes, at);
     let count = word(header::word::WAITING * 8).min(header::MAX_WAITING as u64) as usize;
     let written = word(header::word::WRITTEN * 8).min(count as u64) as usize;
-    let (mut stage, mut last) = (Vec::new(), Last::default());
+    let (mut stage, mut last) = (Vec::new(), LastValues::default());
     for place in written..count {
         let at = header::WAITING_AT + place * header::WAITING_WORDS * 8;
         let Some((event, usable)) = from_words(&std::array::from_fn(|number| word(at + 8 * number))) else { continue };
@@ -76,7 +79,7 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
 /// The stages of one process in a log. `room`: the memory that tables made from these stages may take.
 pub struct Stages<'a> {
     pub file: &'a File,
-    pub frames: &'a [Frame],
+    pub frames: &'a [StageFrame],
     pub room: &'a Room,
 }
 
@@ -84,15 +87,15 @@ pub struct Stages<'a> {
 const AHEAD: usize = 3;
 
 impl Stages<'_> {
-    /// Call `visit` for every event, until the end of the log or until a damaged stage. Return whether all stages were
-    /// whole. Another thread reads and unpacks the next stages. The watcher is told how many bytes of the log were
-    /// shown.
+    /// Call `visit` for every event. Return whether all stages were whole. A damaged stage ends the log; in a log that
+    /// is ordered by time, only the rest of this stage is missing. The watcher learns how many bytes of the log were
+    /// read.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
         self.show_all(watcher, |event, _content| visit(event))
     }
 
-    /// Call `visit` for every event as `show` does, and pass the content of the event too: the content of a stack, a
-    /// code object or a loaded object.
+    /// Call `visit` for every event as `show` does. Also pass the content of a stack, a code object or a loaded object;
+    /// it is empty for other events.
     pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
         self.show_while(watcher, |event, content| {
             visit(event, content);
@@ -114,8 +117,8 @@ impl Stages<'_> {
             for stage in receive {
                 watcher.attend(Some(Progress { done, total }))?;
                 self.room.check()?;
-                let Some(Unpacked { events, size }) = stage? else { return Ok(false) };
-                let mut reader = Reader::new(&events);
+                let Some(UnpackedStage { events, size }) = stage? else { return Ok(false) };
+                let mut reader = EventReader::new(&events);
                 loop {
                     match reader.next_event() {
                         Ok(Some(event)) if visit(event, reader.content()) => {}
@@ -138,7 +141,7 @@ impl Stages<'_> {
             self.room.check()
         };
         let unpack = |number: usize| {
-            let frame: &Frame = &self.frames[number];
+            let frame: &StageFrame = &self.frames[number];
             let stage = self.unpack(frame, &mut Vec::new())?;
             done.set(done.get() + frame.size);
             Ok(stage.map(|stage| stage.events))
@@ -153,7 +156,7 @@ impl Stages<'_> {
     }
 
     /// Send all stages to the listener, as long as it listens. A damaged stage is sent as None, and is the last one.
-    fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
+    fn unpack_all(&self, listener: &SyncSender<Result<Option<UnpackedStage>>>) {
         let mut packed = Vec::new();
         for frame in self.frames {
             let stage = self.unpack(frame, &mut packed);
@@ -164,17 +167,17 @@ impl Stages<'_> {
         }
     }
 
-    fn unpack(&self, frame: &Frame, packed: &mut Vec<u8>) -> Result<Option<Unpacked>> {
+    fn unpack(&self, frame: &StageFrame, packed: &mut Vec<u8>) -> Result<Option<UnpackedStage>> {
         let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
         packed.resize(size, 0);
         let is_there = self.file.read_exact_at(packed, frame.offset).is_ok();
         let events = is_there.then(|| zstd::bulk::decompress(packed, STAGE).ok()).flatten();
-        Ok(events.map(|events| Unpacked { events, size: frame.size }))
+        Ok(events.map(|events| UnpackedStage { events, size: frame.size }))
     }
 }
 
 /// A stage as it was recorded, and its compressed size.
-struct Unpacked {
+struct UnpackedStage {
     events: Vec<u8>,
     size: u64,
 }
@@ -188,7 +191,7 @@ mod tests {
     use super::super::testing::random;
     use super::*;
 
-    /// Return a random number: small and large numbers are equally frequent.
+    /// Return a random number of 0 to 64 random bits, so that small numbers are as frequent as large ones.
     fn number(state: &mut u64) -> u64 {
         let bits = random(state) % 65;
         random(state).checked_shr(64 - bits as u32).unwrap_or(0)
@@ -229,7 +232,7 @@ mod tests {
     #[test]
     fn zero_bytes_at_the_end_belong_to_the_last_event() {
         let mut stage = vec![0u8; STAGE];
-        let (mut used, mut last) = (0, Last::default());
+        let (mut used, mut last) = (0, LastValues::default());
         for event in [Event::Malloc { size: 24, result: 4096 }, Event::Free { address: 0 }] {
             let room: &mut [u8; MAX_EVENT] = (&mut stage[used..used + MAX_EVENT]).try_into().unwrap();
             let (first, length) = encode(event, &mut last, room);
@@ -237,7 +240,7 @@ mod tests {
             used += length;
         }
         let packed = zstd::bulk::decompress(&pack(&stage).unwrap(), STAGE).unwrap();
-        let mut reader = Reader::new(&packed);
+        let mut reader = EventReader::new(&packed);
         assert_eq!(reader.next_event(), Ok(Some(Event::Malloc { size: 24, result: 4096 })));
         assert_eq!(reader.next_event(), Ok(Some(Event::Free { address: 0 })));
         assert_eq!(reader.next_event(), Ok(None));
@@ -249,7 +252,7 @@ mod tests {
         for seed in 1..200u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let written: Vec<Event> = (0..200).map(|_| event(&mut state)).collect();
-            let (mut bytes, mut last) = (vec![0u8; 200 * MAX_EVENT], Last::default());
+            let (mut bytes, mut last) = (vec![0u8; 200 * MAX_EVENT], LastValues::default());
             let mut used = 0;
             for event in &written {
                 let room: &mut [u8; MAX_EVENT] = (&mut bytes[used..used + MAX_EVENT]).try_into().unwrap();
@@ -258,7 +261,7 @@ mod tests {
                 room[0] = first;
                 used += length;
             }
-            let mut reader = Reader::new(&bytes[..used]);
+            let mut reader = EventReader::new(&bytes[..used]);
             for event in &written {
                 assert_eq!(reader.next_event(), Ok(Some(*event)), "seed {seed}");
             }
@@ -266,7 +269,7 @@ mod tests {
             // Damaged bytes must give an error or other events, never a panic.
             for _ in 0..50 {
                 bytes[random(&mut state) as usize % used] = random(&mut state) as u8;
-                let mut reader = Reader::new(&bytes[..used]);
+                let mut reader = EventReader::new(&bytes[..used]);
                 while let Ok(Some(_)) = reader.next_event() {}
             }
         }

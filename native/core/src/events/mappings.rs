@@ -1,14 +1,18 @@
 //! Follow the program's own mappings: record which part of which mapping lies at which address.
 
-use super::room::{Claim, List, Room};
+use super::memory_limit::{Claim, List, Room};
 use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 
-/// A change of the mappings in the form of a plan. `place`: the number of the mapping in the plan. For a new mapping,
-/// `first` is its size and `second` its protection. For an unmapped part, `first` is its offset and `second` its size.
+/// A change of the mappings, with the numbers that a plan's step has.
+///
+/// - `kind`: MMAP for a new mapping, MUNMAP for an unmapped part.
+/// - `place`: the number of the mapping in the plan.
+/// - `first`: the size of a new mapping, or the offset of an unmapped part.
+/// - `second`: the protection of a new mapping, or the size of an unmapped part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct MappingChange {
     pub(super) kind: u64,
     pub(super) place: u64,
     pub(super) first: u64,
@@ -23,15 +27,17 @@ struct Piece {
     origin: u64,
 }
 
-/// The number of bytes that a piece takes in the tree and in the list of removed pieces.
+/// The memory in bytes that is claimed for each `Piece`. It covers the entry in the tree and in the list of a removal.
 const PIECE: u64 = 160;
 
 /// The private anonymous mappings of the program. A replayer does not repeat other mappings.
 pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
     claim: Claim<'a>,
-    /// The number of pieces of the mapping at each place, and the places without pieces (`free`).
+    /// For each place, how many pieces of its mapping remain. If part of a mapping is unmapped, several pieces may
+    /// remain.
     counts: List<'a, u64>,
+    /// The places whose mappings were unmapped completely. New mappings get these places first.
     free: List<'a, u64>,
 }
 
@@ -47,7 +53,7 @@ impl<'a> Mappings<'a> {
         self.counts.len() as u64
     }
 
-    pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<Part> {
+    pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<MappingChange> {
         // With MAP_FIXED, the new mapping replaces the mappings at this address.
         let mut parts = self.remove(address, size);
         let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -58,12 +64,12 @@ impl<'a> Mappings<'a> {
             // With MAP_NORESERVE, the range is only reserved and is not touched.
             let is_reserved = flags as i32 & libc::MAP_NORESERVE != 0;
             let protection = if is_reserved { protection & !(libc::PROT_WRITE as u32) } else { protection };
-            parts.push(Part { kind: other::MMAP, place, first: size, second: protection.into() });
+            parts.push(MappingChange { kind: other::MMAP, place, first: size, second: protection.into() });
         }
         parts
     }
 
-    pub(super) fn remove(&mut self, address: u64, size: u64) -> Vec<Part> {
+    pub(super) fn remove(&mut self, address: u64, size: u64) -> Vec<MappingChange> {
         // The kernel unmaps whole pages.
         let end = address.saturating_add(size).checked_next_multiple_of(SMALLEST_PAGE).unwrap_or(u64::MAX);
         let first = self.pieces.range(..address).next_back().map_or(address, |(start, _)| *start);
@@ -74,8 +80,9 @@ impl<'a> Mappings<'a> {
             .collect()
     }
 
-    /// Remove the range [from, to) from the piece that begins at `start`.
-    fn cut(&mut self, start: u64, piece: Piece, from: u64, to: u64) -> Option<Part> {
+    /// Remove the range [from, to) from the piece that begins at `start`. Return the change; None if the range is
+    /// empty.
+    fn cut(&mut self, start: u64, piece: Piece, from: u64, to: u64) -> Option<MappingChange> {
         if from >= to {
             return None;
         }
@@ -90,11 +97,11 @@ impl<'a> Mappings<'a> {
         if self.counts[piece.place as usize] == 0 {
             self.free.push(piece.place);
         }
-        Some(Part { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
+        Some(MappingChange { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
     }
 
     /// Apply an mremap: unmap the old range, and map `size` bytes at `address`.
-    pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<Part> {
+    pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<MappingChange> {
         let mut parts = self.remove(old, old_size);
         if !parts.is_empty() {
             parts.extend(self.add(address, size, READ_WRITE, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u32));
@@ -102,7 +109,7 @@ impl<'a> Mappings<'a> {
         parts
     }
 
-    /// Add a piece that begins at `start`. Return whether there was room for it.
+    /// Add a piece that begins at `start`. Return false if the memory limit is reached.
     fn put(&mut self, start: u64, piece: Piece) -> bool {
         let fits = self.claim.take(PIECE);
         if fits {
@@ -131,7 +138,7 @@ mod tests {
     const PAGES: u64 = 64;
 
     /// Apply changes: record for each place which of its pages exist.
-    fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[Part]) {
+    fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[MappingChange]) {
         for part in parts {
             match part.kind {
                 other::MMAP => {

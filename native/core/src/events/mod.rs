@@ -5,18 +5,18 @@ mod blocks;
 mod by_time;
 mod frames;
 mod mappings;
+mod memory_limit;
 mod plan;
 mod python_blocks;
-mod room;
 mod stacks;
 mod stats;
 #[cfg(test)]
 mod testing;
 
-pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
+pub use frames::{first_tick, pack, waiting_stage, StageFrame, Stages};
 pub use gdbheap_calls::{header, STAGE};
+pub use memory_limit::Room;
 pub use plan::{plan, Parent, Plan, PlanFile};
 pub use python_blocks::PythonCalls;
-pub use room::Room;
 pub use stacks::{live_stacks, CallStack, Caller, Code, LiveStacks, LoadedObject, Maker, Share, StackMoment};
-pub use stats::{stats, Calls, InUse, Lives, Moment, Point, Resized, SizeRow, Span, Stats};
+pub use stats::{stats, Calls, InUse, Lives, Moment, Point, ResizeCounts, SizeRow, Span, Stats};

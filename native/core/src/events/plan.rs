@@ -5,9 +5,9 @@
 
 use super::blocks::Blocks;
 use super::frames::Stages;
-use super::mappings::{Mappings, Part};
+use super::mappings::{MappingChange, Mappings};
+use super::memory_limit::{AddressTable, LimitedTable, List, Room};
 use super::python_blocks::{PythonBlocks, PythonCalls};
-use super::room::{AddressTable, List, Room, Table};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::work::Watcher;
 use gdbheap_calls::Event;
@@ -15,36 +15,43 @@ use gdbheap_plan::{header, kind, other, step, ARGUMENT_LIMIT, HEADER, MAGIC, PLA
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The number of the first thread of a process.
+/// The number of the first thread of a process. A forked child's only thread gets this number, too.
 const FIRST: u64 = 1;
 /// The number of bytes that are written to the file at a time.
 const PIECE: usize = 1 << 20;
 
-/// The contents of a plan. `calls`: the number of all calls of the log, which are numbered from 1. `unknown`: blocks
-/// that were freed or resized but not seen allocated (a parent may have allocated them); the plan leaves them out.
-/// `failed`: calls that returned NULL for a size above 0. `unseen`: blocks whose release is missing in the log. Bytes
-/// are requested sizes. `peak_*`: the first moment at which the most bytes were in use. `main_ended`: whether the first
-/// thread ended before the process, which cannot be replayed. `mappings`: the program's own mappings that are replayed.
-/// `bytes`: the size of the plan. `whole`: whether no part of the log was damaged. `inherited`: how many of the calls
-/// were made by parents before they forked. `python`: calls of Python's own allocator, which a plan leaves out.
+/// Figures about a plan and its log. `live_bytes` and `peak_bytes` are requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// The number of calls, including the `inherited` ones. Calls are numbered from 1.
     pub calls: u64,
     pub threads: u64,
     pub ended: u64,
+    /// Whether the first thread ended before the process. This cannot be replayed.
     pub main_ended: bool,
+    /// The number of calls that freed or resized a block whose allocation is not in the log. A parent process may have
+    /// allocated it. In the plan, such a free does nothing, and such a realloc allocates a new block.
     pub unknown: u64,
+    /// The number of calls that returned NULL for a size above 0.
     pub failed: u64,
+    /// The number of blocks whose release is missing in the log: a later block has the same address.
     pub unseen: u64,
+    /// The number of the program's own mappings that are replayed.
     pub mappings: u64,
     pub live_blocks: u64,
     pub live_bytes: u64,
     pub most_blocks: u64,
+    /// The largest number of bytes in use at any time.
     pub peak_bytes: u64,
+    /// The number of the first call after which `peak_bytes` were in use.
     pub peak_call: u64,
+    /// The size of the plan in bytes.
     pub bytes: u64,
+    /// Whether no part of the log was damaged.
     pub whole: bool,
+    /// The number of calls that parents made before they forked.
     pub inherited: u64,
+    /// The calls of Python's own allocator, which a plan leaves out.
     pub python: PythonCalls,
 }
 
@@ -61,8 +68,8 @@ pub struct PlanFile<'a> {
     pub most: u64,
 }
 
-/// A writer of the steps of a plan into a file, if there is one. `waiting`: the bytes of steps that are not written
-/// yet.
+/// The steps of a plan, which are written to a file. Without a file, they are only counted. `waiting`: the bytes of the
+/// steps that are not written yet.
 struct Out<'a> {
     file: Option<PlanFile<'a>>,
     room: &'a Room,
@@ -114,10 +121,11 @@ impl Out<'_> {
     }
 }
 
-struct Thread {
+struct PlannedThread {
     index: u64,
     has_ended: bool,
-    /// The index of the step that will end the thread. This step was reserved after the thread's last event.
+    /// The index of the step that will end the thread. It is reserved after each run of the thread's events once the
+    /// thread has ended. None before that.
     end: Option<u64>,
 }
 
@@ -143,21 +151,22 @@ pub fn plan(
     planner.finish(whole)
 }
 
-/// A maker of a plan from events, which come in the order of the log.
+/// A builder of a plan. It gets the events of the log in their order.
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
     places: Blocks<'a, u64>,
     free_places: List<'a, u64>,
-    /// For each place, the requested bytes of the block at this place.
+    /// For each place, the requested size of the block at this place.
     sizes: List<'a, u64>,
-    threads: AddressTable<'a, Thread>,
+    threads: AddressTable<'a, PlannedThread>,
     /// Threads that a forked child does not have. The plan already contains their end.
-    gone: List<'a, Thread>,
+    gone: List<'a, PlannedThread>,
     python: PythonBlocks<'a>,
-    /// The number, in the log, of the thread whose events follow, and the number of the thread whose calls the plan
-    /// contains at this point (`planned`).
+    /// The number, in the log, of the thread whose events follow.
     current: u64,
+    /// The number of the thread whose calls the plan contains at this point; None if the next call needs a step that
+    /// names its thread.
     planned: Option<u64>,
     has_called_since_end: bool,
     mappings: Option<Mappings<'a>>,
@@ -174,7 +183,7 @@ impl<'a> Planner<'a> {
             places: Blocks::new(room),
             free_places: List::new(room),
             sizes: List::new(room),
-            threads: Table::new(room),
+            threads: LimitedTable::new(room),
             gone: List::new(room),
             python: PythonBlocks::new(room),
             current: 0,
@@ -200,7 +209,8 @@ impl<'a> Planner<'a> {
         Ok(is_there)
     }
 
-    /// Return `shown`, the result of showing events. If the file system failed earlier, return that error instead.
+    /// Return an earlier error of the file system, or else `shown`, the result of reading the log. The file system's
+    /// error counts, because it also made the reading end.
     fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
         self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }
@@ -290,12 +300,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Return the thread with this number. A new thread is added; None if there is no room for one more.
-    fn thread(&mut self, number: u64) -> Option<&mut Thread> {
+    /// Return the thread with this number. A new thread is added; None if the memory limit is reached.
+    fn thread(&mut self, number: u64) -> Option<&mut PlannedThread> {
         let next = &mut self.plan.threads;
         self.threads.get_or_insert(number, || {
             *next += 1;
-            Thread { index: *next - 1, has_ended: false, end: None }
+            PlannedThread { index: *next - 1, has_ended: false, end: None }
         })
     }
 
@@ -354,8 +364,8 @@ impl<'a> Planner<'a> {
         self.out.step(kind, place, size);
     }
 
-    /// Choose a place in the table for the block at `address`, and return the place; None if there is no room for one
-    /// more.
+    /// Choose a place in the table for the block at `address`, and return the place; None if the memory limit is
+    /// reached.
     #[inline(always)]
     fn take_place(&mut self, address: u64, size: u64) -> Option<u64> {
         let place = match self.free_places.pop() {
@@ -446,7 +456,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn map(&mut self, change: impl FnOnce(&mut Mappings) -> Vec<Part>) {
+    fn map(&mut self, change: impl FnOnce(&mut Mappings) -> Vec<MappingChange>) {
         let Some(mappings) = &mut self.mappings else { return };
         for part in change(mappings) {
             self.plan.mappings += u64::from(part.kind == other::MMAP);

@@ -1,11 +1,15 @@
 //! Count the requests to Python's own allocator.
 
-use super::room::{AddressTable, Room, Table};
+use super::memory_limit::{AddressTable, LimitedTable, Room};
 use gdbheap_calls::Event;
 
-/// The calls of Python's own allocator: malloc, calloc, realloc and free, of objects and of other memory.
-/// `live_blocks`: the blocks in use at the end; `live_bytes`: the bytes requested for them; `peak_bytes`: the largest
-/// number of requested bytes in use at any time. `unknown`: blocks that were freed or resized but not seen allocated.
+/// The figures of Python's own allocator, for objects and for other memory.
+///
+/// - `calls`: the number of calls of malloc, calloc, realloc and free.
+/// - `unknown`: the number of calls that freed or resized a block whose allocation is not in the log.
+/// - `live_blocks`: the number of blocks in use at the end.
+/// - `live_bytes`: the number of bytes that were requested for these blocks.
+/// - `peak_bytes`: the largest number of requested bytes in use at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonCalls {
     pub calls: u64,
@@ -22,10 +26,10 @@ pub(super) struct PythonBlocks<'a> {
 
 impl<'a> PythonBlocks<'a> {
     pub(super) fn new(room: &'a Room) -> PythonBlocks<'a> {
-        PythonBlocks { calls: PythonCalls::default(), sizes: Table::new(room) }
+        PythonBlocks { calls: PythonCalls::default(), sizes: LimitedTable::new(room) }
     }
 
-    /// Count the next event of a log. An event that is no call of Python's allocator changes nothing.
+    /// Count the next event of a log. An event that is not a call of Python's allocator changes nothing.
     pub(super) fn add(&mut self, event: Event) {
         match event {
             Event::PythonMalloc { size, result } | Event::PythonCalloc { size, result } => self.allocate(result, size),

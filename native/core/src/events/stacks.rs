@@ -4,13 +4,13 @@
 //! stacks.
 
 use super::frames::Stages;
-use super::room::{AddressTable, Claim, Room, Table};
+use super::memory_limit::{AddressTable, Claim, LimitedTable, Room};
 use crate::by_address::{Addresses, ByAddress};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use gdbheap_calls::part::{flag, Content};
-use gdbheap_calls::{Damaged, Event, Reader};
-use std::collections::HashMap;
+use gdbheap_calls::{Event, EventReader, StageError};
+use std::collections::{BTreeMap, HashMap};
 
 /// A placeholder for an unknown number: for an address outside all loaded objects, or for a code object that is not in
 /// the log.
@@ -18,15 +18,20 @@ const NOBODY: u64 = u32::MAX as u64;
 /// The largest number of frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats
 /// the frames of the previous stack could take much time and memory.
 const MAX_FRAMES: u64 = 1024;
-/// The room in bytes that is claimed for a stack (STACK); for a frame, a code object or a loaded object, which stacks
-/// may share (NAMED); and for each byte of the texts of a code object or loaded object (TEXT). It covers the memory
-/// needed here and in the answer.
+/// The memory in bytes that is claimed for each stack. It covers the stack here, and its copy in the answer.
 const STACK: u64 = 2 << 10;
+/// The memory in bytes that is claimed for each frame, code object or loaded object. A frame that several stacks share
+/// is claimed once.
 const NAMED: u64 = 1 << 10;
+/// The memory in bytes that is claimed for each byte of a name, a path or a line table.
 const TEXT: u64 = 8;
 
-/// A loaded object. `start`, `end`: its address range; `bias`: the difference between its addresses in memory and those
-/// at which it was linked; `build_id`: its build-id, which may be empty; `path`: its path.
+/// A loaded object: the program or a library.
+///
+/// - `start`, `end`: its address range.
+/// - `bias`: the difference between its addresses in memory and those at which it was linked.
+/// - `build_id`: its build-id; empty if it has none.
+/// - `path`: its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedObject {
     pub start: u64,
@@ -36,8 +41,12 @@ pub struct LoadedObject {
     pub path: Vec<u8>,
 }
 
-/// A Python code object. `release`: its release of Python (0x0309 is 3.9); `first_line`: its first line; `name`,
-/// `file`: each as the number of bytes per character, and the characters; `lines`: its line table.
+/// A Python code object.
+///
+/// - `release`: the release of Python (0x0309 is 3.9).
+/// - `first_line`: the line number at which the code begins.
+/// - `name`, `file`: a string each, as (number of bytes per character, characters).
+/// - `lines`: the line table (`co_linetable` or `co_lnotab`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     pub release: u64,
@@ -47,10 +56,16 @@ pub struct Code {
     pub lines: Vec<u8>,
 }
 
-/// A call stack, innermost frame first. `native`: the C frames, each as (number of the loaded object, address).
-/// `python`: the Python frames, each as (number of the code object, offset in bytes), in one group for each evaluator.
-/// A number is None if it is unknown. `cut`: outer C frames are missing; `torn`: outer Python frames are missing.
-/// `is_python`: the thread was one of Python's.
+/// A call stack, innermost frame first.
+///
+/// - `native`: the C frames, each as (number of the loaded object, address).
+/// - `python`: the Python frames, in one group for each evaluator. Each frame is (number of the code object, offset in
+///   bytes).
+/// - `cut`: outer C frames are missing.
+/// - `torn`: outer Python frames are missing.
+/// - `is_python`: the thread runs Python.
+///
+/// A number is None if the log does not contain the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStack {
     pub native: Vec<(Option<u32>, u64)>,
@@ -60,9 +75,13 @@ pub struct CallStack {
     pub is_python: bool,
 }
 
-/// The memory that a stack represents: the bytes and blocks in use that it allocated, and all bytes and blocks that it
-/// ever allocated. Each figure is an estimate: the sum over the blocks recorded with this stack, each divided by the
-/// probability that a block of its size is recorded with a stack.
+/// The memory that one stack allocated, estimated from the sampled blocks with this stack.
+///
+/// - `stack`: the number of the stack.
+/// - `bytes`, `blocks`: the memory in use.
+/// - `allocated_bytes`, `allocated_blocks`: all memory that the stack ever allocated.
+///
+/// A sampled block stands for several blocks: for 1 / p of them, if a block of its size has a stack with probability p.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     pub stack: u32,
@@ -72,18 +91,17 @@ pub struct Share {
     pub allocated_blocks: f64,
 }
 
-/// The state after the call with the number `call`: the share of each stack, and the numbers of sampled calls and of
-/// sampled blocks in use, from which the shares are estimated.
+/// The state after a call. `call`: the number of the call. `shares`: the memory of each stack. `sampled_blocks`: the
+/// number of blocks in use from which the shares are estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackMoment {
     pub call: u64,
     pub shares: Vec<Share>,
-    pub sampled_calls: u64,
     pub sampled_blocks: u64,
 }
 
-/// The block in use at the end that contains the address `wanted`. If several blocks contain it, because the log lacks
-/// the calls that freed some of them, the smallest one is used.
+/// The block in use at the end that contains the address `wanted`, and the number of the stack that allocated it. If
+/// the log lacks calls that freed blocks, several blocks may contain the address. The smallest one is then used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub wanted: u64,
@@ -92,15 +110,15 @@ pub struct Maker {
     pub stack: u32,
 }
 
-/// A requested call, by its number, and the number of its stack.
+/// The number of a call for which a stack was requested, and the number of this stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub call: u64,
     pub stack: u32,
 }
 
-/// The stacks of a process, and the memory that they represent. `without`: the number of calls that allocated but have
-/// no stack.
+/// The stacks of a process, and the memory that each of them allocated. `without`: the number of allocating calls
+/// without a stack.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStacks {
     pub objects: Vec<LoadedObject>,
@@ -114,10 +132,13 @@ pub struct LiveStacks {
     pub whole: bool,
 }
 
-/// Return the blocks in use after each of the calls `moments`, grouped by stack. The numbers in `moments` count from 1
-/// and ascend; a number beyond the last call means the end. `mean`: the average number of bytes between two recorded
-/// stacks. `rest`: stages that are not in the log yet. `wanted`: addresses whose blocks are searched at the end.
-/// `asked`: the numbers of calls whose stacks are requested, ascending.
+/// Return the blocks in use after each call in `moments`, grouped by stack.
+///
+/// - `rest`: stages that are not in the log yet.
+/// - `mean`: the average number of bytes between two recorded stacks.
+/// - `moments`: call numbers from 1, ascending. A number beyond the last call means the end.
+/// - `wanted`: addresses. For each, the block that contains it at the end is returned.
+/// - `asked`: the numbers of calls whose stacks are requested, ascending.
 pub fn live_stacks(
     watcher: &dyn Watcher,
     stages: &Stages<'_>,
@@ -127,12 +148,12 @@ pub fn live_stacks(
     wanted: &[u64],
     asked: &[u64],
 ) -> Result<LiveStacks> {
-    let mut following = Following { mean, moments, asked, ..Following::new(stages.room) };
+    let mut following = StackFollower { mean, moments, asked, ..StackFollower::new(stages.room) };
     let mut failed = false;
     let mut visit = |event, content: &[u8]| failed |= following.take(event, content).is_err();
     let mut whole = stages.show_all(watcher, &mut visit)?;
     for stage in rest {
-        let mut reader = Reader::new(stage);
+        let mut reader = EventReader::new(stage);
         while whole {
             match reader.next_event() {
                 Ok(Some(event)) => visit(event, reader.content()),
@@ -147,40 +168,63 @@ pub fn live_stacks(
 }
 
 #[derive(Clone, Copy)]
-struct Block {
+struct LiveBlock {
     size: u64,
     stack: u32,
 }
 
-struct Following<'a> {
-    /// The claim of room for stacks, code objects and loaded objects.
+/// The objects that are loaded now, without overlap: the end and the number of each, by its start.
+#[derive(Default)]
+struct LoadedNow(BTreeMap<u64, (u64, u32)>);
+
+impl LoadedNow {
+    /// Add an object. Objects that it overlaps are no longer loaded.
+    fn add(&mut self, start: u64, end: u64, number: u32) {
+        if start >= end {
+            return;
+        }
+        while let Some((at, _)) = self.0.range(..end).next_back().filter(|(_, (end, _))| *end > start) {
+            let at = *at;
+            self.0.remove(&at);
+        }
+        self.0.insert(start, (end, number));
+    }
+
+    /// Return the number of the object that contains `address`; None if there is none.
+    fn at(&self, address: u64) -> Option<u32> {
+        let (_, (end, number)) = self.0.range(..=address).next_back()?;
+        (address < *end).then_some(*number)
+    }
+}
+
+struct StackFollower<'a> {
+    /// The part of the memory limit that stacks, code objects and loaded objects take.
     claim: Claim<'a>,
     mean: u64,
     moments: &'a [u64],
     asked: &'a [u64],
-    /// The number of the current call's stack, if it has one.
+    /// The number of the stack that the current call took; None if the call does not allocate or has no stack.
     taken: Option<u32>,
     found: LiveStacks,
-    live: AddressTable<'a, Block>,
+    live: AddressTable<'a, LiveBlock>,
     shares: Vec<Share>,
-    sampled: u64,
-    /// The number of the thread whose events follow, its state (`last`), and the states of the other threads
-    /// (`others`).
+    /// The number of the thread whose events follow.
     thread: u32,
-    last: Last,
-    others: AddressTable<'a, Last>,
-    /// The objects that are loaded now, as (start, end, number), ascending and without overlap.
-    loaded: Vec<(u64, u64, u32)>,
-    /// The numbers of Python's code objects, by their present addresses.
+    /// The state of the thread whose events follow.
+    last: ThreadStacks,
+    /// The states of the other threads.
+    others: AddressTable<'a, ThreadStacks>,
+    loaded: LoadedNow,
+    /// The numbers of Python's code objects, by their current addresses.
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
-    /// A number for each different frame of all stacks.
+    /// The frames of all known stacks, each as a number. Memory is claimed only for a frame that is not in the set yet.
     places: Addresses,
 }
 
 /// The last stack of a thread, and the stack of its next call.
 #[derive(Default)]
-struct Last {
+struct ThreadStacks {
     /// The number of the stack that belongs to the thread's next allocating call.
     next: Option<u32>,
     /// The frames of the thread's last stack in this stage, outermost first.
@@ -188,22 +232,21 @@ struct Last {
     python: Vec<(u64, i64, bool)>,
 }
 
-impl<'a> Following<'a> {
-    fn new(room: &'a Room) -> Following<'a> {
-        Following {
+impl<'a> StackFollower<'a> {
+    fn new(room: &'a Room) -> StackFollower<'a> {
+        StackFollower {
             claim: Claim::new(room),
             mean: 0,
             moments: &[],
             asked: &[],
             taken: None,
             found: LiveStacks::default(),
-            live: Table::new(room),
+            live: LimitedTable::new(room),
             shares: Vec::new(),
-            sampled: 0,
             thread: 0,
-            last: Last::default(),
-            others: Table::new(room),
-            loaded: Vec::new(),
+            last: ThreadStacks::default(),
+            others: LimitedTable::new(room),
+            loaded: LoadedNow::default(),
             codes: ByAddress::default(),
             known: HashMap::new(),
             places: Addresses::default(),
@@ -218,7 +261,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    fn take(&mut self, event: Event, content: &[u8]) -> std::result::Result<(), Damaged> {
+    fn take(&mut self, event: Event, content: &[u8]) -> std::result::Result<(), StageError> {
         match event {
             Event::Malloc { size, result } | Event::Calloc { size, result } | Event::Memalign { size, result, .. } => {
                 self.allocate(size, result);
@@ -258,12 +301,7 @@ impl<'a> Following<'a> {
 
     fn keep_moment(&mut self) {
         let shares = self.shares.iter().filter(|share| share.allocated_blocks > 0.0).copied().collect();
-        self.found.moments.push(StackMoment {
-            call: self.found.calls,
-            shares,
-            sampled_calls: self.sampled,
-            sampled_blocks: self.live.len() as u64,
-        });
+        self.found.moments.push(StackMoment { call: self.found.calls, shares, sampled_blocks: self.live.len() as u64 });
         self.moments = &self.moments[1..];
     }
 
@@ -285,9 +323,8 @@ impl<'a> Following<'a> {
             self.found.without += 1;
             return;
         };
-        self.sampled += 1;
         self.taken = Some(stack);
-        self.live.insert(result, Block { size, stack });
+        self.live.insert(result, LiveBlock { size, stack });
         let weight = self.weight(size);
         if let Some(share) = self.shares.get_mut(stack as usize) {
             share.bytes += weight * size as f64;
@@ -309,22 +346,18 @@ impl<'a> Following<'a> {
         }
     }
 
-    fn loaded(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+    fn loaded(&mut self, content: &[u8]) -> std::result::Result<(), StageError> {
         self.claim_named(content)?;
         let mut content = Content(content);
         let (start, end, bias) = (content.number()?, content.number()?, content.number()?);
         let object =
             LoadedObject { start, end, bias, build_id: content.bytes()?.to_vec(), path: content.bytes()?.to_vec() };
-        if start < end {
-            let first = self.loaded.partition_point(|one| one.1 <= start);
-            let behind = self.loaded.partition_point(|one| one.0 < end);
-            self.loaded.splice(first..behind, [(start, end, self.found.objects.len() as u32)]);
-        }
+        self.loaded.add(start, end, self.found.objects.len() as u32);
         self.found.objects.push(object);
         Ok(())
     }
 
-    fn code(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+    fn code(&mut self, content: &[u8]) -> std::result::Result<(), StageError> {
         self.claim_named(content)?;
         let mut content = Content(content);
         let (address, release, first_line) = (content.number()?, content.number()?, content.number()?);
@@ -336,13 +369,13 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Claim room for a code object or a loaded object, including its texts. Fails if there is no room.
-    fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
-        self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(Damaged)
+    /// Claim memory for a code object or a loaded object, including its strings. Fails if the memory limit is reached.
+    fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), StageError> {
+        self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(StageError)
     }
 
-    /// Return the number of the stack in an event's content. A stack that was not met before gets the next number.
-    fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, Damaged> {
+    /// Return the number of the stack in an event's content. A new stack gets the next number.
+    fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, StageError> {
         let before = self.last.bytes();
         let read = self.read_stack(&mut Content(content));
         self.claim.take(self.last.bytes() - before);
@@ -369,7 +402,7 @@ impl<'a> Following<'a> {
 
     /// Read a stack. The stack was written as its difference from the thread's last stack: the outermost frames of that
     /// stack stay, and the frames in `content` replace the others.
-    fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
+    fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), StageError> {
         let _flags = content.number()?;
         let mut last = 0u64;
         let new = kept_and_new(content, &mut self.last.native)?;
@@ -387,23 +420,20 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Claim room for a new stack, and for those of its frames that are in no other stack. Fails if there is no room.
-    fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), Damaged> {
+    /// Claim memory for a new stack, and for those of its frames that are in no other stack. Fails if the memory limit
+    /// is reached.
+    fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), StageError> {
         let (natives, pythons) = key[2..].split_at(2 * key[1] as usize);
         let frames = natives.chunks_exact(2).chain(pythons.chunks_exact(3));
         let new = frames.filter(|frame| self.places.insert(frame[0].rotate_left(40) ^ frame[1])).count() as u64;
         // The claim covers the key, the stack that is made of the key, a copy of this stack, and Python's objects for
         // it.
         let bytes = STACK + 4 * 8 * key.len() as u64 + new * NAMED;
-        self.claim.take(bytes).then_some(()).ok_or(Damaged)
+        self.claim.take(bytes).then_some(()).ok_or(StageError)
     }
 
     fn object_at(&self, address: u64) -> u64 {
-        let place = self.loaded.partition_point(|one| one.0 <= address);
-        match place.checked_sub(1).map(|place| self.loaded[place]) {
-            Some((_, end, number)) if address < end => number.into(),
-            _ => NOBODY,
-        }
+        self.loaded.at(address).map_or(NOBODY, u64::from)
     }
 
     fn finish(mut self, whole: bool, wanted: &[u64]) -> LiveStacks {
@@ -426,7 +456,7 @@ impl<'a> Following<'a> {
     }
 }
 
-impl Last {
+impl ThreadStacks {
     /// Return the number of bytes that the frames take in memory.
     fn bytes(&self) -> u64 {
         (self.native.capacity() * size_of::<u64>() + self.python.capacity() * size_of::<(u64, i64, bool)>()) as u64
@@ -435,16 +465,16 @@ impl Last {
 
 /// Keep only the outermost frames that a stack has in common with the previous stack. Return how many new frames follow
 /// in `content`.
-fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
+fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, StageError> {
     let (kept, new) = (content.number()?, content.number()?);
     if kept > frames.len() as u64 || new > MAX_FRAMES - kept.min(MAX_FRAMES) {
-        return Err(Damaged);
+        return Err(StageError);
     }
     frames.truncate(kept as usize);
     Ok(new)
 }
 
-/// Return the call stack that the key describes.
+/// Return the call stack for a key: the flags, the number of C frames, and the words of all frames.
 fn readable(key: &[u64]) -> CallStack {
     let number = |word: u64| (word != NOBODY).then_some(word as u32);
     let (flags, natives) = (key[0], 2 + 2 * key[1] as usize);
@@ -475,7 +505,27 @@ mod tests {
     use super::super::testing::random;
     use super::*;
     use gdbheap_calls::other;
-    use gdbheap_calls::part::{Part, HEAD};
+    use gdbheap_calls::part::{EventWriter, HEAD};
+
+    /// Check that random objects, which may overlap earlier ones, are found as in a plain list.
+    #[test]
+    fn objects_that_replace_others() {
+        for seed in 1..50u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (mut loaded, mut plain) = (LoadedNow::default(), Vec::<(u64, u64, u32)>::new());
+            for number in 0..100 {
+                let (start, size) = (random(&mut state) % 1000, random(&mut state) % 60);
+                loaded.add(start, start + size, number);
+                if size > 0 {
+                    plain.retain(|one| one.1 <= start || one.0 >= start + size);
+                    plain.push((start, start + size, number));
+                }
+                let address = random(&mut state) % 1100;
+                let wanted = plain.iter().find(|one| one.0 <= address && address < one.1).map(|one| one.2);
+                assert_eq!(loaded.at(address), wanted, "seed {seed}");
+            }
+        }
+    }
 
     /// Check that random stacks, each written as its difference from the previous one, are read back unchanged.
     #[test]
@@ -483,7 +533,7 @@ mod tests {
         for seed in 1..50u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let room = Room::new(1 << 30);
-            let mut following = Following { mean: 1, moments: &[1], ..Following::new(&room) };
+            let mut following = StackFollower { mean: 1, moments: &[1], ..StackFollower::new(&room) };
             let (mut before, mut room): (Vec<u64>, Vec<u8>) = (Vec::new(), vec![0; 1 << 12]);
             for _ in 0..100 {
                 let kept = random(&mut state) as usize % (before.len() + 1);
@@ -491,7 +541,7 @@ mod tests {
                 now.extend((0..random(&mut state) % 20).map(|_| random(&mut state) >> (random(&mut state) % 60)));
                 let common = now.iter().zip(&before).take_while(|(one, other)| one == other).count();
                 room.fill(0);
-                let mut part = Part::new(&mut room);
+                let mut part = EventWriter::new(&mut room);
                 part.number(flag::CUT);
                 part.number(common as u64);
                 part.number((now.len() - common) as u64);
@@ -504,7 +554,7 @@ mod tests {
                 part.number(0);
                 let (first, used) = part.finish(other::STACK).unwrap();
                 room[0] = first;
-                let mut reader = Reader::new(&room[..used]);
+                let mut reader = EventReader::new(&room[..used]);
                 assert_eq!(reader.next_event(), Ok(Some(Event::Stack)));
                 assert_eq!(reader.content().len(), used - HEAD);
                 let number = following.stack(reader.content()).unwrap();
@@ -520,7 +570,7 @@ mod tests {
     fn damaged_content_is_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15;
         let room = Room::new(1 << 30);
-        let mut following = Following { mean: 1000, moments: &[], ..Following::new(&room) };
+        let mut following = StackFollower { mean: 1000, moments: &[], ..StackFollower::new(&room) };
         for _ in 0..20_000 {
             let size = random(&mut state) % 40;
             let bytes: Vec<u8> = (0..size).map(|_| (random(&mut state) % 6) as u8 * 43).collect();

@@ -3,22 +3,24 @@
 
 use super::edges::{BUFFER, KIND};
 use super::passes::add_up;
+use super::queries::Graph;
 use super::tree::{NOBODY, NOT_REACHED};
-use super::whole::Graph;
 use crate::bits::Bits;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// The least part of a node's bytes that a child must have, so that a path down continues to this child.
+/// A path is extended from a node to a child that has at least this fraction of the node's bytes: (numerator,
+/// denominator).
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
-/// The bound for the length of paths down: the last node of a path has more bytes than the first node's bytes shifted
-/// right by LEFT. Each step keeps at least the part MOST, and a path has at most MAX_WAY nodes.
+/// The number of bits by which a node's bytes can fall, at most, along a path. The limit follows from MOST and MAX_WAY.
+/// Nodes with fewer bytes are not examined.
 const LEFT: u32 = 11;
 
-/// A node right below a seed whose subtree has many bytes. The subtrees of other seeds do not count.
+/// A large subtree right below a seed. `id`: the top node of the subtree. `bytes`: the bytes of the subtree, without
+/// the subtrees of other seeds in it.
 #[derive(Clone, Debug)]
 pub struct Branch {
     pub id: u32,
@@ -28,25 +30,25 @@ pub struct Branch {
 }
 
 /// For each node, the bytes of its subtree, without the subtrees of the seeds below the node.
-pub struct Hanging {
+pub struct SubtreeBytes {
     bytes: Vec<u64>,
     seeds: Bits,
-    /// Objects whose children of a type in `through` are skipped as branches: the children of such a child are branches
-    /// instead. Examples are classes, whose dict is skipped. Buffers are skipped in the same way.
+    /// The objects whose children may be skipped. A child is skipped if its type is in `through`, such as the dict of a
+    /// class. Its own children are then branches instead. A buffer is always skipped.
     open: HashSet<u32>,
     through: HashSet<u64>,
 }
 
 impl Graph {
     /// Add up the bytes of each node's subtree. The subtree of a seed does not count for the nodes above the seed.
-    /// `open` and `through` are the fields of `Hanging`.
+    /// `open` and `through` are the fields of `SubtreeBytes`.
     pub fn hanging(
         &self,
         watcher: &dyn Watcher,
         seeds: &HashSet<u32>,
         open: HashSet<u32>,
         through: HashSet<u64>,
-    ) -> Result<Hanging> {
+    ) -> Result<SubtreeBytes> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         let mut marked = Bits::new(before.len() as u64);
         for seed in seeds {
@@ -59,12 +61,12 @@ impl Graph {
         let is_lost = |node: u32| self.proof.is_cut && tree.phases[node as usize] == NOT_REACHED;
         let is_apart = |node: u32| marked.get(node.into()) || is_lost(node);
         add_up(&self.downwards(watcher)?, before, &mut bytes, is_apart);
-        Ok(Hanging { bytes, seeds: marked, open, through })
+        Ok(SubtreeBytes { bytes, seeds: marked, open, through })
     }
 
     /// Turn more nodes into seeds, and subtract the bytes of their subtrees from all nodes above them. Unreached nodes
     /// are skipped.
-    pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut Hanging, seeds: &HashSet<u32>) -> Result<()> {
+    pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut SubtreeBytes, seeds: &HashSet<u32>) -> Result<()> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         for seed in seeds {
             let own = hanging.bytes[self.check(*seed)? as usize];
@@ -82,7 +84,7 @@ impl Graph {
     }
 
     /// Return the branches of at least `minimum` bytes right below the seeds, largest first.
-    pub fn branches(&self, watcher: &dyn Watcher, hanging: &Hanging, minimum: u64) -> Result<Vec<Branch>> {
+    pub fn branches(&self, watcher: &dyn Watcher, hanging: &SubtreeBytes, minimum: u64) -> Result<Vec<Branch>> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         let is_seed = |id: u32| hanging.seeds.get(id.into());
         let is_passed = |id: u32| {
@@ -107,9 +109,9 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Return, for each node, the child that has at least the part MOST of the node's bytes; NOBODY if there is no such
-    /// child. Nodes that are too small for a path down from a branch of `minimum` bytes are skipped.
-    fn most(&self, before: &[u32], phases: &[u8], hanging: &Hanging, minimum: u64) -> Vec<u32> {
+    /// Return, for each node, the child that has at least the fraction MOST of the node's bytes; NOBODY if there is no
+    /// such child. Nodes that are too small for a path down from a branch of `minimum` bytes are skipped.
+    fn most(&self, before: &[u32], phases: &[u8], hanging: &SubtreeBytes, minimum: u64) -> Vec<u32> {
         let bytes = &hanging.bytes;
         let mut most = vec![NOBODY; before.len()];
         let is_below = |node: &u32| phases[*node as usize] != NOT_REACHED && !hanging.seeds.get((*node).into());

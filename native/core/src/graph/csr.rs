@@ -1,15 +1,17 @@
 //! All edges of a graph in compressed rows: the edges of node n lie between the end of row n - 1 and the end of row n.
 
 use gdbheap_access::error::{Error, Result};
-use gdbheap_access::memory::ahead::fetch;
 use gdbheap_access::memory::own::give_back;
+use gdbheap_access::memory::prefetch::fetch;
 
 /// The position of an edge's strength: the two highest bits of the edge. The strength says how certain the edge is.
 const STRENGTH_SHIFT: u32 = 30;
 const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
-/// The rows of consecutive nodes, from the node with the number `first` on. `ends`: the end of each row in `targets`;
-/// `kinds`: the kind of each node.
+/// The rows of consecutive nodes.
+/// - `first`: the number of the first node.
+/// - `ends`: for each node, the index in `targets` after its last edge.
+/// - `kinds`: the kind of each node.
 #[derive(Default)]
 struct Rows {
     first: u32,
@@ -25,16 +27,16 @@ pub(crate) const MANY: u8 = u8::MAX;
 
 /// The rows that one worker has written, as several runs of rows for consecutive nodes.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenRows {
     rows: Rows,
     done: Vec<Rows>,
     /// The reference count of the object whose row is being written.
     pub(crate) count: u8,
-    /// The number of bytes that were needed but could not be read.
+    /// The number of bytes that were needed for the references but could not be read.
     pub(crate) unread: u64,
 }
 
-impl Written {
+impl WrittenRows {
     /// Begin a new run of rows, whose first row belongs to the node `first`.
     pub(crate) fn begin(&mut self, first: u32) {
         let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
@@ -70,24 +72,24 @@ impl Written {
 
     /// Join the rows that all workers have written, for a graph of `nodes` nodes. Nodes without a row get no edges.
     /// Fails if there are more than 2^32 edges, or if memory does not suffice.
-    pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
+    pub(crate) fn join(written: Vec<WrittenRows>, nodes: usize) -> Result<NodeTables> {
         let unread = written.iter().map(|rows| rows.unread).sum();
-        let parts = written.into_iter().flat_map(Written::finish).collect();
+        let parts = written.into_iter().flat_map(WrittenRows::finish).collect();
         let (edges, kinds, counts) = Edges::join(parts, nodes)?;
-        Ok(Joined { edges, kinds, counts, unread })
+        Ok(NodeTables { edges, kinds, counts, unread })
     }
 }
 
 /// The edges of all nodes, the kind and the reference count of each node, and the number of bytes that could not be
 /// read.
-pub(crate) struct Joined {
+pub(crate) struct NodeTables {
     pub(crate) edges: Edges,
     pub(crate) kinds: Vec<u32>,
     pub(crate) counts: Vec<u8>,
     pub(crate) unread: u64,
 }
 
-/// Return an empty list with room for `count` elements.
+/// Return an empty list that can take `count` elements without growing. Fails if memory does not suffice.
 fn with_room<T>(count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
     list.try_reserve_exact(count).map_err(|_| Error::Memory("not enough memory for all edges"))?;
@@ -127,8 +129,8 @@ impl Edges {
         Ok((edges, kinds, counts))
     }
 
-    /// Make the edges of consecutive nodes from rows: one row for each node, from node 0 on. Each element of a row is
-    /// an edge that `joint` made.
+    /// Make the edges of all nodes from rows: one row for each node, beginning with node 0. Each element of a row is an
+    /// edge that `joint` made.
     pub(crate) fn of_rows<R: IntoIterator<Item = u32>>(rows: impl IntoIterator<Item = R>) -> Edges {
         let mut edges = Edges::default();
         for row in rows {
@@ -136,6 +138,14 @@ impl Edges {
             edges.ends.push(edges.targets.len() as u32);
         }
         edges
+    }
+
+    /// Call `show(target, strength)` for each edge.
+    pub(crate) fn each(&self, mut show: impl FnMut(u32, u32)) {
+        for edge in &self.targets {
+            let (target, strength) = split(*edge);
+            show(target, strength);
+        }
     }
 
     /// Replace the strength of each edge by the result of `judge` for the edge's source, target and strength.
@@ -166,14 +176,15 @@ impl Edges {
         &self.targets[start as usize..end as usize]
     }
 
-    /// Return the range that the edges of a node have among all edges.
+    /// Return where the edges of a node are in the list of all edges: (index of the first edge, index after the last
+    /// one).
     #[inline(always)]
     pub(crate) fn row(&self, node: u32) -> (u32, u32) {
         let node = node as usize;
         (if node == 0 { 0 } else { self.ends[node - 1] }, self.ends[node])
     }
 
-    /// Prefetch the memory with the ends of a node's row.
+    /// Prefetch the two words that say where the edges of a node begin and end.
     #[inline(always)]
     pub(crate) fn fetch_row(&self, node: u32) {
         fetch(&self.ends, node as usize);
@@ -185,7 +196,7 @@ impl Edges {
         fetch(&self.targets, self.row(node).0 as usize);
     }
 
-    /// Return the edge with this index among all edges.
+    /// Return the edge at index `place` in the list of all edges.
     #[inline(always)]
     pub(crate) fn at(&self, place: u32) -> u32 {
         self.targets[place as usize]
@@ -223,12 +234,12 @@ pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clo
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Written};
+    use super::{Error, WrittenRows};
 
     #[test]
     fn too_many_nodes_are_an_error() {
         for nodes in [1 << 46, 1 << 56, usize::MAX] {
-            assert!(matches!(Written::join(Vec::new(), nodes), Err(Error::Memory(_))));
+            assert!(matches!(WrittenRows::join(Vec::new(), nodes), Err(Error::Memory(_))));
         }
     }
 }

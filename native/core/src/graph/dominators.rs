@@ -1,4 +1,5 @@
-//! Dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays, and the retained size of each node.
+//! Compute the dominator and the retained size of each node. The algorithm is semi-NCA (Georgiadis 2005), without
+//! recursion and in 32-bit arrays.
 //!
 //! The immediate dominator of a node is the last node before it that lies on every path from the roots to the node. A
 //! node retains itself and everything that it dominates.
@@ -6,8 +7,8 @@
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::bits::Bits;
-use gdbheap_access::error::Cancelled;
-use gdbheap_access::memory::ahead::{self, fetch};
+use gdbheap_access::error::Cancellation;
+use gdbheap_access::memory::prefetch::{self, fetch};
 use gdbheap_access::work::Control;
 use std::borrow::Borrow;
 
@@ -18,12 +19,13 @@ pub(crate) struct Dominators {
     pub(crate) above: Vec<u32>,
     /// The retained size of each node in bytes.
     pub(crate) retained: Vec<u64>,
-    /// The reachable nodes, each after its dominator. The first element is NOBODY: it stands for the number above all
-    /// roots.
+    /// The reachable nodes, each after its dominator. The first element is NOBODY: it stands for a virtual node above
+    /// all roots.
     pub(crate) order: Vec<u32>,
 }
 
-/// A depth-first search, which numbers the nodes in the order in which it meets them. Number 0 stands above all roots.
+/// A depth-first search, which numbers the nodes in the order in which it meets them. Number 0 is a virtual node above
+/// all roots.
 struct Search {
     order: Vec<u32>,
     numbers: Vec<u32>,
@@ -32,9 +34,10 @@ struct Search {
     taken: Bits,
 }
 
-/// A node on the present path of the search. `next` to `end`: its edges that were not followed yet. `all`: whether all
-/// its edges except stray ones keep their targets alive; if not, the target of each edge decides.
-struct Open {
+/// A node on the current path of the search.
+/// - `next`, `end`: the range of its edges that the search has not followed yet.
+/// - `all`: whether all its edges, except STRAY ones, keep their targets alive. If not, this depends on the target.
+struct PathNode {
     node: u32,
     number: u32,
     next: u32,
@@ -43,8 +46,8 @@ struct Open {
 }
 
 impl Search {
-    /// Run a depth-first search from the roots.
-    fn run(edges: &Edges, tree: &Tree, roots: &[u32], control: &Control) -> Result<Search, Cancelled> {
+    /// Number the nodes that the roots reach, in the order of a depth-first search.
+    fn run(edges: &Edges, tree: &Tree, roots: &[u32], control: &Control) -> Result<Search, Cancellation> {
         let reached = tree.phases.iter().filter(|phase| **phase != NOT_REACHED).count();
         let mut search = Search {
             order: Vec::with_capacity(reached + 1),
@@ -54,7 +57,7 @@ impl Search {
         };
         search.order.push(NOBODY);
         search.parents.push(0);
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<PathNode> = Vec::new();
         for root in roots {
             if search.numbers[*root as usize] == NOBODY {
                 open.push(search.enter(*root, 0, edges, tree));
@@ -83,11 +86,11 @@ impl Search {
         Ok(search)
     }
 
-    /// Prefetch data of later targets in the node's row of edges, up to the one SOON places after `place`. The search
-    /// reads it soon.
+    /// Prefetch the target of the edge that lies SOON edges after `place` in a node's row. The search will need it
+    /// soon.
     #[inline(always)]
     fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
-        const SOON: u32 = ahead::SOON as u32;
+        const SOON: u32 = prefetch::SOON as u32;
         if end - place > SOON {
             let target = split(edges.at(place + SOON)).0;
             fetch(&self.numbers, target as usize);
@@ -103,10 +106,10 @@ impl Search {
         }
     }
 
-    /// Prefetch the data of the nodes whose numbers follow `number`.
+    /// Prefetch the edges of the nodes that the loop in `incoming` reaches a few steps after `number`.
     #[inline(always)]
     fn fetch_sources(&self, number: usize, edges: &Edges, tree: &Tree) {
-        const SOON: usize = 3 * ahead::SOON;
+        const SOON: usize = 3 * prefetch::SOON;
         if let Some(nodes) = self.order.get(number..=number + SOON) {
             tree.fetch(nodes[SOON]);
             edges.fetch_row(nodes[SOON]);
@@ -117,17 +120,17 @@ impl Search {
         }
     }
 
-    fn enter(&mut self, node: u32, parent: u32, edges: &Edges, tree: &Tree) -> Open {
+    fn enter(&mut self, node: u32, parent: u32, edges: &Edges, tree: &Tree) -> PathNode {
         let number = self.order.len() as u32;
         self.numbers[node as usize] = number;
         self.order.push(node);
         self.parents.push(parent);
         let (next, end) = edges.row(node);
-        Open { node, number, next, end, all: tree.counts_all(node) }
+        PathNode { node, number, next, end, all: tree.counts_all(node) }
     }
 
-    /// Return the predecessors of each node, as compressed rows `(starts, numbers)` of the numbers of the search. Edges
-    /// that the search followed are left out: their sources are in `parents`.
+    /// Return the predecessors of each node, in compressed rows `(starts, numbers)`. Nodes are given by their numbers
+    /// in the search. Edges that the search followed are left out, because `parents` has their sources.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
         // Collect the pairs first, so that each target's number is looked up only once: each look-up is a cache miss.
         let left = roots.len() + edges.count() - edges.count().min(self.order.len() - 1);
@@ -150,8 +153,8 @@ impl Search {
         in_rows(self.order.len(), pairs.iter().copied())
     }
 
-    /// Return the number of each node's immediate dominator, by the node's number.
-    fn dominators(&self, starts: &[u32], sources: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
+    /// Return the immediate dominator of each node. Nodes are given by their numbers in the search.
+    fn dominators(&self, starts: &[u32], sources: &[u32], control: &Control) -> Result<Vec<u32>, Cancellation> {
         let count = self.order.len();
         let mut semi = self.parents.clone();
         let mut ancestors = self.parents.clone();
@@ -184,7 +187,7 @@ impl Search {
 }
 
 /// Return the node with the smallest semidominator on the path from `node` up to the root of its tree. Only nodes with
-/// numbers from `linked` on are linked into trees. The path is shortened for later calls.
+/// the number `linked` or a higher number are linked into trees. The path is shortened for later calls.
 fn evaluate(
     node: u32,
     linked: u32,
@@ -215,23 +218,30 @@ fn evaluate(
     labels[node as usize]
 }
 
-/// The dominators, in terms of the numbers of the search. `order`: the node of each number; `numbers`: the number of
-/// each node; `above`: for each number, the number of the immediate dominator.
-struct Found {
+/// The dominators, as numbers of the depth-first search.
+/// - `order`: the node with each number.
+/// - `numbers`: the number of each node.
+/// - `above`: for each number, the number of the immediate dominator.
+struct DominatorTree {
     order: Vec<u32>,
     numbers: Vec<u32>,
     above: Vec<u32>,
 }
 
-impl Found {
+impl DominatorTree {
     /// Compute immediate dominators. If `tree` is passed by value, it is dropped as soon as it is no longer needed.
-    fn of(edges: &Edges, tree: impl Borrow<Tree>, roots: &[u32], control: &Control) -> Result<Found, Cancelled> {
+    fn of(
+        edges: &Edges,
+        tree: impl Borrow<Tree>,
+        roots: &[u32],
+        control: &Control,
+    ) -> Result<DominatorTree, Cancellation> {
         let search = Search::run(edges, tree.borrow(), roots, control)?;
         let (starts, sources) = search.incoming(edges, tree.borrow(), roots);
         drop(tree);
         let above = search.dominators(&starts, &sources, control)?;
         let Search { order, numbers, .. } = search;
-        Ok(Found { order, numbers, above })
+        Ok(DominatorTree { order, numbers, above })
     }
 
     /// Return the retained size of each node, by node. `sizes`: the own size of each node.
@@ -251,15 +261,15 @@ impl Found {
 }
 
 /// Return only the retained size of each node, by node. `sizes` returns the own size of each node in bytes. If `tree`
-/// is passed by value, it is dropped early, as in `Found::of`.
+/// is passed by value, it is dropped early, as in `DominatorTree::of`.
 pub(crate) fn retained(
     edges: &Edges,
     tree: impl Borrow<Tree>,
     roots: &[u32],
     sizes: impl FnOnce() -> Vec<u64>,
     control: &Control,
-) -> Result<Vec<u64>, Cancelled> {
-    Ok(Found::of(edges, tree, roots, control)?.retained(sizes()))
+) -> Result<Vec<u64>, Cancellation> {
+    Ok(DominatorTree::of(edges, tree, roots, control)?.retained(sizes()))
 }
 
 impl Dominators {
@@ -270,8 +280,8 @@ impl Dominators {
         roots: &[u32],
         sizes: impl FnOnce() -> Vec<u64>,
         control: &Control,
-    ) -> Result<Dominators, Cancelled> {
-        let found = Found::of(edges, tree, roots, control)?;
+    ) -> Result<Dominators, Cancellation> {
+        let found = DominatorTree::of(edges, tree, roots, control)?;
         let retained = found.retained(sizes());
         let dominator = |number: &u32| match *number {
             NOBODY => NOBODY,
@@ -298,7 +308,7 @@ impl Dominators {
 mod tests {
     use super::super::tree::{Rules, PHASES};
     use super::*;
-    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::testing::NoWatcher;
     use gdbheap_access::work::Task;
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
@@ -345,7 +355,7 @@ mod tests {
             let sizes: Vec<u64> = (0..nodes).map(|_| next(&mut state) % 1000).collect();
             let (edges, mut phases): (Edges, [Vec<u32>; PHASES]) = (rows(&plain), Default::default());
             phases[0] = roots.clone();
-            let task = Task { watcher: &Unwatched, total: None, inline: true };
+            let task = Task { watcher: &NoWatcher, total: None, inline: true };
             let found = task.alone(|control| {
                 let tree = Tree::grow(&edges, &phases, Rules::Objects, &[], control)?;
                 Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)

@@ -1,16 +1,17 @@
 //! Build the reference graph of a program with Python. A first walk over the blocks marks the buffers of objects, a
 //! second walk finds the edges.
 
-use super::csr::{Joined, Written};
+use super::counted::CountedObjects;
+use super::csr::{NodeTables, WrittenRows};
 use super::edges::{Drawer, Registry, Round, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
-use super::marks::{self, Claimed, Marker};
+use super::marks::{self, BufferClaim, Marker};
 use super::padding::Padding;
 use super::proof::Proof;
+use super::queries::Graph;
 use super::rounds;
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
-use super::whole::Graph;
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::store::Store;
 use crate::allocators::walk::{Job, Jobs, Walk};
@@ -18,7 +19,7 @@ use crate::bits::SharedBits;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
-use gdbheap_access::error::{Cancelled, Error, Result};
+use gdbheap_access::error::{Cancellation, Error, Result};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
@@ -64,10 +65,15 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Number all used blocks and find all edges between them. Four lists are ascending. `statics`: the addresses of static
-/// types; `linked`: the addresses of the dynamic linker's tables; `left_over`: the unused parts of blocks of C code;
-/// `holders`: the addresses of words that are certainly references. `is_partial`: whether memory is missing that may
-/// contain references. Fails if a root has an invalid phase, if there are more than 2^30 blocks, or if memory runs out.
+/// Number all used blocks, and find all edges between them. Lists of addresses and of ranges must be ascending.
+/// - `statics`: the addresses of static types.
+/// - `linked`: the addresses of the dynamic linker's tables.
+/// - `left_over`: the unused parts of blocks of C code.
+/// - `vacant`: the parts of `left_over` in which no word is a reference.
+/// - `holders`: the addresses of words that are certainly references.
+/// - `is_partial`: whether memory that may contain references is missing.
+///
+/// Fails if a root has an invalid phase, if there are more than 2^30 blocks, or if memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     watcher: &dyn Watcher,
@@ -78,6 +84,7 @@ pub fn draw_graph(
     roots: &[Root],
     linked: &[u64],
     left_over: &[(u64, u64)],
+    vacant: &[(u64, u64)],
     holders: &[u64],
     is_partial: bool,
 ) -> Result<Graph> {
@@ -104,19 +111,22 @@ pub fn draw_graph(
         registry: &registry,
         linked,
         left_over,
+        vacant,
         holders,
     };
-    let Drawn { mut written, fields, syntax, rounds, handles } = passes.draw(source)?;
+    let DrawingResult { mut written, fields, syntax, rounds, handles } = passes.draw(source)?;
     written.push(space.task(watcher, None).alone(|control| outside(control, source, roots))?);
-    let Joined { mut edges, kinds, counts, unread } = Written::join(written, ids.count())?;
+    let NodeTables { mut edges, kinds, counts, unread } = WrittenRows::join(written, ids.count())?;
     drop(marks);
     let numbers = match rounds.is_empty() {
         true => HashSet::new(),
         false => space.task(watcher, None).alone(|control| rounds::numbers(&blocks, &kinds, &rounds, control))?,
     };
+    let counted = CountedObjects::find(&edges, &kinds, &counts);
     edges.judge(|source, target, strength| match strength {
         DOUBTFUL if fields.contains(&source) => LIKELY,
         LIKELY if !numbers.is_empty() && numbers.contains(&(source, target)) => STRAY,
+        LIKELY if counted.as_ref().is_some_and(|counted| counted.is_stale(kinds[source as usize], target)) => STRAY,
         _ => strength,
     });
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
@@ -132,18 +142,21 @@ pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
     phases
 }
 
-/// Return, for each store whose used blocks only a walk finds, a bit for each of its blocks; for other stores, no bits.
-/// None if memory does not suffice.
+/// Return an empty bitmap for each store, to mark its used blocks. The bitmap has no bits if the store itself knows
+/// which of its blocks are used. None if memory does not suffice.
 pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
-/// The result of the second walk. `written`: the rows of all blocks; `fields`: blocks of C code whose last word is a
-/// field; `syntax`: blocks that contain syntax trees; `rounds`: references that may be round numbers; `handles`:
-/// objects that only pass on an address (`Form::is_handle`).
-struct Drawn {
-    written: Vec<Written>,
+/// The result of the second walk.
+/// - `written`: the rows of all blocks.
+/// - `fields`: the numbers of the blocks of C code whose last word is a field.
+/// - `syntax`: the blocks that contain syntax trees.
+/// - `rounds`: words that may be references or round numbers.
+/// - `handles`: objects such as PyCapsules (`Form::is_handle`).
+struct DrawingResult {
+    written: Vec<WrittenRows>,
     fields: HashSet<u32>,
     syntax: Vec<u32>,
     rounds: Vec<Round>,
@@ -159,7 +172,7 @@ struct Passes<'a> {
 }
 
 impl<'a> Passes<'a> {
-    fn mark(&'a self, used: &'a [SharedBits]) -> Result<Vec<Vec<Claimed>>> {
+    fn mark(&'a self, used: &'a [SharedBits]) -> Result<Vec<Vec<BufferClaim>>> {
         let deque_blocks = AtomicU64::new(marks::most_deque_blocks(self.heaps));
         let init = || {
             let types = Types::new(self.heaps, self.layout);
@@ -173,14 +186,14 @@ impl<'a> Passes<'a> {
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
 
-    fn draw(&self, source: Source<'_>) -> Result<Drawn> {
+    fn draw(&self, source: Source<'_>) -> Result<DrawingResult> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
             drawer.rows.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
-        let (mut written, mut lasts, mut padding): (Vec<Written>, Vec<(u32, u32)>, Padding) = Default::default();
+        let (mut written, mut lasts, mut padding): (Vec<WrittenRows>, Vec<(u32, u32)>, Padding) = Default::default();
         let (mut syntax, mut rounds, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for (_, drawer) in states {
             padding.absorb(drawer.padding);
@@ -192,12 +205,12 @@ impl<'a> Passes<'a> {
         }
         let fields = padding.fields();
         let fields = lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect();
-        Ok(Drawn { written, fields, syntax, rounds, handles })
+        Ok(DrawingResult { written, fields, syntax, rounds, handles })
     }
 }
 
-/// Write the rows of the static types and of the roots.
-fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
+/// Write the edges of the static types and of the roots. Both lie outside the heaps.
+fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<WrittenRows, Cancellation> {
     let mut drawer: Drawer<'_> = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
@@ -221,14 +234,14 @@ fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Writ
     Ok(drawer.rows)
 }
 
-/// Call `show(start, end)` for each readable part of a range, in pieces of at most PIECE bytes. Before each piece,
-/// check for cancellation.
+/// Call `show(start, end)` for each readable part of a range. Longer parts are divided, so that each call gets at most
+/// PIECE bytes. Before each call, check for cancellation.
 pub(super) fn in_pieces(
     control: &Control,
     space: &Space,
     (start, end): (u64, u64),
     mut show: impl FnMut(u64, u64),
-) -> Result<(), Cancelled> {
+) -> Result<(), Cancellation> {
     let mut at = start;
     while let Some(next) = space.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
         if next >= end {
@@ -247,13 +260,13 @@ mod tests {
     use gdbheap_access::error::Error;
     use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment, Space};
-    use gdbheap_access::testing::{Ended, Unwatched};
+    use gdbheap_access::testing::{CancellingWatcher, NoWatcher};
     use gdbheap_access::work::{Task, Watcher};
     use std::sync::Mutex;
 
     const START: u64 = 1 << 32;
 
-    /// Make a core with 2^46 bytes of memory, of which the file contains only the first three pieces.
+    /// Make a core with 2^46 bytes of memory. Its file contains only the first three times PIECE bytes, less 16.
     fn space() -> Space {
         let path = std::env::temp_dir().join(format!("gdbheap-pieces-{}", std::process::id()));
         let size = 3 * PIECE - 16;
@@ -274,8 +287,10 @@ mod tests {
             let task = Task { watcher, total: None, inline: true };
             task.alone(|control| in_pieces(control, &space, (START + 3, 1 << 46), show))
         };
-        assert!(matches!(found(&Ended), Err(Error::Cancelled)) && shown.lock().expect("no panic").is_empty());
-        found(&Unwatched).expect("not cancelled");
+        assert!(
+            matches!(found(&CancellingWatcher), Err(Error::Cancelled)) && shown.lock().expect("no panic").is_empty()
+        );
+        found(&NoWatcher).expect("not cancelled");
         let (first, second) = (START + 8, START + 8 + PIECE);
         let expected = [(first, second), (second, second + PIECE), (second + PIECE, second + 2 * PIECE)];
         assert_eq!(*shown.lock().expect("no panic"), expected);

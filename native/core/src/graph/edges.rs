@@ -1,15 +1,15 @@
 //! Find the references in each used block.
 //!
 //! An edge is EXACT if the layout says that a reference is there. It is LIKELY if a word of an unknown block, or of an
-//! object written in C, is the address of an object or of a block. It is DOUBTFUL if the word may be older than its
-//! block (padding.rs). It is STRAY if the word points to the middle of a block or lies on a stack: such a word may be a
-//! number, or stale.
+//! object whose type is written in C, is the address of an object or of a block. It is DOUBTFUL if the word may be
+//! older than its block (padding.rs). It is STRAY if the word points to the middle of a block or lies on a stack: such
+//! a word may be a number, or stale.
 
-use super::csr::{Written, MANY};
-use super::ids::{Blocks, Found};
+use super::csr::{WrittenRows, MANY};
+use super::ids::{Blocks, FoundNode};
 use super::padding::{self, Padding};
-use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
-use crate::allocators::block::{Block, Place};
+use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, ObjectShape};
+use crate::allocators::block::{Block, BlockId};
 use crate::allocators::walk::Visitor;
 use crate::python::claims::{claimed_pointer, PlacedClaim, STRIDES};
 use crate::python::counts::references;
@@ -17,7 +17,7 @@ use crate::python::dict_keys::{index_width, usable, MIN_SLOTS};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
 use crate::python::types::Types;
-use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::bytes::{range_at, u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use std::collections::{HashMap, HashSet};
@@ -28,12 +28,13 @@ pub(crate) const LIKELY: u32 = 1;
 pub(crate) const DOUBTFUL: u32 = 2;
 pub(crate) const STRAY: u32 = 3;
 
-/// The kind of a node is the number of its type plus one, or 0 for a node without a type. Two more bits may be set:
-/// BUFFER for a buffer, and IDLE for a block that the interpreter keeps for reuse.
+/// A bit in a node's kind: the node is a buffer. The bit IDLE says that the interpreter keeps the block for reuse. The
+/// other bits are the number of the node's type plus one, or 0 if it has no type.
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
-/// A bit in the key of a group of blocks of C code: the number in the key is a kind of structure, not a type.
+/// A bit in the key of a group of blocks of C code. If it is set, the rest of the key is the number of a kind of
+/// structure, not of a type.
 pub(crate) const NAMED: u32 = 1 << 29;
 
 /// Return whether a node of this kind is a living object.
@@ -47,21 +48,21 @@ pub(crate) fn is_object(kind: u32) -> bool {
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
-/// The least number of adjacent words, which point to blocks of one size, that count as a free list. Other runs of
-/// adjacent fields of the interpreter are shorter, or point to living lists and dicts.
+/// The smallest number of adjacent words that are taken for a free list of the interpreter. All of them point to blocks
+/// of one size. Fewer such words may be fields.
 const LEAST_LIST: usize = 8;
 /// The number of adjacent words that are a free list even if all of them point to living lists and dicts.
 const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
-/// The distance from the field `data` to the field `base` in PyArrayObject_fields.
+/// The distance in bytes from the field `data` to the field `base` in PyArrayObject_fields.
 const BASE: u64 = 32;
 /// The offset, in a block of a PyArena, of the pointer to the next block.
 const NEXT_OF_ARENA: u64 = 16;
-/// Bits of tp_flags: the type is a subclass of list, or of dict.
+/// Bits of `tp_flags`. LIST: the type is a subclass of list. DICT: it is a subclass of dict.
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
 
-/// The numbers of types, which all workers share.
+/// The numbers of the types. All workers share them, so that a type has the same number in the results of each.
 #[derive(Default)]
 pub(crate) struct Registry {
     numbers: HashMap<u64, u32>,
@@ -77,10 +78,11 @@ impl Registry {
     }
 }
 
-/// The number of words at the start of a block among which a table of the dynamic linker begins.
+/// The most words between the start of a block and a table of the dynamic linker in it. The linker aligns its tables to
+/// cache lines, so a table may begin after the start of its block.
 const LINE_WORDS: usize = 16;
 
-/// The input that all workers share.
+/// The data from which all workers find references. No worker changes it, except that `registry` numbers new types.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) space: &'a Space,
@@ -91,33 +93,35 @@ pub(crate) struct Source<'a> {
     pub(crate) registry: &'a Mutex<Registry>,
     /// The addresses of the dynamic linker's tables, ascending. Each table refers only to the previous one.
     pub(crate) linked: &'a [u64],
-    /// The parts of blocks of C code that contain no items, according to the containers to which the blocks belong;
-    /// ascending.
+    /// The parts of containers' blocks that contain no items, ascending. Words in these parts may be stale.
     pub(crate) left_over: &'a [(u64, u64)],
+    /// The parts in `left_over` in which no word is a reference, ascending.
+    pub(crate) vacant: &'a [(u64, u64)],
     /// The addresses of words that are certainly references, ascending.
     pub(crate) holders: &'a [u64],
 }
 
 /// A receiver of the references that a `Drawer` finds.
 pub(crate) trait Sink: Default {
-    /// Return the block that contains an address. Each sink decides how it identifies a block.
-    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found>;
-    /// Add a reference to a block.
-    fn lead(&mut self, found: Found, strength: u32);
+    /// Return the block that contains an address; None if there is none. Each sink defines the number of a block in its
+    /// own way.
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<FoundNode>;
+    /// Add a reference from the current block or object to `found`. `strength`: EXACT, LIKELY, DOUBTFUL or STRAY.
+    fn lead(&mut self, found: FoundNode, strength: u32);
     /// Count bytes that were needed but could not be read.
     fn miss(&mut self, bytes: u64);
     /// Set the reference count of the object whose references are being added. Counts above MANY are passed as MANY.
     fn counted(&mut self, count: u8);
 }
 
-impl Sink for Written {
+impl Sink for WrittenRows {
     #[inline(always)]
-    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found> {
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<FoundNode> {
         blocks.find(pointer)
     }
 
     #[inline(always)]
-    fn lead(&mut self, found: Found, strength: u32) {
+    fn lead(&mut self, found: FoundNode, strength: u32) {
         self.edge(found.id, strength);
     }
 
@@ -145,11 +149,11 @@ pub(crate) struct Round {
     pub(crate) offset: u64,
 }
 
-/// Finds the references in blocks: the visitor of one worker.
-pub(crate) struct Drawer<'a, S = Written> {
+/// A worker's finder of references. A walk shows it one block after the other.
+pub(crate) struct Drawer<'a, S = WrittenRows> {
     source: Source<'a>,
     types: Types<'a>,
-    shapes: Vec<Option<Arc<Shape>>>,
+    shapes: Vec<Option<Arc<ObjectShape>>>,
     bounds: (u64, u64),
     spans: Vec<(u64, u64)>,
     /// A bitmap of the offsets in a block at which an object may begin, with one bit for each multiple of eight.
@@ -157,19 +161,19 @@ pub(crate) struct Drawer<'a, S = Written> {
     scratch: Vec<u8>,
     pub(crate) rows: S,
     pub(crate) padding: Padding,
-    /// Blocks of C code whose last word is a reference, each with its group: (block, group).
+    /// The blocks of C code whose last word is a reference, as (number of the block, group). Later, padding.rs decides
+    /// for each group whether this word is a field.
     pub(crate) lasts: Vec<(u32, u32)>,
     /// Blocks that contain syntax trees.
     pub(crate) syntax: Vec<u32>,
     pub(crate) rounds: Vec<Round>,
-    /// Objects that only pass on an address (`Form::is_handle`).
+    /// Objects such as PyCapsules, which only contain the address of memory that other objects own (`Form::is_handle`).
     pub(crate) handles: Vec<u32>,
     /// The number and the address of the block whose row is being written.
     drawn: (u32, u64),
 }
 
-/// The bytes of a block or, if they begin inside a block, of an object. `head`: the first of these bytes, which are
-/// already read.
+/// The bytes of a block, or of an object inside a block. `head`: the first of these bytes, which are already read.
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     address: u64,
@@ -186,7 +190,7 @@ impl Bytes<'_> {
 /// The object, or the keys of a dict, to which a word of a possible free list points. `size`: the size of the block
 /// there; `is_head`: whether the word points to the head by which the collector links the object.
 #[derive(Clone, Copy)]
-struct Spare {
+struct FreeListTarget {
     size: u64,
     is_keys: bool,
     is_container: bool,
@@ -232,9 +236,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add a reference if the word `pointer` may be one. If something begins where the word points, the edge gets the
-    /// strength `strength`. If the word points elsewhere into a block, the edge is STRAY, or there is no edge if
-    /// `strength` is EXACT. Return whether something begins where the word points.
+    /// Add a reference if the word `pointer` may be one. If a block, an object or a C structure begins where the word
+    /// points, the edge has the strength `strength`. If the word points elsewhere into a block, the edge is STRAY, or
+    /// there is no edge if `strength` is EXACT. Return whether a block, an object or a C structure begins there.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if strength != EXACT && strays::has_tag(pointer) {
@@ -264,7 +268,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         begins
     }
 
-    /// Add a reference, as `word` does, if the word `pointer` at `address` in the present block may be one. Record the
+    /// Add a reference, as `word` does, if the word `pointer` at `address` in the current block may be one. Record the
     /// word if it may be a round number.
     #[inline(always)]
     fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
@@ -306,8 +310,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.types.layout.slab.is_some() && slot().is_some_and(|(_, size)| self.types.is_slab_size(size))
     }
 
-    /// Call `show` with the bytes at the offsets [from, to), in pieces. The size of each piece but the last is a
-    /// multiple of 48.
+    /// Call `show` with the bytes at the offsets [from, to). Large ranges are divided. Each part but the last has a
+    /// multiple of 48 bytes, so that no entry of a table is divided.
     fn pieces(&mut self, bytes: Bytes<'_>, from: u64, to: u64, show: &mut dyn FnMut(&mut Self, u64, &[u8])) {
         let to = to.min(bytes.size());
         if from >= to {
@@ -380,13 +384,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add every word that may be a reference, of a block whose contents are unknown.
+    /// Add an edge for each word that may be a reference, in a block of unknown contents. The last word is DOUBTFUL,
+    /// and all others are LIKELY.
     fn anything(&mut self, bytes: Bytes<'_>) {
         self.words(bytes, u64::MAX, (bytes.size().saturating_sub(WORD), DOUBTFUL));
     }
 
-    /// Add the references of a block of C code, and record its last word, which may lie after the bytes that were
-    /// requested.
+    /// Add the references of a block of C code, and record its last word. This word may lie after the requested bytes
+    /// and be stale.
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
         if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
             self.syntax.push(id);
@@ -412,7 +417,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let (low, high) = self.bounds;
         let may_lead = |word: u64| (low..high).contains(&word);
         if left.iter().any(|(start, end)| *start <= bytes.address + last && bytes.address + last < *end) {
-            self.word(word, STRAY);
+            if range_at(self.source.vacant, bytes.address + last).is_none() {
+                self.word(word, STRAY);
+            }
             return;
         }
         let group = padding::group(0, size, padding::look(bytes.head, may_lead));
@@ -424,8 +431,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Add the words before the offset `to` that may be references: as LIKELY before the offset `from`, and with
-    /// `strength` after it.
+    /// Add an edge for each word before the offset `to` that may be a reference. Words before the offset `from` are
+    /// LIKELY. Later words have the strength `strength`.
     fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
@@ -436,8 +443,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Add the words before the offset `to` of a block that belongs to a container: as LIKELY, but as STRAY in the
-    /// unused parts `left`.
+    /// Add edges for the words before the offset `to` in a block of a container. Words in its unused parts `left` are
+    /// STRAY, all others LIKELY. Words in vacant parts get no edges, because they are certainly no references.
     fn container(&mut self, bytes: Bytes<'_>, to: u64, mut left: &[(u64, u64)]) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
@@ -445,13 +452,15 @@ impl<'a, S: Sink> Drawer<'a, S> {
                     left = rest;
                 }
                 let is_left = left.first().is_some_and(|(start, _)| *start <= address);
-                drawer.word(u64_at(word, 0), if is_left { STRAY } else { LIKELY });
+                if !is_left || range_at(drawer.source.vacant, address).is_none() {
+                    drawer.word(u64_at(word, 0), if is_left { STRAY } else { LIKELY });
+                }
             }
         });
     }
 
-    /// Add the words before the offset `to` of a block that contains an interpreter's state: as LIKELY, without the
-    /// stale words of free lists. From 3.10 on the state is in such a block and not in static data.
+    /// Add LIKELY edges for the words before the offset `to` in a block with an interpreter's state. Words of free
+    /// lists are skipped, because they are stale. Up to 3.9, the state is in static data instead.
     fn interpreter_state(&mut self, bytes: Bytes<'_>, to: u64) {
         self.pieces(bytes, 0, to, &mut |drawer, _, piece| {
             let left = drawer.left_over(piece);
@@ -460,13 +469,13 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Return the offsets of words that keep nothing alive: words of free lists that point to living objects, and words
-    /// that point to the heads by which the collector links objects. A free list is a run of many words that point to
-    /// blocks of one size. The blocks are objects, some of them lists or dicts; or all of them are keys of dicts (3.10
-    /// to 3.12).
+    /// Return the offsets of words that point to something but keep nothing alive. There are two sorts.
+    /// - Words of free lists. A free list is a run of many words that point to blocks of one size. The blocks contain
+    ///   objects, some of them lists or dicts; or all are keys of dicts (3.10 to 3.12).
+    /// - Words that point to the head by which the collector links an object.
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
-        // The block of a neighbour of a list of keys may have the same size as these keys.
+        // A word next to a free list of keys may point to another block of the same size, so `is_keys` is compared too.
         let size = |place: usize| found.get(place).copied().flatten().map(|spare| (spare.size, spare.is_keys));
         let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
         let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
@@ -492,8 +501,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         left
     }
 
-    /// Return the object, or the keys of a dict, to which a word of a possible free list points.
-    fn spare(&mut self, pointer: u64) -> Option<Spare> {
+    /// Return the object, or the keys of a dict, to which a word of a possible free list points; None if it points to
+    /// neither.
+    fn spare(&mut self, pointer: u64) -> Option<FreeListTarget> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return None;
         }
@@ -501,7 +511,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let mark = self.source.blocks.ids.id_of(block.place).and_then(|id| self.source.marks.get(id as usize)).copied();
         if pointer == block.address && mark.is_some_and(|mark| mark >> 28 == shapes::KEYS) {
             let (size, is_alive) = (block.size, true);
-            return Some(Spare { size, is_keys: true, is_container: false, is_alive, is_head: false });
+            return Some(FreeListTarget { size, is_keys: true, is_container: false, is_alive, is_head: false });
         }
         let mut head = [0; SPARE_HEAD];
         let wanted = head.len().min(block.size as usize);
@@ -510,7 +520,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let kind = &self.types.kinds[number as usize];
         let is_head = self.types.layout.hook == 0 && kind.pre > 0 && pointer == block.address;
         let is_container = kind.flags & (LIST | DICT) != 0;
-        Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
+        Some(FreeListTarget { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
     /// Return the block without the bytes that Python's debug hooks put before its contents, and the number of these
@@ -591,8 +601,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some((indices.saturating_add(index_bytes), count, step, first, 2))
     }
 
-    /// Add the attribute values of an object, which begin at the offset `prefix` (3.11, 3.12). The bytes before them
-    /// have to be read backwards. They contain their own size, the number of values, and the index of each value in the
+    /// Add the attribute values of an object, which begin at the offset `prefix` (3.11, 3.12). The bytes before the
+    /// values are read backwards: the size of these bytes, the number of values, then the index of each value in the
     /// order of insertion.
     fn prefixed(&mut self, bytes: Bytes<'_>, prefix: u64) {
         let known = bytes.head;
@@ -604,7 +614,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    fn shape(&mut self, number: u32) -> Arc<Shape> {
+    fn shape(&mut self, number: u32) -> Arc<ObjectShape> {
         let place = number as usize;
         if self.shapes.len() <= place {
             self.shapes.resize(place + 1, None);
@@ -676,8 +686,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.reference(pointer, EXACT);
     }
 
-    /// Add a reference to the memory that a numpy array views but does not own, if the array's base is an object that
-    /// only passes on an address (`Form::is_handle`).
+    /// Add a reference to memory that a numpy array views but does not own. This is needed if the array's base is only
+    /// a handle for the memory, such as a PyCapsule (`Form::is_handle`).
     fn shown(&mut self, claim: &PlacedClaim, block: Bytes<'_>) {
         if claim.extent.rule != STRIDES {
             return;
@@ -692,7 +702,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    fn fields(&mut self, shape: &Shape, object: Bytes<'_>) {
+    fn fields(&mut self, shape: &ObjectShape, object: Bytes<'_>) {
         let mut to = shape.to;
         if let Some(form) = shape.form.map(|form| &self.source.layout.forms[form]) {
             self.form(form, object);
@@ -729,8 +739,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Return the number of items of an object: its `ob_size` without the sign. In an int, the sign of `ob_size` is the
-    /// sign of the number.
+    /// Return the number of items of an object: its `ob_size` without the sign, which in an int is the sign of the
+    /// number. Return None if the bytes end before this field.
     fn count_of(&self, object: Bytes<'_>) -> Option<u64> {
         self.field(object, self.source.layout.ob_size).map(|count| (count as i64).unsigned_abs())
     }
@@ -762,7 +772,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         points && (form.frame_state == 0 || state().is_some_and(|state| (state as i8) < form.frame_gone))
     }
 
-    /// Add the references of a frame that is part of an object, from offset `start` on.
+    /// Add the references of a frame that begins at the offset `start` in an object.
     fn frame(&mut self, layout: &FrameLayout, start: u64, object: Bytes<'_>) {
         let clean = !layout.tags;
         for field in &layout.fields {
@@ -802,9 +812,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 }
 
-/// An object that was examined. `number`: the number of its type, as the drawer counts types.
+/// An object that was examined. `number`: the drawer's number of its type.
 #[derive(Clone, Copy)]
-pub(crate) struct Looked {
+pub(crate) struct ExaminedObject {
     pub(crate) number: u32,
     /// The address of the object itself, which may lie after the start of its block.
     pub(crate) address: u64,
@@ -818,7 +828,7 @@ pub(crate) struct Looked {
 /// A table of references at the address `at`: `words` words in each of its `count` entries. An entry has `step` bytes,
 /// and its references begin at the offset `first` in the entry.
 #[derive(Clone, Copy)]
-pub(crate) struct Table {
+pub(crate) struct ReferenceTable {
     pub(crate) at: u64,
     pub(crate) count: u64,
     pub(crate) step: u64,
@@ -830,7 +840,7 @@ pub(crate) struct Table {
 impl<S: Sink> Drawer<'_, S> {
     /// Return the living object in a block whose first bytes are `head`; None if there is none.
     #[inline(always)]
-    pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<Looked> {
+    pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<ExaminedObject> {
         let (number, _) = self.types.object_in(head, block.size).filter(|(_, is_alive)| *is_alive)?;
         let outer = self.types.layout.outer_hook(head) as u64;
         let before = outer + self.types.kinds[number as usize].pre;
@@ -847,21 +857,21 @@ impl<S: Sink> Drawer<'_, S> {
         };
         let has_claims = claims.iter().any(is_outside);
         let is_leaf = is_bare && !has_claims;
-        Some(Looked { number, address: block.address + before, references, is_leaf, has_claims })
+        Some(ExaminedObject { number, address: block.address + before, references, is_leaf, has_claims })
     }
 
-    /// Follow the references of an object that `look` has examined.
-    pub(crate) fn follow(&mut self, looked: &Looked, block: &Block, head: &[u8]) {
+    /// Follow the references of an object that `look` has returned, and pass them to the sink.
+    pub(crate) fn follow(&mut self, looked: &ExaminedObject, block: &Block, head: &[u8]) {
         self.object(looked.number, true, block.address, block.size, block.end, head);
     }
 
-    /// Follow the references in a buffer.
+    /// Pass the references in a buffer to the sink. `mark` says what the buffer contains (shapes.rs).
     pub(crate) fn follow_buffer(&mut self, mark: u32, block: &Block, head: &[u8]) {
         self.buffer(mark, Bytes { address: block.address, end: block.end, head });
     }
 
     /// Return the table of references in the buffer at `pointer`; None if the contents of the buffer are not a table.
-    pub(crate) fn table_in(&self, mark: u32, pointer: u64, end: u64) -> Option<Table> {
+    pub(crate) fn table_in(&self, mark: u32, pointer: u64, end: u64) -> Option<ReferenceTable> {
         let (number, set_key) = (u64::from(mark) & shapes::MOST, self.source.layout.set_key);
         let (from, count, step, first, words) = match mark >> 28 {
             shapes::ITEMS | shapes::SPLIT | shapes::COUNTED => (0, number, 8, 0, 1),
@@ -872,7 +882,7 @@ impl<S: Sink> Drawer<'_, S> {
         };
         let at = pointer.checked_add(from)?;
         let count = count.min(end.saturating_sub(at) / step);
-        Some(Table { at, count, step, first, words })
+        Some(ReferenceTable { at, count, step, first, words })
     }
 
     /// Return the tp_flags of a type, given by the drawer's number of the type.
@@ -887,9 +897,10 @@ impl<S: Sink> Drawer<'_, S> {
 }
 
 impl Drawer<'_> {
-    /// Return the number and the mark of the block at `place`, and continue with the block's row.
+    /// Begin the row of edges for the block at `place`. Return its number and its mark (shapes.rs); None if it is not a
+    /// used block.
     #[inline(always)]
-    fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
+    fn mark_at(&mut self, place: BlockId) -> Option<(u32, u32)> {
         let id = self.source.blocks.ids.id_of(place)?;
         self.rows.go_to(id);
         Some((id, self.source.marks[id as usize]))
@@ -919,8 +930,8 @@ impl Drawer<'_> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
-    /// Add the words of [start, end), which is memory outside the heaps. `has_lists`: whether the interpreter keeps
-    /// free lists there, whose words still point to an object after it was taken off the list.
+    /// Add edges for the words of [start, end), which is memory outside the heaps. `has_lists`: whether free lists of
+    /// the interpreter may lie there. Their words get no edges, because they may be stale.
     pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -937,8 +948,8 @@ impl Drawer<'_> {
         self.scratch = scratch;
     }
 
-    /// Add a word of memory outside the heaps. A word below 4 GiB may be a number: `strays::sign` decides whether it is
-    /// one, unless the word is one of `holders`.
+    /// Add an edge for a word of memory outside the heaps. A word below 4 GiB may be a number, which `strays::sign`
+    /// decides. Words at the addresses `holders` are certainly references.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         let is_certain = || self.source.holders.binary_search(&address).is_ok();
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 || is_certain() {
@@ -1015,15 +1026,15 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return the address of the previous table of the dynamic linker. The present table begins with the bytes `head`. The
-/// address is in the word before the word with the block's own address (struct dlfo_mappings_segment: previous,
-/// to_free).
+/// Return the address of the previous table of the dynamic linker, if `head` is the start of such a table; otherwise
+/// None. The address is in the word before the word with the block's own address (struct dlfo_mappings_segment:
+/// previous, to_free).
 pub(super) fn previous(head: &[u8], block: u64) -> Option<u64> {
     let words: Vec<u64> = head.chunks_exact(8).take(LINE_WORDS + 2).map(|word| u64_at(word, 0)).collect();
     words.windows(2).find(|pair| pair[1] == block).map(|pair| pair[0])
 }
 
-/// Return those of the parts `all` (ascending) that begin inside the block [start, end).
+/// Return those of the ranges `all` (ascending) that begin inside the block [start, end).
 #[inline(always)]
 pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
     if all.is_empty() {

@@ -1,15 +1,15 @@
-//! Find unreachable objects: objects that are referenced only by each other. The objects in question are those that no
-//! exact references from modules or frames reach.
+//! Find unreachable objects: objects to which only other unreachable objects refer. The candidates are the objects that
+//! no chain of exact references from a module or a frame reaches.
 //!
 //! A word on a stack or in a C structure may be stale, so it does not prove that an object is alive. The object's
-//! reference count does: if it is larger than the number of references from the objects in question, something else
-//! holds the object. CPython's own collector uses the same method (`subtract_refs`), but on one generation instead of
-//! all objects.
+//! reference count does: if it is larger than the number of references from candidates, something else holds the
+//! object. CPython's own collector uses the same method (`subtract_refs`), but on one generation instead of all
+//! objects.
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
 use super::tree::{Tree, BY_OTHERS};
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::work::Control;
 
 const OFTEN: usize = 1 << 20;
@@ -21,8 +21,8 @@ pub(crate) struct Garbage {
     pub(crate) buffers: Vec<u32>,
 }
 
-/// Find the unreachable objects and their buffers. `first_static`: the number after that of the last block. `count_of`
-/// returns the reference count of an object.
+/// Find the unreachable objects and their buffers. `first_static`: the number of the first static type; all smaller
+/// numbers belong to blocks. `count_of` returns the reference count of an object.
 pub(crate) fn find(
     edges: &Edges,
     tree: &Tree,
@@ -30,10 +30,10 @@ pub(crate) fn find(
     first_static: u32,
     mut count_of: impl FnMut(u32) -> u64,
     control: &Control,
-) -> Result<Garbage, Cancelled> {
+) -> Result<Garbage, Cancellation> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
     let is_object = |node: u32| is_object(kinds[node as usize]);
-    // For each object, the number of references to it from the objects in question or from their buffers.
+    // For each object, the number of references to it from candidates or from their buffers.
     let mut inner = vec![0u32; first_static as usize];
     for node in (0..first_static).filter(|node| questionable(*node) && kinds[*node as usize] & !IDLE != 0) {
         for edge in edges.of(node) {

@@ -1,11 +1,10 @@
 //! Group blocks by type or size. Compute how many bytes all blocks of a group retain together, and which single blocks
 //! retain the most.
 
-use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND, NAMED};
-use super::together::{self, Together};
+use super::queries::{is_equal, Graph};
+use super::retained_set::{self, RetainedSet};
 use super::tree::{NOBODY, NOT_REACHED};
-use super::whole::{is_equal, Graph};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
@@ -13,13 +12,14 @@ use std::collections::HashMap;
 
 /// The blocks of one type or, if their type is unknown, of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grouped {
+pub struct BlockGroup {
     /// The address of the type; 0 if the type is unknown. For structures, the number of the kind of structure instead.
     pub type_address: u64,
     /// The kind of the blocks: object, idle (on a free list), buffer, structure (a block of C code of known kind, in a
     /// program with Python) or unknown.
     pub kind: &'static str,
-    /// The size of each block, including its header; 0 if the type is known, because the sizes may differ then.
+    /// The size in bytes of each block, including its header; 0 if the type is known, because the sizes may differ
+    /// then.
     pub size: u64,
     pub count: u64,
     pub bytes: u64,
@@ -28,7 +28,7 @@ pub struct Grouped {
 /// The blocks of one group, and the bytes that would be freed if all of them were removed.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByGroup {
-    pub group: Grouped,
+    pub group: BlockGroup,
     pub retained: u64,
 }
 
@@ -45,9 +45,9 @@ impl Graph {
         }
     }
 
-    pub(super) fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> Grouped {
+    pub(super) fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> BlockGroup {
         if kind & (BUFFER | IDLE | NAMED) == NAMED {
-            return Grouped { type_address: u64::from(kind & !NAMED), kind: "structure", size, count, bytes };
+            return BlockGroup { type_address: u64::from(kind & !NAMED), kind: "structure", size, count, bytes };
         }
         let name = match kind {
             kind if kind & BUFFER != 0 => "buffer",
@@ -59,7 +59,7 @@ impl Graph {
             0 => 0,
             number => self.types[number as usize - 1],
         };
-        Grouped { type_address, kind: name, size, count, bytes }
+        BlockGroup { type_address, kind: name, size, count, bytes }
     }
 
     /// Return, for each group, the bytes that would be freed if all its blocks were removed. If `top` is given, groups
@@ -79,8 +79,8 @@ impl Graph {
         let groups: Vec<u32> = (0..self.ids.first_static).map(&mut number).collect();
         let group_of = |node: u32| groups.get(node as usize).map_or(0, |number| *number as usize);
         let rows = self.alone(watcher, |control| {
-            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
-            together::by_kind(&mut together, found, keys.len(), group_of, top, control)
+            let mut together = RetainedSet::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
+            retained_set::by_kind(&mut together, found, keys.len(), group_of, top, control)
         })?;
         let named = |(group, count, bytes, retained): (usize, u64, u64, u64)| RetainedByGroup {
             group: self.grouped(keys[group], (count, bytes)),
@@ -91,7 +91,7 @@ impl Graph {
 
     /// Return the blocks that a node retains, including the node itself, as groups. The groups with the most bytes come
     /// first.
-    pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<Grouped>> {
+    pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<BlockGroup>> {
         let id = self.check(id)?;
         let found = self.dominators(watcher)?;
         let sizes = self.sizes();
@@ -115,15 +115,15 @@ impl Graph {
                 }
             }
         }
-        let mut rows: Vec<Grouped> = sums.into_iter().map(|(key, sum)| self.grouped(key, sum)).collect();
+        let mut rows: Vec<BlockGroup> = sums.into_iter().map(|(key, sum)| self.grouped(key, sum)).collect();
         rows.sort_unstable_by_key(|row| (Reverse(row.bytes), row.type_address, row.size));
         Ok(rows)
     }
 
-    /// Return the blocks that retain the most, as `(id, bytes)`, largest first. A block whose immediate dominator is
-    /// also a block has no row in three cases: the two blocks have the same type (or the same size, if the type is
-    /// unknown); the two retain the same bytes; the block retains only itself. A block that no other block dominates
-    /// has no row if it retains only itself and has fewer than `least` bytes.
+    /// Return the blocks that retain the most, as `(id, bytes)`, largest first. A block has no row in these cases:
+    /// - Its immediate dominator is a block of the same type. If the types are unknown, the sizes are compared instead.
+    /// - Its immediate dominator is a block that retains nearly the same bytes (`is_equal`).
+    /// - It retains only itself, and either a block dominates it, or it has fewer than `least` bytes.
     pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>, least: u64) -> Result<Vec<(u32, u64)>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -145,19 +145,5 @@ impl Graph {
         }
         rows.sort_unstable_by_key(order);
         Ok(rows)
-    }
-
-    /// Return the number of different nodes to which a node refers, and the `top` largest of these nodes as `(id,
-    /// bytes)`, largest first.
-    pub fn largest_targets(&self, id: u32, top: usize) -> Result<(u64, Vec<(u32, u64)>)> {
-        let blocks = self.blocks();
-        let mut targets: Vec<u32> = self.edges.of(self.check(id)?).iter().map(|edge| split(*edge).0).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        let count = targets.len() as u64;
-        let mut rows: Vec<(u32, u64)> = targets.into_iter().map(|id| (id, blocks.node(id).size())).collect();
-        rows.sort_unstable_by_key(|(id, size)| (Reverse(*size), *id));
-        rows.truncate(top);
-        Ok((count, rows))
     }
 }

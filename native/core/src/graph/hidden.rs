@@ -1,10 +1,10 @@
-//! Find words that point to unreached blocks but are no edges of the graph: words at unaligned addresses, as in packed
+//! Find words that point to unreached blocks but are not edges of the graph: words at unaligned addresses, as in packed
 //! structs, and words in mapped files.
 
 use super::drawing::in_pieces;
 use super::ids::Node;
+use super::queries::Graph;
 use super::tree::NOT_REACHED;
-use super::whole::Graph;
 use crate::by_address::Addresses;
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::error::Result;
@@ -15,7 +15,7 @@ const WORD: u64 = 8;
 const AT_ONCE: usize = 256;
 
 /// The addresses of unreached blocks, and the address range in which all of them lie.
-struct Lost {
+struct LostAddresses {
     addresses: Addresses,
     low: u64,
     span: u64,
@@ -47,7 +47,7 @@ impl Graph {
             return Ok(Vec::new());
         }
         let low = addresses.iter().copied().min().unwrap_or(0);
-        let lost = Lost { span: addresses.iter().copied().max().unwrap_or(0) - low + 1, low, addresses };
+        let lost = LostAddresses { span: addresses.iter().copied().max().unwrap_or(0) - low + 1, low, addresses };
         let heaps = self.heaps.lend();
         let space = heaps.space;
         // A word in a heap counts only if a root reaches the block that contains the word.
@@ -82,7 +82,7 @@ impl Graph {
     }
 }
 
-impl Lost {
+impl LostAddresses {
     /// Append `(address, word)` to `found` for each word of `bytes` that is the address of an unreached block and
     /// begins `shift` bytes after a multiple of eight. `base`: the address of `bytes` in the target.
     fn words(&self, bytes: &[u8], base: u64, shift: u64, found: &mut Vec<(u64, u64)>) {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn words_at_any_place() {
-        let lost = Lost { addresses: [0x5000, 0x7000].into_iter().collect(), low: 0x5000, span: 0x2001 };
+        let lost = LostAddresses { addresses: [0x5000, 0x7000].into_iter().collect(), low: 0x5000, span: 0x2001 };
         let mut bytes = vec![0; 3 * AT_ONCE * 8];
         for (at, value) in [(3, 0x5000u64), (AT_ONCE * 8 - 5, 0x7000), (4000, 0x6000), (4096, 0x7000)] {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());

@@ -1,16 +1,17 @@
 //! Consecutive numbers for all used blocks. The number of a block is its rank among the used blocks.
 //!
-//! The order of the numbers is: the blocks of each store (by address), static types, roots. The numbers take one bit
-//! and half a byte for each place where a block can begin, instead of a table row for each block.
+//! The order of the numbers is: the blocks of each store (by address), static types, roots. The numbers take two bits
+//! for each place where a block can begin, instead of a table row for each block.
 
-use crate::allocators::block::{Block, Place};
+use crate::allocators::block::{Block, BlockId};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::bits::{members_of, SharedBits};
 use crate::by_address::ByAddress;
-use gdbheap_access::memory::ahead::fetch;
+use gdbheap_access::memory::prefetch::fetch;
 
-/// The limit of the numbers of nodes: all are smaller. The two higher bits of an edge are its strength.
+/// All nodes have numbers below this limit, because an edge has 30 bits for its target. Its two highest bits are its
+/// strength.
 pub(crate) const MAX_NODES: u64 = 1 << 30;
 
 /// The bits of 64 possible blocks, set for those that are used, and the number of used blocks before these 64.
@@ -22,16 +23,16 @@ struct Word {
 
 /// The used blocks of one store and their numbers. The number of a block is `first` plus its rank.
 #[derive(Default)]
-pub(crate) struct Ranked {
+pub(crate) struct StoreNumbers {
     words: Vec<Word>,
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-impl Ranked {
+impl StoreNumbers {
     /// Make an empty set for at most `numbers` possible blocks. `first`: the number of the first used block.
-    fn empty(first: u32, numbers: u64) -> Ranked {
-        Ranked { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
+    fn empty(first: u32, numbers: u64) -> StoreNumbers {
+        StoreNumbers { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
     }
 
     /// Add the bits of the next 64 possible blocks.
@@ -43,8 +44,8 @@ impl Ranked {
 
     /// Rank the used blocks of a store. `walked`: the used blocks that a walk found, for a store that does not know its
     /// used blocks itself.
-    fn of(store: &Store, walked: &SharedBits, first: u32) -> Ranked {
-        let mut ranked = Ranked::empty(first, store.block_numbers());
+    fn of(store: &Store, walked: &SharedBits, first: u32) -> StoreNumbers {
+        let mut ranked = StoreNumbers::empty(first, store.block_numbers());
         match store.is_told_by_walk() {
             true => walked.words().for_each(|bits| ranked.push(bits)),
             false => store.show_words(|bits| ranked.push(bits)),
@@ -81,7 +82,7 @@ impl Ranked {
         words.flat_map(|(word, first)| members_of(word.bits).map(move |bit| first + bit))
     }
 
-    /// Return the index of the block with this number.
+    /// Return the index of the block with this number; None if it is not one of this store's blocks.
     pub(crate) fn index(&self, id: u32) -> Option<u64> {
         let rank = id.checked_sub(self.first).filter(|rank| *rank < self.count)?;
         let place = self.words.partition_point(|word| word.before <= rank) - 1;
@@ -93,10 +94,10 @@ impl Ranked {
     }
 }
 
-/// The numbers of a target's blocks, static types and roots.
+/// The numbering of a target's nodes: first the blocks of each store, then the static types, then the roots.
 #[derive(Default)]
 pub(crate) struct Ids {
-    pub(crate) stores: Vec<Ranked>,
+    pub(crate) stores: Vec<StoreNumbers>,
     pub(crate) statics: Vec<u64>,
     static_ids: ByAddress<u32>,
     static_bounds: (u64, u64),
@@ -119,7 +120,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Return the size of the block, including its header; 0 for a node that is not a block.
+    /// Return the size in bytes of the block, including its header; 0 for a node that is not a block.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Node::Block { size, .. } => *size,
@@ -130,7 +131,7 @@ impl Node {
 
 /// A used block or a static type that was found: its number, and its address (for a block the user address).
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct FoundNode {
     pub(crate) id: u32,
     pub(crate) address: u64,
 }
@@ -142,7 +143,7 @@ impl Ids {
         let mut ids = Ids { statics, ..Ids::default() };
         let mut next = 0;
         for (store, used) in heaps.stores.iter().zip(used) {
-            let ranked = Ranked::of(store, used, u32::try_from(next).ok()?);
+            let ranked = StoreNumbers::of(store, used, u32::try_from(next).ok()?);
             next += u64::from(ranked.count);
             ids.stores.push(ranked);
         }
@@ -163,23 +164,23 @@ impl Ids {
     }
 
     #[inline(always)]
-    pub(crate) fn id_of(&self, place: Place) -> Option<u32> {
+    pub(crate) fn id_of(&self, place: BlockId) -> Option<u32> {
         self.stores[place.store as usize].id(place.number)
     }
 
     /// Return the number of the first used block at or after this place, in the same store.
-    pub(crate) fn id_from(&self, place: Place) -> u32 {
+    pub(crate) fn id_from(&self, place: BlockId) -> u32 {
         self.stores[place.store as usize].id_from(place.number)
     }
 
-    /// Return the place of the block with this number.
-    fn place_of(&self, id: u32) -> Option<Place> {
+    /// Return the place of the block with this number; None if the node is not a block.
+    fn place_of(&self, id: u32) -> Option<BlockId> {
         let mut stores = self.stores.iter().zip(0..);
-        stores.find_map(|(ranked, store)| ranked.index(id).map(|number| Place { store, number }))
+        stores.find_map(|(ranked, store)| ranked.index(id).map(|number| BlockId { store, number }))
     }
 }
 
-/// The blocks of a target and their numbers.
+/// The blocks of a target, with the numbers that the graph gives them.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<'a> {
     pub(crate) heaps: Heaps<'a>,
@@ -190,10 +191,10 @@ impl Blocks<'_> {
     /// Return the place of the block whose user address is `address`; None if there is no such block, or if a quick
     /// look-up does not find it.
     #[inline(always)]
-    fn place_from(&self, address: u64) -> Option<Place> {
+    fn place_from(&self, address: u64) -> Option<BlockId> {
         for (store, index) in self.heaps.stores.iter().zip(0..) {
             if let Some(number) = store.number_from(address) {
-                return Some(Place { store: index, number });
+                return Some(BlockId { store: index, number });
             }
             // The first of the stores that contain an address owns the address.
             if store.block_at(address).is_some() {
@@ -213,24 +214,24 @@ impl Blocks<'_> {
 
     /// Return the same result as `find`, but faster for an address at which a block begins.
     #[inline(always)]
-    pub(crate) fn find_start(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find_start(&self, address: u64) -> Option<FoundNode> {
         match self.place_from(address).and_then(|place| self.ids.id_of(place)) {
-            Some(id) => Some(Found { id, address }),
+            Some(id) => Some(FoundNode { id, address }),
             None => self.find(address),
         }
     }
 
-    /// Return the used block that contains `address`, or the static type that begins there.
+    /// Return the used block that contains `address`, or the static type that begins there; None if there is neither.
     #[inline(always)]
-    pub(crate) fn find(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find(&self, address: u64) -> Option<FoundNode> {
         let (low, high) = self.ids.static_bounds;
         if address >= low && address <= high {
             if let Some(id) = self.ids.static_ids.get(&address) {
-                return Some(Found { id: *id, address });
+                return Some(FoundNode { id: *id, address });
             }
         }
         let block = self.heaps.block_at(address)?;
-        self.ids.id_of(block.place).map(|id| Found { id, address: block.address })
+        self.ids.id_of(block.place).map(|id| FoundNode { id, address: block.address })
     }
 
     /// Return the block, static type or root with this number. The number must be valid.
@@ -260,7 +261,7 @@ mod tests {
         let members = [0u64, 1, 63, 64, 200, 511];
         let mut words = [0u64; 8];
         members.iter().for_each(|member| words[(member / 64) as usize] |= 1 << (member % 64));
-        let mut ranked = Ranked::empty(7, 512);
+        let mut ranked = StoreNumbers::empty(7, 512);
         words.into_iter().for_each(|bits| ranked.push(bits));
         for index in 0..512 {
             let place = members.iter().position(|member| *member == index);

@@ -1,17 +1,17 @@
 //! Find how many bytes an object keeps alive, as far as reference counts prove it, without building the whole graph.
 //!
-//! A breadth-first search from the roots makes nodes of the objects that an answer may name. It opens namespaces,
+//! A breadth-first search from the roots turns the objects that an answer may name into nodes. It opens namespaces,
 //! instances and small containers: the objects to which they refer become nodes too. Then each node that was not opened
-//! is examined as if it were deleted. An object below it would be freed with the node if all references that the
-//! object's reference count states have been found below the node. Then nothing else can hold the object, even in
+//! is examined as if it were deleted. An object below the node would be freed with it if the search finds, below the
+//! node, as many references to the object as its reference count states. Then nothing else can hold the object, even in
 //! memory that was not read. If a node dominates a node below it, and all references to that lower node were found, it
 //! also keeps everything that the lower node keeps.
 
 use super::csr::{joint, Edges};
 use super::dominators::Dominators;
 use super::drawing::{root_phases, Root};
-use super::edges::{Drawer, Looked, Registry, Sink, Source, Table, EXACT};
-use super::ids::{Blocks, Found, Ids};
+use super::edges::{Drawer, ExaminedObject, ReferenceTable, Registry, Sink, Source, EXACT};
+use super::ids::{Blocks, FoundNode, Ids};
 use super::marks::{most_deque_blocks, Marker};
 use super::shapes::{self, GraphLayout};
 use super::tree::{Rules, Tree, BY_FRAMES, BY_MODULES, NOBODY};
@@ -22,7 +22,7 @@ use crate::by_address::ByAddress;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
-use gdbheap_access::error::{Cancelled, Error, Result};
+use gdbheap_access::error::{Cancellation, Error, Result};
 use gdbheap_access::memory::own::thread_time;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
@@ -32,20 +32,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The largest number of nodes that are reached from modules, and the largest number of all nodes.
+/// The largest number of nodes that are reached from modules.
 const MOST_OF_MODULES: usize = 96 << 10;
+/// The largest number of all nodes.
 const MOST_NODES: usize = 128 << 10;
-/// The largest number of items of a container that is opened (WIDEST), and of a namespace that is opened
-/// (WIDEST_NAMESPACE).
+/// The largest number of items of a container that is opened.
 const WIDEST: u64 = 100;
+/// The largest number of items of a namespace that is opened.
 const WIDEST_NAMESPACE: u64 = 64 << 10;
 /// The number of references on the way from a root to the dict of a module.
 const DEPTH_OF_MODULES: u32 = 3;
 /// Objects whose chain from a root has this many references, or more, are not opened.
 const DEEPEST: u32 = 12;
-/// The least size in bytes of an object that refers to nothing, if it is to become a node.
+/// The smallest size in bytes of an object that refers to nothing, if it is to become a node.
 const LEAF_BYTES: u64 = 64 << 10;
-/// The largest number of objects, for all nodes together, to which some but not all references were met.
+/// The largest number of objects, for all nodes together, to which the search has found some, but not all, references.
 const MOST_WAITING: usize = 4 << 20;
 /// The largest number of objects in a group that is examined for references from outside the group.
 const MOST_TOGETHER: usize = 1 << 20;
@@ -54,23 +55,24 @@ const MOST_REFERENCES: u64 = 1 << 30;
 /// The largest number of blocks that are examined for one node in its first turn. Each further turn allows twice as
 /// many.
 const TURN: u64 = 64 << 10;
-/// The first turn of a node takes at most one part in TURNS of the search's limit.
+/// The first turn of a node costs at most the search's limit divided by TURNS.
 const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
-/// If an object begins at most SOON bytes after the last one, AHEAD bytes are read ahead, because more objects probably
-/// follow.
+/// If two objects are closer to each other than this number of bytes, the search expects more objects to follow. It
+/// then reads AHEAD bytes at once.
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
-/// The costs of steps of the search: of examining a block that was not read ahead (ELSEWHERE), of opening an object
-/// (OPENED), and the number of words of a table that cost 1 (WORDS). Examining a block that was read ahead costs 1.
+/// The cost of examining a block that was not read ahead. Examining a block that was read ahead costs 1.
 const ELSEWHERE: u64 = 3;
+/// The cost of opening an object.
 const OPENED: u64 = 8;
+/// The number of words of a table whose total cost is 1.
 const WORDS: u64 = 8;
 /// The cost of the search from one reading of the clock to the next.
 const UNTIMED: u64 = 16 << 10;
-/// The size in bytes from which blocks are returned one by one.
+/// The smallest size in bytes of the blocks that are returned one by one.
 const LARGE: u64 = 1 << 20;
 /// A bit of tp_flags: the type is a subclass of type.
 const TYPE: u64 = 1 << 31;
@@ -107,26 +109,27 @@ pub struct KeptNode {
     pub large: Vec<(u64, u64)>,
 }
 
-/// The result of a search. `looked`: what the search cost, in blocks; `is_done`: whether it ended before its limits.
+/// The result of a search. `looked`: the cost of the search, in examined blocks. `is_done`: false if the search stopped
+/// at a limit, so that it may have found too little.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct KeptNodes {
     pub nodes: Vec<KeptNode>,
     pub looked: u64,
     pub is_done: bool,
 }
 
-/// The references in one object, as the addresses of the blocks to which they point.
+/// The references that one object contains, as the addresses of the blocks to which they point.
 #[derive(Default)]
-struct Led {
+struct ObjectReferences {
     blocks: Vec<u64>,
 }
 
-impl Sink for Led {
-    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found> {
-        blocks.heaps.block_at(pointer).map(|block| Found { id: 0, address: block.address })
+impl Sink for ObjectReferences {
+    fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<FoundNode> {
+        blocks.heaps.block_at(pointer).map(|block| FoundNode { id: 0, address: block.address })
     }
 
-    fn lead(&mut self, found: Found, strength: u32) {
+    fn lead(&mut self, found: FoundNode, strength: u32) {
         if strength == EXACT {
             self.blocks.push(found.address);
         }
@@ -137,23 +140,24 @@ impl Sink for Led {
     fn counted(&mut self, _count: u8) {}
 }
 
-/// A thing below a node that still has to be examined.
+/// An object or a reference that still has to be examined for a node.
 enum Work {
     /// The block of an object that would be freed with the node.
     Object(u64),
-    /// A reference of an object that would be freed with the node.
+    /// A reference in an object that would be freed with the node.
     Led(u64),
-    Table(Table),
+    Table(ReferenceTable),
 }
 
 /// The memory that would be freed if a node were deleted, as far as it was examined.
 #[derive(Default)]
-struct Fall {
+struct Deletion {
     work: Vec<Work>,
-    /// For each object to which some references were met, the number of references that are left according to its
-    /// reference count.
+    /// For each object to which the search has found some references: how many more references there are, according to
+    /// its reference count.
     waiting: ByAddress<u64>,
-    /// For each other node to which references were met, by the node's index: the number of these references.
+    /// For each other node to which the search has found references, by the node's index: the number of these
+    /// references.
     tops: ByAddress<u64>,
     /// For each type: the number of the type, and the count and the bytes of its objects.
     sums: Vec<(u32, u64, u64)>,
@@ -161,7 +165,7 @@ struct Fall {
     count: u64,
 }
 
-impl Fall {
+impl Deletion {
     #[inline(always)]
     fn add(&mut self, number: u32, count: u64, bytes: u64) {
         self.bytes += bytes;
@@ -187,13 +191,14 @@ struct Group {
 
 struct Member {
     block: u64,
-    /// The number of references to the member that were not met.
+    /// The number of references to the member that the search has not found.
     left: u64,
     number: u32,
     buffers: Vec<u64>,
     buffer_bytes: u64,
-    /// The members of the group to which this member refers (`led`), and the nodes to which it refers (`tops`).
+    /// The members of the group to which this member refers.
     led: Vec<u32>,
+    /// The nodes to which this member refers.
     tops: Vec<u32>,
 }
 
@@ -232,7 +237,7 @@ struct Top {
     references: u64,
     /// The number of references in the object itself, if they were too many to open it.
     width: u64,
-    fall: Fall,
+    fall: Deletion,
 }
 
 /// Limits of the search: the number of blocks to examine, and the processor time in seconds.
@@ -254,7 +259,7 @@ pub fn find_kept(
     roots: &[Root],
     bounds: Bounds,
     minimum: u64,
-) -> Result<Kept> {
+) -> Result<KeptNodes> {
     let heaps = shared.lend();
     if !heaps.stores.iter().all(|store| Bits::fits(store.block_numbers())) {
         return Err(Error::Memory("not enough memory for a bit for each block"));
@@ -271,6 +276,7 @@ pub fn find_kept(
         registry: &registry,
         linked: &[],
         left_over: &[],
+        vacant: &[],
         holders: &[],
     };
     heaps.space.task(watcher, None).alone(|control| {
@@ -278,19 +284,19 @@ pub fn find_kept(
         let mut keeper = Keeper::new(source, &deques, control, bounds);
         keeper.reach(roots)?;
         let is_done = keeper.fall()?;
-        Ok(Kept { nodes: keeper.rows(roots, minimum)?, looked: keeper.looked, is_done })
+        Ok(KeptNodes { nodes: keeper.rows(roots, minimum)?, looked: keeper.looked, is_done })
     })
 }
 
 /// Bytes that were read ahead because one object lies shortly after another.
 #[derive(Default)]
-struct Near {
+struct ReadAhead {
     start: u64,
     bytes: Vec<u8>,
     last: u64,
 }
 
-impl Near {
+impl ReadAhead {
     /// Return `size` bytes at an address, if they were read ahead or if it is worthwhile to read ahead from there; else
     /// None.
     #[inline(always)]
@@ -316,7 +322,7 @@ struct Keeper<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
     control: &'a Control<'a>,
-    drawer: Drawer<'a, Led>,
+    drawer: Drawer<'a, ObjectReferences>,
     marker: Marker<'a>,
     /// For each store, the blocks that are nodes or would be freed with a node.
     taken: Vec<Bits>,
@@ -326,16 +332,17 @@ struct Keeper<'a> {
     looked: u64,
     /// The limit of the cost: the search ends there.
     most: u64,
-    /// The cost at which the clock is read next, and the processor time at which the search ends (`until`).
+    /// The cost at which the clock is read next.
     next_look: u64,
+    /// The processor time at which the search ends.
     until: Duration,
-    near: Near,
-    /// The index of the node whose turn it is.
+    near: ReadAhead,
+    /// The index of the node that is being examined.
     turn: u32,
     /// The large blocks that were taken, by address, each as (index of the node, end of the block).
     large: ByAddress<(u32, u64)>,
     head: Vec<u8>,
-    tables: Vec<Table>,
+    tables: Vec<ReferenceTable>,
     /// The buffers of the object that was opened last.
     buffers: Vec<u64>,
     /// The immediate dominator of each node, once all dominators are found.
@@ -376,7 +383,7 @@ impl<'a> Keeper<'a> {
 
     /// Read the clock from time to time, and end the search if its time is over.
     #[inline(always)]
-    fn hurry(&mut self) -> Result<(), Cancelled> {
+    fn hurry(&mut self) -> Result<(), Cancellation> {
         if self.looked >= self.next_look {
             self.next_look = self.looked + UNTIMED;
             self.control.advance(0)?;
@@ -403,9 +410,10 @@ impl<'a> Keeper<'a> {
         self.taken[block.place.store as usize].get(block.place.number)
     }
 
-    /// Return the object in a block; None if there is none.
+    /// Return the living object in a block, with its type and reference count; None if the block contains no such
+    /// object.
     #[inline(always)]
-    fn look(&mut self, block: &Block) -> Option<Looked> {
+    fn look(&mut self, block: &Block) -> Option<ExaminedObject> {
         if self.heaps.is_closed(block.place) {
             return None;
         }
@@ -422,9 +430,9 @@ impl<'a> Keeper<'a> {
 
     /// Make nodes of the objects that the roots reach. The nearest objects come first, and objects of modules before
     /// those of frames.
-    fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
+    fn reach(&mut self, roots: &[Root]) -> Result<(), Cancellation> {
         for (root, above) in roots.iter().zip(0..) {
-            let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
+            let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Deletion::default());
             let (depth, block, address, references, width) = Default::default();
             self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
         }
@@ -471,16 +479,16 @@ impl<'a> Keeper<'a> {
         self.take(&block);
         self.turn = turn;
         let Top { depth, of_modules, .. } = self.tops[above as usize];
-        let (depth, block, size, width, mut fall) = (depth + 1, block.address, block.size, 0, Fall::default());
+        let (depth, block, size, width, mut fall) = (depth + 1, block.address, block.size, 0, Deletion::default());
         fall.add(looked.number, 1, size);
         self.by_block.insert(block, id);
         self.tops[above as usize].fall.tops.insert(id.into(), 1);
-        let Looked { number, address, references, .. } = looked;
+        let ExaminedObject { number, address, references, .. } = looked;
         self.tops.push(Top { above, depth, of_modules, block, address, number, references, width, fall });
         queue.push_back(id);
     }
 
-    fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancelled> {
+    fn open_node(&mut self, id: u32, queue: &mut VecDeque<u32>) -> Result<(), Cancellation> {
         let Top { block, number, depth, above, of_modules, .. } = self.tops[id as usize];
         self.turn = id;
         self.hurry()?;
@@ -515,7 +523,7 @@ impl<'a> Keeper<'a> {
 
     /// Return the references in the first entries of a table, and a table of the remaining entries; None if no entries
     /// remain.
-    fn words(&mut self, table: &Table) -> (Vec<u64>, Option<Table>) {
+    fn words(&mut self, table: &ReferenceTable) -> (Vec<u64>, Option<ReferenceTable>) {
         let count = table.count.min(ENTRIES);
         let mut bytes = vec![0; (count * table.step) as usize];
         let got = self.heaps.space.fill_words(table.at, &mut bytes);
@@ -523,14 +531,14 @@ impl<'a> Keeper<'a> {
         for entry in bytes[..got].chunks_exact(table.step as usize) {
             words.extend((0..table.words).map(|word| u64_at(entry, (table.first + word * 8) as usize)));
         }
-        let rest = Table { at: table.at + count * table.step, count: table.count - count, ..*table };
+        let rest = ReferenceTable { at: table.at + count * table.step, count: table.count - count, ..*table };
         (words, (rest.count > 0).then_some(rest))
     }
 
-    /// Read the object at an address. Afterwards the drawer's rows have the blocks to which it refers, and `tables` has
-    /// the tables of references that it owns. Take its buffers, and return the bytes of these buffers; None if no
-    /// object is there.
-    fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
+    /// Read the object at an address, and mark its buffers as taken. Return the size of the buffers in bytes; None if
+    /// no object is there. Afterwards, `drawer.rows` has the blocks to which the object refers, and `tables` its tables
+    /// of references.
+    fn open(&mut self, address: u64) -> Result<Option<u64>, Cancellation> {
         self.tables.clear();
         self.buffers.clear();
         self.drawer.rows.blocks.clear();
@@ -548,7 +556,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Mark the buffers that belong to an object by its fields. Return the sum of the sizes of their blocks.
-    fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
+    fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancellation> {
         self.marker.claimed.clear();
         self.marker.owned_by(owner, head);
         self.marker.follow_deques(self.control)?;
@@ -579,7 +587,8 @@ impl<'a> Keeper<'a> {
         Ok(bytes)
     }
 
-    /// Add the references in a buffer.
+    /// Read the references in a buffer into `drawer.rows`, or into `tables` if the buffer is a table. `mark` says what
+    /// the buffer contains (shapes.rs).
     fn contents(&mut self, block: &Block, pointer: u64, mark: u32) {
         if let Some(table) = self.drawer.table_in(mark, pointer, block.end) {
             self.tables.push(table);
@@ -593,9 +602,9 @@ impl<'a> Keeper<'a> {
         self.drawer.follow_buffer(mark, block, &head);
     }
 
-    /// Examine all nodes that were not opened, in turns. The nodes with the most references come first. Return whether
-    /// nothing is left to examine.
-    fn fall(&mut self) -> Result<bool, Cancelled> {
+    /// Examine all nodes that were not opened, a part of each node in every turn. The nodes with the most references
+    /// come first. Return whether nothing is left to examine.
+    fn fall(&mut self) -> Result<bool, Cancellation> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
         left.sort_by_key(|id| (Reverse(self.tops[*id].width), self.tops[*id].depth));
@@ -615,7 +624,7 @@ impl<'a> Keeper<'a> {
         Ok(left.is_empty() && self.fall_together()?)
     }
 
-    fn run(&mut self, fall: &mut Fall, until: u64) -> Result<(), Cancelled> {
+    fn run(&mut self, fall: &mut Deletion, until: u64) -> Result<(), Cancellation> {
         while self.looked < until.min(self.most) {
             self.hurry()?;
             let Some(work) = fall.work.pop() else { break };
@@ -647,7 +656,7 @@ impl<'a> Keeper<'a> {
     /// Add to each node the objects that refer to one another and to which nothing else refers: these objects would be
     /// freed with the node. Nodes for which the most objects wait for their last reference come first. Return whether
     /// nothing is left to examine.
-    fn fall_together(&mut self) -> Result<bool, Cancelled> {
+    fn fall_together(&mut self) -> Result<bool, Cancellation> {
         let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
         left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
         for id in left {
@@ -683,7 +692,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Return a group of the waiting objects and of all objects that they reach; None if there are too many of them.
-    fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
+    fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancellation> {
         let mut group = Group::default();
         let mut waiting: Vec<(u64, u64)> = waiting.into_iter().collect();
         waiting.sort_unstable();
@@ -702,7 +711,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Read the member with the index `at`, and add the objects to which it refers to the group.
-    fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancelled> {
+    fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancellation> {
         let address = group.members[at].block;
         let looked = self.heaps.block_at(address).and_then(|block| self.look(&block));
         let (Some(bytes), Some(looked)) = (self.open(address)?, looked) else {
@@ -759,7 +768,7 @@ impl<'a> Keeper<'a> {
     /// Follow a reference of an object that would be freed. If this is the last reference to its target, the target
     /// would be freed too.
     #[inline(always)]
-    fn led(&mut self, fall: &mut Fall, pointer: u64) {
+    fn led(&mut self, fall: &mut Deletion, pointer: u64) {
         let Some(block) = self.heaps.block_at(pointer) else { return };
         if self.is_taken(&block) {
             if let Some(top) = self.by_block.get(&block.address) {
@@ -793,8 +802,9 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Compute which nodes dominate other nodes. A node to which not all references were met may be held by anything.
-    fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
+    /// Compute which nodes dominate other nodes. If the search has not found all references to a node, anything may
+    /// hold the node.
+    fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancellation> {
         let targets = |top: &Top| {
             let mut found: Vec<u64> = top.fall.tops.keys().copied().collect();
             found.sort_unstable();
@@ -813,7 +823,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Return the nodes that keep at least `minimum` bytes, and the nodes above them.
-    fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancelled> {
+    fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancellation> {
         let found = self.dominators(roots)?;
         self.holders = found.above;
         let mut sums: Vec<(u64, u64)> = found.retained.into_iter().zip(self.tops.iter().map(|_| 0)).collect();

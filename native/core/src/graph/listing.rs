@@ -3,7 +3,7 @@
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
-use super::whole::Graph;
+use super::queries::Graph;
 use gdbheap_access::bytes::u32_at;
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::work::Watcher;
@@ -13,10 +13,12 @@ const OF_OBJECT: u8 = 1;
 const OF_IDLE: u8 = 2;
 const OF_BUFFER: u8 = 3;
 
-/// Consecutive nodes as columns of little-endian numbers. `addresses`, 8 bytes each: the first byte of a block, the
-/// address of a static type, or the index of a root. `sizes`, 8 bytes each. `types`, 4 bytes each: the number of the
-/// type from 1 on, or 0 for a node that is no object. `kinds`, 1 byte each: 0 unknown, 1 object, 2 idle, 3 buffer.
-/// `edges`, 4 bytes each: how many edges the node has.
+/// Columns for consecutive nodes. All numbers are little-endian.
+/// - `addresses`, 8 bytes each: the first byte of a block, the address of a static type, or the index of a root.
+/// - `sizes`, 8 bytes each.
+/// - `types`, 4 bytes each: the number of the type, counted from 1; 0 for a node that is not an object.
+/// - `kinds`, 1 byte each: 0 unknown, 1 object, 2 idle, 3 buffer.
+/// - `edges`, 4 bytes each: how many edges the node has.
 #[derive(Default)]
 pub struct NodeColumns {
     pub addresses: Vec<u8>,
@@ -26,8 +28,8 @@ pub struct NodeColumns {
     pub edges: Vec<u8>,
 }
 
-/// Consecutive edges as columns of little-endian numbers with 4 bytes each: the number of the source node, the number
-/// of the target node, and the strength. `next`: the first node whose edges are not included.
+/// Columns for consecutive edges: the number of the source node, the number of the target node, and the strength. All
+/// numbers are little-endian, with 4 bytes each. `next`: the first node whose edges are not included.
 #[derive(Default)]
 pub struct EdgeColumns {
     pub next: u32,
@@ -74,8 +76,8 @@ impl Graph {
         found
     }
 
-    /// Return the edges of the nodes from `from` on, with all edges of each node. Stop before the node `end`, or when
-    /// at least `least` edges are collected.
+    /// Return all edges of consecutive nodes, beginning with the node `from`. Stop before the node `end`, or after the
+    /// node with which at least `least` edges are collected.
     pub fn edge_columns(&self, from: u32, end: u32, least: usize) -> EdgeColumns {
         let mut found = EdgeColumns { next: from, ..EdgeColumns::default() };
         while found.next < end.min(self.ids.count() as u32) && found.strengths.len() < 4 * least.max(1) {
@@ -91,12 +93,12 @@ impl Graph {
     }
 
     /// Return one byte for each edge: 1 if the edge keeps its target alive according to the rules for retained sizes,
-    /// else 0.
-    pub fn counted(&self, watcher: &dyn Watcher, edges: &EdgeColumns) -> Result<Vec<u8>> {
+    /// else 0. `columns`: the sources, targets and strengths of the edges, as in `EdgeColumns`.
+    pub fn counted(&self, watcher: &dyn Watcher, columns: [&[u8]; 3]) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
-        let columns = [&edges.sources, &edges.targets, &edges.strengths].map(|column| column.chunks_exact(4));
-        let [sources, targets, strengths] = columns.map(|cells| cells.map(|cell| u32_at(cell, 0)));
-        let mut found = Vec::with_capacity(edges.strengths.len() / 4);
+        let mut found = Vec::with_capacity(columns[2].len() / 4);
+        let cells = columns.map(|column| column.chunks_exact(4));
+        let [sources, targets, strengths] = cells.map(|cells| cells.map(|cell| u32_at(cell, 0)));
         for ((source, target), strength) in sources.zip(targets).zip(strengths) {
             let (source, target) = (self.check(source)?, self.check(target)?);
             found.push(u8::from(tree.counts(source, target, strength)));

@@ -4,8 +4,8 @@
 use super::csr::{joint, split, Edges};
 use super::dominators::Dominators;
 use super::ids::Node;
+use super::queries::Graph;
 use super::tree::{Rules, Tree, NOBODY, NOT_REACHED, PHASES};
-use super::whole::Graph;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
@@ -13,23 +13,23 @@ use std::cmp::Reverse;
 /// An unreached block to which no other unreached block points, or one block of a cycle to which no block outside the
 /// cycle points.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct LostHead {
     pub address: u64,
     pub size: u64,
     /// The type of the block; 0 if the type is unknown.
     pub type_address: u64,
-    /// The number of blocks that would be freed with this block, itself included, and the bytes of these blocks
-    /// (`retained`).
+    /// The number of blocks that would be freed with this block, itself included.
     pub count: u64,
+    /// The bytes of the blocks that would be freed with this block, itself included.
     pub retained: u64,
-    /// Whether the block is in a cycle of blocks to which no block outside the cycle points.
+    /// Whether the block is in a cycle of blocks. No block outside the cycle points into it.
     pub in_circle: bool,
 }
 
 impl Graph {
     /// Return the number of heads of unreached blocks, and at most `most` of these heads. The heads that retain the
     /// most come first.
-    pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<Head>)> {
+    pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<LostHead>)> {
         let tree = self.tree(watcher)?;
         let all: Vec<u32> = (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] == NOT_REACHED).collect();
         let edges = among(&self.edges, &all, false);
@@ -55,7 +55,7 @@ impl Graph {
                 _ => (0, 0),
             };
             let (count, retained) = (counts[node as usize], found.retained[node as usize]);
-            Head { address, size, type_address: self.type_of(id), count, retained, in_circle }
+            LostHead { address, size, type_address: self.type_of(id), count, retained, in_circle }
         };
         Ok((count, rows.into_iter().map(head).collect()))
     }

@@ -1,9 +1,9 @@
 //! Find the used blocks. Mark those that are buffers of objects, with the kind of their contents. The marks are needed
 //! before the edges are read, because a buffer may lie before its owner in memory.
 
-use super::ids::{Blocks, Found};
+use super::ids::{Blocks, FoundNode};
 use super::shapes::{self, KeysLayout};
-use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::block::{Block, BlockId, GroupBits};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::Visitor;
 use crate::bits::SharedBits;
@@ -12,23 +12,23 @@ use crate::python::claims::{array_kind, claimed_pointer, is_of_numbers, PlacedCl
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::types::Types;
 use gdbheap_access::bytes::word_at;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The least size in bytes of a deque's block.
+/// The smallest size in bytes of a deque's block.
 const DEQUE_BLOCK: u64 = 512;
 /// The number of links of deques that are followed between two checks for cancellation.
 const LINKS_UNHEARD: u64 = 4 << 10;
 
 /// An object's claim to a buffer: a pointer to the buffer, and the mark for its contents (shapes.rs).
 #[derive(Clone, Copy)]
-pub(crate) struct Claimed {
+pub(crate) struct BufferClaim {
     pub(super) pointer: u64,
     pub(super) mark: u32,
-    /// Whether the claim holds only if the pointer points to the first byte of a block.
+    /// Whether the claim holds only if the pointer points to the first requested byte of a block.
     pub(super) whole: bool,
     /// The address of the block of the object that claims the buffer.
     owner: u64,
@@ -54,7 +54,7 @@ struct Chain {
     right: u64,
 }
 
-/// A finder of used blocks, and of the claims of objects to buffers. It is the visitor of one worker.
+/// A worker's finder of used blocks, and of the buffers that objects claim. A walk shows it one block after the other.
 pub(crate) struct Marker<'a> {
     space: &'a Space,
     types: Types<'a>,
@@ -68,7 +68,7 @@ pub(crate) struct Marker<'a> {
     chains: Vec<Chain>,
     /// The number of blocks of deques that all workers together may still record.
     deque_blocks: &'a AtomicU64,
-    pub(crate) claimed: Vec<Claimed>,
+    pub(crate) claimed: Vec<BufferClaim>,
 }
 
 impl<'a> Marker<'a> {
@@ -141,7 +141,7 @@ impl<'a> Marker<'a> {
     }
 
     fn note(&mut self, pointer: u64, mark: u32, whole: bool) {
-        self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
+        self.claimed.push(BufferClaim { pointer, mark, whole, owner: self.owner });
     }
 
     /// Record the first and the last block of a deque. The items fill only a part of these two blocks: they lie in
@@ -162,14 +162,14 @@ impl<'a> Marker<'a> {
     }
 
     /// Record the middle blocks of all deques that this worker has seen.
-    pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancelled> {
+    pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancellation> {
         std::mem::take(&mut self.chains).iter().try_for_each(|chain| self.follow(chain, control))
     }
 
     /// Record the middle blocks of a deque, all of which are full. A damaged link may close a cycle of blocks.
-    /// Therefore the present block is remembered each time the number of followed links is a power of two. The loop
-    /// ends if the remembered block is met again.
-    fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
+    /// Therefore the current block is remembered each time the number of followed links is a power of two. The loop
+    /// ends if it reaches the remembered block again.
+    fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancellation> {
         let Chain { owner, contents, left, right } = *chain;
         let block = shapes::deque_block(contents);
         let mark = shapes::mark(contents, (block.room - 1) << 8);
@@ -180,7 +180,7 @@ impl<'a> Marker<'a> {
             if at == 0 || at == right || at == left || at == met || !self.may_note() {
                 break;
             }
-            self.claimed.push(Claimed { pointer: at, mark, whole: false, owner });
+            self.claimed.push(BufferClaim { pointer: at, mark, whole: false, owner });
             if step == next_kept {
                 (met, next_kept) = (at, 2 * next_kept);
             }
@@ -191,7 +191,8 @@ impl<'a> Marker<'a> {
         control.advance(0)
     }
 
-    /// Count one more block of a deque. Return false if all deques together have more blocks than they can have.
+    /// Count one more block of a deque. Return false if all deques together would have more blocks than fit into the
+    /// heaps (`most_deque_blocks`).
     fn may_note(&self) -> bool {
         let take = |left: u64| left.checked_sub(1);
         self.deque_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
@@ -213,14 +214,14 @@ impl Visitor for Marker<'_> {
         self.owned_by(&block, head)
     }
 
-    fn group(&mut self, first: Place, _size: u64, used: &GroupBits, _objects: &GroupBits) {
+    fn group(&mut self, first: BlockId, _size: u64, used: &GroupBits, _objects: &GroupBits) {
         self.used[first.store as usize].put(first.number, used);
     }
 }
 
 /// Return the marks of all blocks, by the blocks' numbers; 0 for a block that no object claims. If a block looks like
 /// an object but is itself claimed as a buffer, its own claims are ignored.
-pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
+pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<BufferClaim>]) -> Vec<u32> {
     let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {
         blocks.find(owner).is_some_and(|found| marks.get(found.id as usize).is_some_and(|mark| *mark != 0))
@@ -236,12 +237,12 @@ pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Cl
 fn mark_all(
     blocks: &Blocks<'_>,
     layout: &TypeLayout,
-    claimed: &[Vec<Claimed>],
+    claimed: &[Vec<BufferClaim>],
     counts: impl Fn(u64) -> bool,
 ) -> Vec<u32> {
     let mut marks = vec![0; blocks.ids.count()];
-    for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
-        let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
+    for BufferClaim { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
+        let is_meant = |found: &FoundNode| !whole || layout.begins_at(found.address, pointer);
         let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
         // From 3.12 on, one is subtracted from a pointer to values, to mark it.
         let inside = (pointer.wrapping_sub(found.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
@@ -262,12 +263,13 @@ mod tests {
     use crate::python::layout::TypeLayout;
     use crate::python::types::Types;
     use gdbheap_access::error::Error;
-    use gdbheap_access::testing::{Cancelling, Unwatched};
+    use gdbheap_access::testing::{CheckLimit, NoWatcher};
     use gdbheap_access::work::{Task, Watcher};
     use std::sync::atomic::AtomicU64;
 
-    /// The size in bytes of a deque's block, and the offset of its link to the next block.
+    /// The size in bytes of a block of a deque.
     const SIZE: u64 = 528;
+    /// The offset in bytes, in a block of a deque, of the link to the next block.
     const LINK: u64 = 8 * 65;
 
     fn noted(watcher: &dyn Watcher, blocks: u64, deques: u64) -> Result<usize, Error> {
@@ -286,13 +288,13 @@ mod tests {
 
     #[test]
     fn deques_have_no_more_blocks_than_there_are() {
-        assert_eq!(noted(&Unwatched, 100, 1).expect("not cancelled"), 100);
+        assert_eq!(noted(&NoWatcher, 100, 1).expect("not cancelled"), 100);
         // Each of the deques records its first and its last block.
-        assert_eq!(noted(&Unwatched, 100, 50).expect("not cancelled"), 2 * 50 + 100);
+        assert_eq!(noted(&NoWatcher, 100, 50).expect("not cancelled"), 2 * 50 + 100);
     }
 
     #[test]
     fn a_long_deque_listens() {
-        assert!(matches!(noted(&Cancelling::after(2), 20_000, 1), Err(Error::Cancelled)));
+        assert!(matches!(noted(&CheckLimit::after(2), 20_000, 1), Err(Error::Cancelled)));
     }
 }

@@ -1,8 +1,8 @@
 //! Queries on a graph that may be incomplete because memory could not be read.
 
 use super::passes::order_of;
+use super::queries::Graph;
 use super::tree::{NOBODY, NOT_REACHED};
-use super::whole::Graph;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::borrow::Cow;

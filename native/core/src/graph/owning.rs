@@ -5,12 +5,12 @@
 use super::csr::split;
 use super::edges::{is_object, BUFFER, EXACT, IDLE, KIND, STRAY};
 use super::ids::Node;
+use super::queries::Graph;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
-use super::whole::Graph;
-use crate::allocators::block::{Block, Place};
+use crate::allocators::block::{Block, BlockId};
 use crate::python::owner::{Owner, Owners};
 use crate::python::types::Types;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::work::{Control, Watcher};
 
 const OFTEN: usize = 1 << 20;
@@ -30,7 +30,7 @@ impl Owners for Graph {
                         Owner::Object { address, type_address: self.type_of(owner) }
                     }
                 };
-                show(blocks.heaps.block_of(Place { store, number }), owner);
+                show(blocks.heaps.block_of(BlockId { store, number }), owner);
             }
         }
         Ok(())
@@ -55,7 +55,7 @@ impl Graph {
         ids.iter().map(|id| Ok(owners[self.check(*id)? as usize])).collect()
     }
 
-    fn find_owners(&self, tree: &Tree, control: &Control) -> Result<Vec<u32>, Cancelled> {
+    fn find_owners(&self, tree: &Tree, control: &Control) -> Result<Vec<u32>, Cancellation> {
         let mut owners = vec![NOBODY; self.ids.count()];
         self.claim_buffers(&mut owners, control)?;
         self.give_syntax(tree, &mut owners, control)?;
@@ -90,7 +90,7 @@ impl Graph {
 
     /// Assign each block that contains a syntax tree to the root of its shortest chain: such blocks belong to the
     /// compiler, even if objects point to them.
-    fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
+    fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancellation> {
         let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
         self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);
         Ok(())
@@ -106,8 +106,9 @@ impl Graph {
     }
 
     /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Objects of
-    /// types that claim nothing only refer to buffers, as text files refer to the state of their module.
-    fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
+    /// types that claim nothing are skipped, because they only refer to buffers. For example, a text file refers to the
+    /// state of its module.
+    fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancellation> {
         let claiming = self.claiming_types();
         let claims = |id: u32| {
             let number = (self.kinds[id as usize] & KIND) as usize;
@@ -131,7 +132,7 @@ impl Graph {
     }
 
     /// Assign the blocks that only unreached objects reach to those objects. The strongest edges are followed first.
-    fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
+    fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancellation> {
         let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
         let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);
         let mut queue: Vec<u32> = (0..self.ids.first_static).filter(is_open).collect();
@@ -158,7 +159,7 @@ impl Graph {
 
 /// Return, for each of `ids`, the root of its chain, or NOBODY. `before`: for each node, the previous node on its
 /// chain. Each node is passed only once.
-fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
+fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancellation> {
     const OPEN: u32 = NOBODY - 1;
     let mut above = vec![OPEN; if ids.is_empty() { 0 } else { before.len() }];
     let (mut found, mut way) = (Vec::new(), Vec::new());
@@ -183,11 +184,11 @@ fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) 
 mod tests {
     use super::{roots_above, NOBODY};
     use gdbheap_access::error::Error;
-    use gdbheap_access::testing::{Ended, Unwatched};
+    use gdbheap_access::testing::{CancellingWatcher, NoWatcher};
     use gdbheap_access::work::{Task, Watcher};
 
-    /// Return the roots of `count` nodes, all of which are below the end of one chain of `count` other nodes. The root
-    /// of that chain is the node 2 * count.
+    /// Build a chain of `count` nodes from the root 2 * count, with `count` further nodes below its end. Return the
+    /// roots that `roots_above` finds for these further nodes.
     fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {
         let chain = (0..count).map(|node| if node == 0 { 2 * count } else { node - 1 });
         let before: Vec<u32> = chain.chain((0..count).map(|_| count - 1)).chain([NOBODY]).collect();
@@ -198,9 +199,9 @@ mod tests {
     #[test]
     fn long_chains_are_passed_once() {
         const MANY: u32 = 300_000;
-        assert_eq!(roots_of(&Unwatched, MANY).unwrap(), vec![2 * MANY; MANY as usize]);
-        assert!(matches!(roots_of(&Ended, MANY), Err(Error::Cancelled)));
-        let watched = Task { watcher: &Unwatched, total: None, inline: true };
+        assert_eq!(roots_of(&NoWatcher, MANY).unwrap(), vec![2 * MANY; MANY as usize]);
+        assert!(matches!(roots_of(&CancellingWatcher, MANY), Err(Error::Cancelled)));
+        let watched = Task { watcher: &NoWatcher, total: None, inline: true };
         let alone = watched.alone(|control| roots_above(&[1, NOBODY, NOBODY], 2, &[0, 1], control));
         assert_eq!(alone.unwrap(), [NOBODY, NOBODY]);
     }

@@ -3,17 +3,18 @@
 //!
 //! A single block does not show how many bytes were requested, but a group of like blocks does. If the last word is a
 //! field that refers to blocks, it is such a field in all blocks of the group. If only few of many blocks have a
-//! reference there, or if some blocks have a number there that is no address, these words are weak evidence.
+//! reference there, or if some blocks have a number there that is not an address, these words are weak evidence.
 
 use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
-/// The number of blocks from which a group can show that its last words are no fields. In a smaller group the last word
-/// counts as a field.
+/// The smallest number of blocks in a group that can show that its last words are not fields. In a smaller group, the
+/// last word counts as a field.
 const FEW: u64 = 16;
-/// The last word is a field if at least one block in LEAST has a reference there, and at most one block in MOST_ODD has
-/// an odd number there (see `Counts`).
+/// The last word of a group's blocks counts as a field only if at least one block in this many has a reference there.
 const LEAST: u64 = 3;
+/// The last word of a group's blocks counts as a field only if at most one block in this many has another number there
+/// (`Counts::odd`).
 const MOST_ODD: u64 = 20;
 
 /// The counts of the last words of a group's blocks. `references`: how many are references; `odd`: how many are neither

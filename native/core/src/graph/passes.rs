@@ -3,7 +3,7 @@
 
 use super::tree::NOBODY;
 use crate::bits::Bits;
-use gdbheap_access::memory::ahead::{fetch, SOON};
+use gdbheap_access::memory::prefetch::{fetch, SOON};
 
 /// Return every node once. Each node comes after the node above it.
 pub(super) fn order_of(above: &[u32]) -> Vec<u32> {

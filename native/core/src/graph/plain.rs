@@ -10,22 +10,22 @@
 //! blocks have such a word at the same offset, or if one block has many such words. Otherwise it is STRAY, because it
 //! may be a leftover link of a free chunk. Every word after the last item of a container is STRAY too.
 
-use super::csr::{Joined, Written};
+use super::csr::{NodeTables, WrittenRows};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
 use super::edges::{left_in, previous, unread_of, DOUBTFUL, EXACT, LIKELY, STRAY};
-use super::ids::{Blocks, Found, Ids};
+use super::ids::{Blocks, FoundNode, Ids};
 use super::padding::{self, Padding};
 use super::proof::Proof;
+use super::queries::Graph;
 use super::tree::PHASES;
-use super::whole::Graph;
 use crate::allocators::block::Block;
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bits::Bits;
 use crate::python::strays;
-use gdbheap_access::bytes::{u64_at, word_at};
-use gdbheap_access::error::{Cancelled, Error, Result};
-use gdbheap_access::memory::ahead::SOON;
+use gdbheap_access::bytes::{range_at, u64_at, word_at};
+use gdbheap_access::error::{Cancellation, Error, Result};
+use gdbheap_access::memory::prefetch::SOON;
 use gdbheap_access::memory::reader::Reader;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
@@ -36,21 +36,22 @@ const WINDOW: u64 = 256 << 10;
 /// The number of bytes before the first entry of a thread's dynamic thread vector. These bytes are two words, the first
 /// of which is the number of entries (glibc, elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
-/// The largest offset in a block at which a base class is assumed to begin. At larger offsets, only memory begins that
-/// is aligned to this number.
+/// Up to this offset in a block, a base class may begin at any aligned address. At larger offsets, only addresses that
+/// are multiples of this number are examined. A program's own allocator may have millions of pointers into its large
+/// blocks.
 const MAX_INSIDE: u64 = 64 << 10;
 /// The number of words at the start of aligned memory that are searched for the address of its block.
 const KEPT_WORDS: u64 = 4;
 /// The largest number of bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
-/// The size of the links at the start of a free chunk (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
+/// The size in bytes of the links at the start of a free chunk (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
 const LINKS: u64 = 32;
-/// Words that point to headers count as fields if there are at least this many of them: in one block, or at one offset
-/// of blocks of one size.
+/// A word may point to the header of a chunk, which overlaps the end of the previous block. Such words count as fields
+/// if they are frequent. At least this many must be in one block, or at one offset of blocks of one size.
 const MANY_LAST: u32 = 16;
 
-/// Address ranges [start, end), ascending. `data`: memory that may contain tables of virtual functions; `code`: memory
-/// that contains the functions.
+/// The memory in which virtual function tables are recognized, as ascending ranges [start, end). `data`: memory that
+/// may contain such tables. `code`: memory that contains their functions.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     pub data: Vec<(u64, u64)>,
@@ -58,7 +59,7 @@ pub struct Tables {
 }
 
 /// Ranges of addresses, ascending.
-type Parts<'a> = &'a [(u64, u64)];
+type Ranges<'a> = &'a [(u64, u64)];
 
 impl Tables {
     /// Return whether an object with virtual functions begins at `address`: its first word points to a table, and the
@@ -75,14 +76,20 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
     after > 0 && address < ranges[after - 1].1
 }
 
-/// Find all edges between blocks. `roots`: the phase of a root is 0 for static data and data of threads, 1 for stacks
-/// and registers. `kinds`: the kind of each block, by the block's number. Kinds count from 1, and 0 stands for an
-/// unknown kind; the list is empty if all kinds are unknown. `held_inside`: the kinds of blocks to whose middle their
-/// holder points. `linked`: the addresses of the dynamic linker's tables, ascending. `left_over`: parts of blocks that
-/// contain no items, according to the containers to which the blocks belong, ascending. `texts`: blocks that contain only
-/// text, ascending; they have no kind. `is_partial`: whether memory is missing that may contain references. `hidden`:
-/// unaligned words, each as its address and its value, ascending. Fails if a root has an invalid phase, if the blocks
-/// contain objects, if there are more than 2^30 blocks, or if memory runs out.
+/// Build the graph of a target without objects of known layout. Lists of addresses and of ranges must be ascending.
+/// - `roots`: the phase of a root is 0 for static data and data of threads, 1 for stacks and registers.
+/// - `kinds`: the kind of each block, by the block's number. 0 is an unknown kind. The list is empty if all are
+///   unknown.
+/// - `held_inside`: the kinds of blocks whose holder points to the middle of the block.
+/// - `linked`: the addresses of the dynamic linker's tables.
+/// - `left_over`: the parts of containers' blocks that contain no items.
+/// - `vacant`: the parts of `left_over` in which no word is a reference.
+/// - `texts`: the blocks that contain only text.
+/// - `is_partial`: whether memory that may contain references is missing.
+/// - `hidden`: unaligned words, as (address, value).
+///
+/// Fails if a root has an invalid phase, if the blocks contain objects, if there are more than 2^30 blocks, or if
+/// memory runs out.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
@@ -93,6 +100,7 @@ pub fn draw_blocks(
     held_inside: &HashSet<u32>,
     linked: &[u64],
     left_over: &[(u64, u64)],
+    vacant: &[(u64, u64)],
     texts: &[(u64, u64)],
     is_partial: bool,
     hidden: &[(u64, u64)],
@@ -108,23 +116,23 @@ pub fn draw_blocks(
     let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     let blocks = Blocks { heaps, ids: &ids };
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, (linked, left_over, texts), hidden));
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables, &kinds, (linked, left_over, vacant, texts), hidden));
     let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
         drawer.begin(job);
         walk.run(job, control, drawer)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let (mut written, mut padding, mut ends): (Vec<Written>, Padding, Ends) = Default::default();
+    let (mut written, mut padding, mut ends): (Vec<WrittenRows>, Padding, Ends) = Default::default();
     for (_, drawer) in states {
         padding.absorb(drawer.padding);
         ends.absorb(drawer.ends);
         written.push(drawer.rows);
     }
     let draw = |control: &Control| {
-        outside(control, Drawer::new(blocks, tables, &kinds, (linked, left_over, texts), hidden), roots)
+        outside(control, Drawer::new(blocks, tables, &kinds, (linked, left_over, vacant, texts), hidden), roots)
     };
     written.push(heaps.space.task(watcher, None).alone(draw)?);
-    let Joined { mut edges, kinds: groups, unread, .. } = Written::join(written, ids.count())?;
+    let NodeTables { mut edges, kinds: groups, unread, .. } = WrittenRows::join(written, ids.count())?;
     let (fields, holders) = (padding.fields(), ends.holders(ids.count()));
     let kind = |target: u32| kinds.get(target as usize).copied().unwrap_or(0);
     edges.judge(|source, target, strength| match strength {
@@ -141,8 +149,8 @@ pub fn draw_blocks(
     Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof, Vec::new(), Vec::new()))
 }
 
-/// Write the rows of the roots.
-fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
+/// Write the edges of the roots: stacks, registers, static data and data of threads.
+fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<WrittenRows, Cancellation> {
     let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
     for root in roots {
@@ -209,7 +217,7 @@ impl Ends {
     }
 }
 
-/// A finder of the edges of blocks: the visitor of one worker.
+/// A worker's finder of the edges between blocks. A walk shows it one block after the other.
 struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
@@ -217,15 +225,18 @@ struct Drawer<'a> {
     spans: Vec<(u64, u64)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
-    rows: Written,
+    rows: WrittenRows,
     /// The kind of each block, by the block's number; empty if all kinds are unknown.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
     /// The addresses of the dynamic linker's tables, ascending. Each table refers only to the previous one.
     linked: &'a [u64],
-    /// The parts of blocks that contain no items: of all blocks, and of the block that is being read (`left_here`).
-    left_over: Parts<'a>,
-    texts: Parts<'a>,
+    /// The parts of all blocks that contain no items.
+    left_over: Ranges<'a>,
+    /// The parts in `left_over` in which no word is a reference.
+    vacant: Ranges<'a>,
+    texts: Ranges<'a>,
+    /// The parts without items in the block that is being read, as [start, end).
     left_here: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
@@ -238,7 +249,7 @@ impl<'a> Drawer<'a> {
         blocks: Blocks<'a>,
         tables: &'a Tables,
         kinds: &'a [u32],
-        (linked, left_over, texts): (&'a [u64], Parts<'a>, Parts<'a>),
+        (linked, left_over, vacant, texts): (&'a [u64], Ranges<'a>, Ranges<'a>, Ranges<'a>),
         hidden: &'a [(u64, u64)],
     ) -> Drawer<'a> {
         let (reader, bounds, spans) = (Reader::new(blocks.heaps.space), blocks.bounds(), blocks.heaps.spans());
@@ -256,6 +267,7 @@ impl<'a> Drawer<'a> {
             hidden,
             linked,
             left_over,
+            vacant,
             texts,
             left_here,
             padding,
@@ -301,7 +313,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    fn edge(&mut self, at: impl FnOnce() -> u64, pointer: u64, found: Found, strength: u32, own: u32) -> bool {
+    fn edge(&mut self, at: impl FnOnce() -> u64, pointer: u64, found: FoundNode, strength: u32, own: u32) -> bool {
         if pointer == found.address {
             self.rows.edge(found.id, strength);
             return true;
@@ -347,7 +359,8 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Add the words of [start, end). This range lies in the block `own` or, if `own` is NO_BLOCK, outside the heaps.
+    /// Add edges for the words of [start, end). The range lies in the block `own` or, if `own` is NO_BLOCK, outside the
+    /// heaps.
     fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -359,8 +372,9 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    /// Add the words of `piece`, which lies at the address `at` in the block `own` or outside all blocks. Words in
-    /// parts of blocks that contain no items are stray.
+    /// Add edges for the words of `piece`, which lies at the address `at`. `own`: its block, or NO_BLOCK. In parts of
+    /// the block without items, words are STRAY. Words in vacant parts get no edges, because they are certainly no
+    /// references.
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
         if self.left_here.is_empty() {
@@ -372,11 +386,14 @@ impl<'a> Drawer<'a> {
             let (from, to) = (place(start.next_multiple_of(WORD)).max(done), place(end / WORD * WORD));
             if from < to {
                 self.living(at + done as u64, &piece[done..from], own);
+                done = to;
+                if range_at(self.vacant, *start).is_some() {
+                    continue;
+                }
                 for (word, address) in piece[from..to].chunks_exact(WORD as usize).zip((at + from as u64..).step_by(8))
                 {
                     self.word(|| address, u64_at(word, 0), STRAY, own);
                 }
-                done = to;
             }
         }
         self.living(at + done as u64, &piece[done..], own);
@@ -406,7 +423,8 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Return the parts of a block that contain no items: parts of containers' blocks, whose kind is known, and texts.
+    /// Return the parts of a block that contain no items: the unused parts of a block of a container, whose kind is
+    /// known, or a whole block of text.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
         if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
@@ -419,12 +437,14 @@ impl<'a> Drawer<'a> {
     #[inline(always)]
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
-        let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None }).unwrap_or(0);
+        let word = known.or_else(|| if last + WORD <= end { self.reader.any_word(last) } else { None });
         let is_left_over = self.left_here.iter().any(|(start, end)| *start <= last && last < *end);
         let strength = if is_left_over { STRAY } else { LIKELY };
-        let (is_reference, tables) = (self.word(|| last, word, strength, own), self.tables);
         let kind = self.kinds.get(own as usize).copied().unwrap_or(0);
         let group = padding::group(kind, size, padding::look(head, |word| self.may_lead(word)));
+        let Some(word) = word else { return group };
+        let is_vacant = is_left_over && range_at(self.vacant, last).is_some();
+        let (is_reference, tables) = (!is_vacant && self.word(|| last, word, strength, own), self.tables);
         let is_plain = || word == 0 || holds(&tables.data, word) || holds(&tables.code, word);
         if !is_left_over {
             self.padding.add(group, is_reference, is_plain);
@@ -474,9 +494,9 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Return whether `pointer` is memory that was aligned inside its block, and whether this memory has the address of the
-/// block for free(). The address is in the word right before the memory, or in one of the memory's first words, as in
-/// the dynamic linker's tables of loaded objects (elf/dl-find_object.c).
+/// Return whether memory that was aligned inside its block begins at `pointer`. Such memory comes with the address of
+/// the block, which free() needs. The address is in the word right before the memory, or in one of its first words, as
+/// in the dynamic linker's tables of loaded objects (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
     near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))
@@ -487,7 +507,7 @@ fn is_vector(last: u64, room: u64) -> bool {
     is_size(last.saturating_add(1).saturating_mul(VECTOR_HEADER), room)
 }
 
-/// Return whether a request of `size` bytes may have got a block with `room` bytes.
+/// Return whether the allocator may have answered a request for `size` bytes with a block of `room` bytes.
 fn is_size(size: u64, room: u64) -> bool {
     size <= room && size + MAX_SLACK > room
 }

@@ -23,17 +23,17 @@ impl Proof {
         Proof { unread, is_cut, counts: if is_cut { counts } else { Vec::new() } }
     }
 
-    /// Return the reached nodes that may have a holder that was not read: blocks, whose numbers are below `blocks`, and
-    /// all static types, whose numbers are from `blocks` to `end`.
+    /// Return the reached nodes that may have a holder that was not read. These are blocks, whose numbers are below
+    /// `blocks`, and all reached static types, whose numbers are from `blocks` to `end`.
     pub(super) fn doubtful(&self, edges: &Edges, tree: &Tree, kinds: &[u32], (blocks, end): (u32, u32)) -> Vec<u32> {
         let known = self.known(edges, tree, kinds, blocks);
         let is_known = |id: u32| known.get(id as usize).is_some_and(|known| *known);
         (0..end).filter(|id| tree.phases[*id as usize] != NOT_REACHED && !is_known(*id)).collect()
     }
 
-    /// Return for each block, by its number, whether all its holders are known. The holders are not known if an
-    /// unreached node refers to the block, or if only weak words do: the true holder of the block may not have been
-    /// read.
+    /// Return for each block, by its number, whether all its holders are known. An edge that does not keep the block
+    /// alive, such as an edge from an unreached node, raises a doubt in two cases: the edge is EXACT or LIKELY, or the
+    /// block was reached only in the phase BY_REMAINS or later. The true holder may not have been read in these cases.
     pub(super) fn known(&self, edges: &Edges, tree: &Tree, kinds: &[u32], blocks: u32) -> Vec<bool> {
         let mut found = vec![0u8; blocks as usize];
         let mut is_doubted = vec![false; blocks as usize];
@@ -66,17 +66,18 @@ impl Proof {
 mod tests {
     use super::super::tree::{Rules, PHASES};
     use super::*;
-    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::testing::NoWatcher;
     use gdbheap_access::work::Task;
 
     const OBJECT: u32 = 1;
 
-    /// Return `Proof::known` for nodes with these targets, kinds and counts. The last node is the root.
+    /// Return `Proof::known` for a graph with these edges (`targets`), kinds and reference counts. Its last node is the
+    /// root.
     fn known(targets: &[&[u32]], kinds: &[u32], counts: &[u8]) -> Vec<bool> {
         let (edges, nodes) = (Edges::of_rows(targets.iter().map(|row| row.iter().copied())), targets.len());
         let mut phases: [Vec<u32>; PHASES] = Default::default();
         phases[0].push(nodes as u32 - 1);
-        let task = Task { watcher: &Unwatched, total: None, inline: true };
+        let task = Task { watcher: &NoWatcher, total: None, inline: true };
         let tree =
             task.alone(|control| Tree::grow(&edges, &phases, Rules::Objects, &[], control)).expect("not cancelled");
         Proof::of(1, false, counts.to_vec()).known(&edges, &tree, kinds, nodes as u32 - 1)

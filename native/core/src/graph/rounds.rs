@@ -8,7 +8,7 @@ use super::edges::{Round, BUFFER, IDLE};
 use super::ids::{Blocks, Node};
 use super::padding::{self, Padding};
 use gdbheap_access::bytes::word_at;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::work::Control;
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +42,7 @@ pub(crate) fn numbers(
     kinds: &[u32],
     rounds: &[Round],
     control: &Control<'_>,
-) -> Result<HashSet<(u32, u32)>, Cancelled> {
+) -> Result<HashSet<(u32, u32)>, Cancellation> {
     let place = |id: u32| match blocks.node(id) {
         Node::Block { address, size, .. } => Some((address, size)),
         _ => None,
@@ -81,7 +81,7 @@ pub(crate) fn numbers(
         for (offset, number) in offsets.iter().filter(|(offset, _)| offset + 8 <= found.1) {
             let mut bytes = [0; 8];
             let got = space.fill(found.0 + offset, &mut bytes);
-            let word = word_at(&bytes[..got], 0).unwrap_or(0);
+            let Some(word) = word_at(&bytes[..got], 0) else { continue };
             let is_plain = || word == 0 || !(low..high).contains(&word) && space.covers(word, 1);
             asked.add(*number, begins(blocks, word), is_plain);
         }

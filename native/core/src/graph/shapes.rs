@@ -1,62 +1,67 @@
-//! The places of references: in an object, according to its type; in a buffer, according to the fields of its owner.
+//! Find out where references are: in an object, according to its type; in a buffer, according to the fields of its
+//! owner.
 
 use crate::python::types::{Kind, Types};
 
-/// The rule for reading the objects of all types that have a base with one of these names. `opaque`: the number of
-/// bytes at the start of the object that contain no references except those that are listed here; -1: all fields of
-/// that base contain none.
+/// The rule for reading the objects of some types: all types that have a base with one of these `names`. The first
+/// `opaque` bytes of an object contain only the references that other fields of this rule describe. If `opaque` is -1,
+/// this holds for all fields of that base.
 #[derive(Clone, Debug)]
 pub struct Form {
     pub names: Vec<String>,
     pub opaque: i64,
-    /// The offsets of single references in the opaque part of the object.
+    /// The offsets in bytes of single references in the opaque part of the object.
     pub fields: Vec<u64>,
-    /// The offsets of words after the opaque part that are no references.
+    /// The offsets of words after the opaque part that are not references.
     pub skipped: Vec<u64>,
-    /// The offset of an array of references, whose length is `ob_size`; -1: no array.
+    /// The offset in bytes of an array of references, whose length is `ob_size`; -1: no array.
     pub items: i64,
-    /// The offset of a frame that is part of the object; -1: no frame.
+    /// The offset in bytes of a frame that is part of the object; -1: no frame.
     pub frame: i64,
-    /// The offset of a signed byte. If the value of this byte is `frame_gone` or higher, the frame is gone. 0: the
-    /// object has no such byte.
+    /// The offset of a signed byte with the state of the frame; 0: the object has no such byte.
     pub frame_state: u64,
+    /// The frame is gone if the byte at `frame_state` has this value or a larger one.
     pub frame_gone: i8,
     /// The offset of a word. The frame is part of the object only if this word points to the frame. 0: the frame is
     /// always part of the object.
     pub frame_pointer: u64,
-    /// The offset of a table inside the object; -1: no table. The table is in use while the word at `table_pointer`
-    /// points to it. `table_mask`: the offset of the number of entries minus one; `table_step`: the size of an entry;
-    /// `table_first`: the offset of the key in an entry; `table_words`: the number of keys and values in an entry.
+    /// The offset of a table inside the object; -1: no table.
     pub table: i64,
+    /// The offset of a pointer. The table is in use while this pointer points to it.
     pub table_pointer: u64,
+    /// The offset of the number of the table's entries, minus one.
     pub table_mask: u64,
+    /// The size in bytes of each entry of the table in the object.
     pub table_step: u64,
+    /// The offset of the key in an entry of the table in the object.
     pub table_first: u64,
+    /// The number of words in an entry that are references: 1 in a set (the key), 2 in a dict (key and value).
     pub table_words: u64,
-    /// Whether such an object (a PyCapsule) only passes on an address. The memory to which its C words point then
-    /// belongs to other objects, which refer to it too.
+    /// Whether the objects are handles, such as PyCapsules: they only contain the address of some memory. Other objects
+    /// own this memory and refer to it too.
     pub is_handle: bool,
 }
 
-/// The offsets of the fields of a frame, counted from the frame's beginning.
+/// The offsets in bytes of the fields of a frame, counted from the frame's beginning.
 #[derive(Clone, Debug)]
 pub struct FrameLayout {
     pub fields: Vec<u64>,
     pub code: u64,
     pub locals: u64,
-    /// The offset of the number of locals and values on the stack. It is an int (negative while the frame runs), or, if
-    /// `top_is_pointer`, the address after them.
+    /// The offset of an int: how many locals and values on the stack the frame has. The int is negative while the frame
+    /// runs.
     pub top: u64,
+    /// Whether the field at `top` is instead a pointer: to the place after the locals and the values on the stack.
     pub top_is_pointer: bool,
-    /// The offset of a byte that is zero unless the frame runs; 0: no such byte. The byte is needed because a pointer
-    /// `top` is NULL both while the frame runs and when it is done.
+    /// The offset of a byte that is zero unless the frame runs; 0: no such byte. Only this byte distinguishes a running
+    /// frame from one that is done, if the pointer at `top` is NULL.
     pub executing: u64,
-    /// The offset of the pointer to the beginning of the stack, up to 3.10. In 3.10 `top` counts only the values on the
-    /// stack. 0: 3.11 and later, where `top` counts the locals too.
+    /// The offset of the pointer to the start of the stack, up to 3.10; 0 in later releases. In 3.10 the number at
+    /// `top` does not include the locals; later it does.
     pub stack: u64,
     /// The offset of the number of locals in a code object; 0: the locals end where the stack begins.
     pub code_locals: u64,
-    /// The bits of a reference that are not part of the address.
+    /// The low bits of a reference that are a tag and not part of the address.
     pub tags: u64,
 }
 
@@ -74,7 +79,7 @@ pub struct KeysLayout {
 #[derive(Clone, Debug)]
 pub struct GraphLayout {
     pub ob_size: u64,
-    /// The offset of the key in an entry of a set's table.
+    /// The offset in bytes of the key in an entry of a set's table.
     pub set_key: u64,
     pub tp_weaklistoffset: u64,
     pub tp_dictoffset: u64,
@@ -99,12 +104,17 @@ pub struct GraphLayout {
     pub interpreters: Vec<u64>,
 }
 
-/// The kinds of contents of a buffer, which decide what its references are. LEAF: no references. ITEMS: as many
-/// references as the owner says. KEYS: the keys of a dict. PREFIXED, HEADED, SPLIT: attribute values, after a prefix,
-/// after a header, or without either of these. SET: the table of a set. TABLE: entries of hash, key and value. DEQUE,
-/// OLD_DEQUE: items of a deque, in Python 3 and in Python 2. STATE: the state of a module; the mark has its size.
-/// NUMBERS: numbers, which prove nothing even if they look like references. ANYTHING, and any other value: every word
-/// that looks like a reference.
+/// The kind of contents of a buffer, which says where the references in the buffer are.
+/// - LEAF: no references.
+/// - ITEMS: adjacent references, whose number the owner knows.
+/// - KEYS: the keys of a dict.
+/// - PREFIXED, HEADED, SPLIT: attribute values, after a prefix, after a header, or without either of these.
+/// - SET: the table of a set.
+/// - TABLE: entries of hash, key and value.
+/// - DEQUE, OLD_DEQUE: items of a deque, in Python 3 and in Python 2.
+/// - STATE: the state of a module, whose size is in the mark.
+/// - NUMBERS: numbers. They prove nothing even if they look like references.
+/// - ANYTHING, and any other value: every word that looks like a reference.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -116,7 +126,7 @@ pub(crate) const TABLE: u32 = 8;
 pub(crate) const DEQUE: u32 = 9;
 pub(crate) const ANYTHING: u32 = 10;
 pub(crate) const OLD_DEQUE: u32 = 11;
-/// The contents are references after a word that is their capacity.
+/// A kind of contents of a buffer: a word with the capacity, then references.
 pub(crate) const COUNTED: u32 = 12;
 pub(crate) const STATE: u32 = 13;
 pub(crate) const NUMBERS: u32 = 14;
@@ -131,23 +141,24 @@ pub(crate) const MOST: u64 = (1 << 28) - 1;
 
 /// The rule for reading the objects of one type. All offsets are counted from the start of the object.
 #[derive(Clone)]
-pub(crate) struct Shape {
+pub(crate) struct ObjectShape {
     /// The number by which all workers know the type.
     pub(crate) number: u32,
     pub(crate) form: Option<usize>,
-    /// The words at the offsets from `from` to below `to` are read. Words from the offset `certain` on are either
-    /// references or no addresses at all.
+    /// The offset of the first word that is read as a possible reference. The offset `to` is the end. From the offset
+    /// `certain` on, a word that points to a block is certainly a reference.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) certain: u64,
-    /// The offsets of words that are not references: the list of weak references, and words that claims describe.
+    /// The offsets of words that are not read as references: the list of weak references, pointers to owned buffers,
+    /// and the words that the type's `Form` names.
     pub(crate) skipped: Vec<u64>,
     /// The size of an item in bytes, for C types of variable size.
     pub(crate) item: u64,
     /// For objects of variable size, the distance from the end of the object back to its pointer to a dict; 0 if it has no
     /// such pointer.
     pub(crate) dict_before_end: u64,
-    /// For objects of variable size, the address of the size of their items.
+    /// For objects of variable size, the address of the field `tp_itemsize` of their type.
     pub(crate) item_at: u64,
     pub(crate) basic: u64,
     pub(crate) inline_at: u64,
@@ -162,10 +173,10 @@ pub(crate) struct Shape {
     pub(crate) is_known: bool,
 }
 
-impl Shape {
+impl ObjectShape {
     /// Make the shape for a type that could not be read.
-    fn unknown(number: u32) -> Shape {
-        Shape {
+    fn unknown(number: u32) -> ObjectShape {
+        ObjectShape {
             number,
             form: None,
             from: 0,
@@ -187,11 +198,11 @@ impl Shape {
     }
 }
 
-pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Shape {
-    known_shape(types, layout, kind, number).unwrap_or_else(|| Shape::unknown(number))
+pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> ObjectShape {
+    known_shape(types, layout, kind, number).unwrap_or_else(|| ObjectShape::unknown(number))
 }
 
-fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Option<Shape> {
+fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Option<ObjectShape> {
     let known = types.layout;
     let word = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset)).ok();
     let basic = word(kind.address, known.tp_basicsize)?;
@@ -212,7 +223,7 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
     let heap_type = kind.flags & layout.flag_heap_type != 0;
     let managed = layout.managed_dict != 0 && kind.flags & layout.flag_managed_dict != 0;
     let inline = layout.flag_inline_values != 0 && kind.flags & layout.flag_inline_values != 0;
-    let mut shape = Shape {
+    let mut shape = ObjectShape {
         number,
         form: found.map(|(form, _)| form),
         from,
@@ -240,9 +251,9 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
     Some(shape)
 }
 
-/// Return the index of the form of the nearest base that has a form, and that base. Only types in C count, because a
-/// program's classes may have any name. Types that an extension made at run time are heap types too, but have a
-/// tp_dealloc of their own.
+/// Return the rule for the objects of a type: (its index in `layout.forms`, the base to which the rule belongs). The
+/// nearest base with a rule is used. Only bases that are written in C count, because a program's own class may have any
+/// name. Heap types that were made in C are recognized by their `tp_dealloc`.
 fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
     let known = types.layout;
     let field = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset));

@@ -3,9 +3,9 @@
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
-use super::groups::{Grouped, Key};
+use super::groups::{BlockGroup, Key};
+use super::queries::Graph;
 use super::tree::{BY_PADDING, NOBODY, NOT_REACHED};
-use super::whole::Graph;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
@@ -14,16 +14,17 @@ use std::collections::{HashMap, HashSet};
 const MAX_EXAMPLES: usize = 8;
 const RECENT: usize = 1 << 13;
 
-/// The blocks of one group that have the same label. The label u32::MAX is for unreachable blocks.
+/// Blocks that have the same label and the same type (or size, if their type is unknown). Unreachable blocks have the
+/// label u32::MAX.
 #[derive(Clone, Copy, Debug)]
-pub struct Labelled {
+pub struct LabelledGroup {
     pub label: u32,
-    pub group: Grouped,
+    pub group: BlockGroup,
 }
 
 /// The objects of one type that have several holders each, and the sum of their retained sizes.
 #[derive(Clone, Debug)]
-pub struct Several {
+pub struct SharedType {
     pub type_address: u64,
     pub count: u64,
     pub bytes: u64,
@@ -40,18 +41,18 @@ pub struct SharedBlocks {
     pub examples: Vec<u32>,
 }
 
-/// The counts and bytes of blocks, by label and group.
-struct Sums {
+/// The counts and bytes of blocks, by label and by type (or size, if their type is unknown).
+struct LabelSums {
     places: HashMap<(u32, Key), usize>,
     rows: Vec<((u32, Key), (u64, u64))>,
-    /// A cache of the indices of those keys that were met last, by a few bits of the key. It helps because neighbouring
+    /// A cache of the indices of recently used keys, addressed by a few bits of the key. It helps because neighbouring
     /// blocks have few types.
     recent: Vec<usize>,
 }
 
-impl Sums {
-    fn new() -> Sums {
-        Sums { places: HashMap::new(), rows: Vec::new(), recent: vec![0; RECENT] }
+impl LabelSums {
+    fn new() -> LabelSums {
+        LabelSums { places: HashMap::new(), rows: Vec::new(), recent: vec![0; RECENT] }
     }
 
     #[inline]
@@ -75,7 +76,7 @@ impl Sums {
 impl Graph {
     /// Return the blocks of at least `minimum` bytes, summed up by label and group. `seeds`: nodes, each with its
     /// label. A block has the label of the nearest seed above it. The bytes of a buffer count for the buffer's owner.
-    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
+    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<LabelledGroup>> {
         let before = self.above(watcher)?;
         let sizes = self.sizes();
         let mut labels = vec![NOBODY; self.ids.count()];
@@ -84,7 +85,7 @@ impl Graph {
         }
         let is_buffer = |id: u32| self.kinds[id as usize] & BUFFER != 0;
         let mut owners: Vec<u32> = (0..self.ids.count() as u32).collect();
-        let mut sums = Sums::new();
+        let mut sums = LabelSums::new();
         for node in self.downwards(watcher)?.iter().copied() {
             let above = before[node as usize];
             if above != NOBODY {
@@ -106,17 +107,17 @@ impl Graph {
             let own = if counted == 1 { size } else { sizes.get(owner as usize).copied().unwrap_or(0) };
             sums.add((labels[node as usize], self.key(owner, own)), counted, size);
         }
-        let row = |((label, key), sum)| Labelled { label, group: self.grouped(key, sum) };
-        let mut rows: Vec<Labelled> = sums.rows.into_iter().map(row).collect();
+        let row = |((label, key), sum)| LabelledGroup { label, group: self.grouped(key, sum) };
+        let mut rows: Vec<LabelledGroup> = sums.rows.into_iter().map(row).collect();
         rows.sort_unstable_by_key(|row| {
             (row.label, Reverse(row.group.bytes), row.group.type_address, row.group.kind, row.group.size)
         });
         Ok(rows)
     }
 
-    /// Return the functions of a type that refer to one of `homes`, as `(function, home)`. If a function refers to
-    /// several of `homes`, the target of the first of these references is returned. Closures are left out: functions
-    /// with a tuple of objects whose type is one of `cells`.
+    /// Return the module of each function, as `(function, home)`. `type_address`: the type of the functions. `homes`:
+    /// nodes such as the dicts of modules; the first one to which a function refers is its home. Closures are left out.
+    /// They are recognized by a tuple of cells, whose types are `cells`.
     pub fn homes(&self, type_address: u64, homes: &HashSet<u32>, cells: &HashSet<u64>) -> Vec<(u32, u32)> {
         let targets = |id: u32| self.edges.of(id).iter().map(|edge| split(*edge).0);
         let is_cell = |id: u32| is_object(self.kinds[id as usize]) && cells.contains(&self.type_of(id));
@@ -128,7 +129,12 @@ impl Graph {
     /// Return the objects that no other object dominates, such as the items of two lists, summed up by type. Objects
     /// that retain `large` bytes or more are left out. `without`: nodes that do not count as holders and are not summed
     /// up. The types that retain the most come first.
-    pub fn kept_by_several(&self, watcher: &dyn Watcher, without: &HashSet<u32>, large: u64) -> Result<Vec<Several>> {
+    pub fn kept_by_several(
+        &self,
+        watcher: &dyn Watcher,
+        without: &HashSet<u32>,
+        large: u64,
+    ) -> Result<Vec<SharedType>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let is_several = |id: &u32| {
             let is_reached = tree.phases[*id as usize] != NOT_REACHED;
@@ -136,13 +142,13 @@ impl Graph {
             is_reached && is_object && self.is_open(&found.above, without, *id)
         };
         let sizes = self.sizes();
-        let mut rows: HashMap<u32, Several> = HashMap::new();
+        let mut rows: HashMap<u32, SharedType> = HashMap::new();
         for id in (0..self.ids.first_static).filter(is_several) {
             let retained = found.retained[id as usize];
             if retained >= large {
                 continue;
             }
-            let row = rows.entry(self.kinds[id as usize]).or_insert_with(|| Several {
+            let row = rows.entry(self.kinds[id as usize]).or_insert_with(|| SharedType {
                 type_address: self.type_of(id),
                 count: 0,
                 bytes: 0,
@@ -158,13 +164,13 @@ impl Graph {
                 row.examples.push(id);
             }
         }
-        let mut rows: Vec<Several> = rows.into_values().collect();
+        let mut rows: Vec<SharedType> = rows.into_values().collect();
         rows.sort_unstable_by_key(|row| (Reverse(row.retained), row.type_address));
         Ok(rows)
     }
 
-    /// Return whether the immediate dominator of a node, with buffers skipped, is missing, a root, or in `without`.
-    /// `above`: the immediate dominator of each node.
+    /// Return whether no object dominates a node: whether its immediate dominator is missing, a root, or in `without`.
+    /// Buffers among the dominators are skipped. `above`: the immediate dominator of each node.
     fn is_open(&self, above: &[u32], without: &HashSet<u32>, id: u32) -> bool {
         let mut keeper = above[id as usize];
         while keeper < self.ids.first_static && self.kinds[keeper as usize] & BUFFER != 0 {

@@ -2,27 +2,26 @@
 //! and from which other nodes it is reached.
 
 use super::csr::split;
-use super::edges::{is_object, BUFFER};
+use super::edges::{is_object, BUFFER, EXACT};
 use super::passes::{add_up, below};
+use super::queries::Graph;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
-use super::whole::Graph;
 use crate::bits::Bits;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const OFTEN: usize = 1 << 20;
-/// The search for other nodes ends when the memory that remains is at most one part in LEAST_PART of the holder's
-/// bytes.
+/// The search for other nodes ends when the remaining bytes are at most the holder's bytes divided by LEAST_PART.
 const LEAST_PART: u64 = 10;
-/// The path down from a root continues to a child that has at least one part in BRANCH_PART of the remaining bytes.
+/// The path down from a root continues to a child that has at least the remaining bytes divided by BRANCH_PART.
 const BRANCH_PART: u64 = 4;
 const MAX_ALIASES: usize = 4;
 
 /// Another node from which blocks of a holder are reached. `target`: the first of these blocks. `bytes`: the bytes of
 /// the blocks that are reached from this node but not from earlier nodes in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Other {
+pub struct OtherHolder {
     pub id: u32,
     pub target: u32,
     pub bytes: u64,
@@ -35,29 +34,33 @@ pub struct AlsoHeld {
     pub bytes: u64,
     /// The part of these bytes that would be freed if the members were removed.
     pub retained: u64,
+    /// The part of these bytes that would be freed if no uncertain word were a reference. A word is uncertain if it may
+    /// be stale or may not be a reference.
+    pub most: u64,
     /// Other nodes from which the remaining blocks are also reached. The nodes with the most bytes come first.
-    pub others: Vec<Other>,
+    pub others: Vec<OtherHolder>,
     /// Further references to the members, as (referrer, member), besides the reference on each member's shortest chain.
     pub aliases: Vec<(u32, u32)>,
 }
 
-/// One round of a search over the blocks of the region (the members and all nodes below them). `sums`: for each node
-/// outside the region, the bytes of the blocks that it reached first, and the first of these blocks. `total`: the bytes
-/// of all blocks that were reached.
+/// The result of one search over the region, which consists of the members and of all nodes below them.
+/// - `sums`: for each node outside the region: the bytes of the blocks that were reached from it first, and the first
+///   of these blocks.
+/// - `total`: the bytes of all blocks that were reached.
 struct Round {
     sums: HashMap<u32, (u64, u32)>,
     total: u64,
 }
 
-struct Sharing<'a> {
+struct SharingSearch<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
     sizes: Vec<u64>,
     members: Bits,
     inside: Bits,
-    /// References from nodes outside the region to nodes in it, as (source, target). The region consists of the members
-    /// and all nodes below them.
-    crossing: Vec<(u32, u32)>,
+    /// References from nodes outside the region to nodes in it, as (source, target, whether it is certain). The region
+    /// consists of the members and all nodes below them.
+    crossing: Vec<(u32, u32, bool)>,
     aliases: Vec<(u32, u32)>,
 }
 
@@ -69,22 +72,22 @@ impl Graph {
             self.check(*id)?;
         }
         let tree = self.tree(watcher)?;
-        self.alone(watcher, |control| Sharing::of(self, tree, members, control)?.find(most, control))
+        self.alone(watcher, |control| SharingSearch::of(self, tree, members, control)?.find(most, control))
     }
 }
 
-impl<'a> Sharing<'a> {
+impl<'a> SharingSearch<'a> {
     fn of(
         graph: &'a Graph,
         tree: &'a Tree,
         members: &HashSet<u32>,
         control: &Control,
-    ) -> std::result::Result<Sharing<'a>, Cancelled> {
+    ) -> std::result::Result<SharingSearch<'a>, Cancellation> {
         let mut marked = Bits::new(graph.nodes() as u64);
         members.iter().for_each(|id| marked.set((*id).into()));
         let inside = below(&tree.order, &tree.before, &marked);
         let (crossing, aliases, sizes) = (Vec::new(), Vec::new(), graph.sizes());
-        let mut found = Sharing { graph, tree, sizes, members: marked, inside, crossing, aliases };
+        let mut found = SharingSearch { graph, tree, sizes, members: marked, inside, crossing, aliases };
         for source in 0..graph.nodes() as u32 {
             if tree.phases[source as usize] != NOT_REACHED && !found.inside.get(source.into()) {
                 found.cross(source);
@@ -96,8 +99,8 @@ impl<'a> Sharing<'a> {
         Ok(found)
     }
 
-    /// Record the references from the node `source`, which is outside the region, to nodes in the region. If `source`
-    /// refers to a member several times, the first of these references is the one on the member's chain.
+    /// Record the references from the node `source`, which is outside the region, to nodes in it. A member's reference
+    /// on its own shortest chain is not recorded, because it is no further reference.
     fn cross(&mut self, source: u32) {
         let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
@@ -106,7 +109,7 @@ impl<'a> Sharing<'a> {
                 continue;
             }
             if !self.members.get(target.into()) {
-                self.crossing.push((source, target));
+                self.crossing.push((source, target, self.is_certain(source, target, strength)));
             } else if self.tree.before[target as usize] == source && on_chain != target {
                 on_chain = target;
             } else if self.aliases.len() < MAX_ALIASES {
@@ -123,28 +126,42 @@ impl<'a> Sharing<'a> {
         self.tree.counts(source, target, strength) && (!is_owned || kind(source) != 0)
     }
 
-    fn find(self, most: usize, control: &Control) -> std::result::Result<AlsoHeld, Cancelled> {
+    /// Return whether a reference that keeps its target alive is certain. In a program with objects, a word in a block
+    /// of C code that points to another such block is not certain: no reference count confirms it, and the word may be
+    /// stale.
+    fn is_certain(&self, source: u32, target: u32, strength: u32) -> bool {
+        let is_weak = self.tree.is_weak(source);
+        let is_raw = |id: u32| self.graph.kinds.get(id as usize) == Some(&0);
+        !is_weak && (strength == EXACT || self.graph.layout.is_some() && !is_raw(target))
+    }
+
+    fn find(self, count: usize, control: &Control) -> std::result::Result<AlsoHeld, Cancellation> {
         let nodes = 0..self.sizes.len() as u64;
         let bytes = nodes.filter(|id| self.inside.get(*id)).map(|id| self.sizes[id as usize]).sum();
         let mut gone = Bits::new(self.graph.nodes() as u64);
-        let mut round = self.round(&gone, control)?;
+        let mut round = self.round(&gone, false, control)?;
         let (retained, mut others) = (bytes - round.total, Vec::new());
-        while others.len() < most && round.total > bytes / LEAST_PART {
+        let most = match round.total > 0 && self.crossing.iter().any(|(_, _, is_certain)| !is_certain) {
+            true => bytes - self.round(&gone, true, control)?.total,
+            false => retained,
+        };
+        while others.len() < count && round.total > bytes / LEAST_PART {
             let Some(other) = self.largest(&round) else { break };
             gone.set(other.id.into());
             others.push(other);
-            round = self.round(&below(&self.tree.order, &self.tree.before, &gone), control)?;
+            round = self.round(&below(&self.tree.order, &self.tree.before, &gone), false, control)?;
         }
-        Ok(AlsoHeld { bytes, retained, others, aliases: self.aliases })
+        Ok(AlsoHeld { bytes, retained, most, others, aliases: self.aliases })
     }
 
     /// Search the nodes of the region, starting from every reference that crosses into it, except references whose
-    /// source is in `gone`.
-    fn round(&self, gone: &Bits, control: &Control) -> std::result::Result<Round, Cancelled> {
+    /// source is in `gone`. `is_strict`: whether only references that are certain are followed.
+    fn round(&self, gone: &Bits, is_strict: bool, control: &Control) -> std::result::Result<Round, Cancellation> {
         let mut firsts = vec![NOBODY; self.graph.nodes()];
         let mut queue = Vec::new();
         let mut found = Round { sums: HashMap::new(), total: 0 };
-        for (source, target) in self.crossing.iter().filter(|(source, _)| !gone.get((*source).into())) {
+        let counted = |row: &&(u32, u32, bool)| !gone.get(row.0.into()) && (row.2 || !is_strict);
+        for (source, target, _) in self.crossing.iter().filter(counted) {
             self.reach(*target, (*source, *target), &mut firsts, &mut queue, &mut found);
         }
         let mut next = 0;
@@ -156,7 +173,8 @@ impl<'a> Sharing<'a> {
             for edge in self.graph.edges.of(node) {
                 let (target, strength) = split(*edge);
                 let is_inside = self.inside.get(target.into()) && !self.members.get(target.into());
-                if is_inside && self.counts(node, target, strength) {
+                let is_certain = !is_strict || self.is_certain(node, target, strength);
+                if is_inside && is_certain && self.counts(node, target, strength) {
                     self.reach(target, way, &mut firsts, &mut queue, &mut found);
                 }
             }
@@ -183,7 +201,7 @@ impl<'a> Sharing<'a> {
 
     /// Return the node from which most of the remaining bytes are reached. The result is the object at which the path
     /// down from the largest root divides; in a graph without objects it is that root.
-    fn largest(&self, round: &Round) -> Option<Other> {
+    fn largest(&self, round: &Round) -> Option<OtherHolder> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);
         add_up(&self.tree.order, &self.tree.before, &mut bytes, |_| false);
@@ -202,7 +220,7 @@ impl<'a> Sharing<'a> {
         let under = below(&self.tree.order, &self.tree.before, &seeds);
         let sources = round.sums.keys().filter(|source| under.get((**source).into()));
         let source = sources.max_by_key(|source| (round.sums[source].0, **source))?;
-        Some(Other { id, target: round.sums[source].1, bytes: bytes[id as usize] })
+        Some(OtherHolder { id, target: round.sums[source].1, bytes: bytes[id as usize] })
     }
 
     /// Return whether `node` has the type of the node above it, as in a linked list.
@@ -211,7 +229,7 @@ impl<'a> Sharing<'a> {
         is_object(kind) && self.graph.kinds[above as usize] == kind
     }
 
-    /// Return the object that owns a buffer, according to the buffer's chain; for a node that is no buffer, the node
+    /// Return the object that owns a buffer, according to the buffer's chain; for a node that is not a buffer, the node
     /// itself.
     fn owner(&self, node: u32) -> u32 {
         let is_buffer = |id: &u32| self.graph.kinds.get(*id as usize).is_some_and(|kind| kind & BUFFER != 0);

@@ -1,21 +1,27 @@
-//! Find a shortest chain from a root to each node. The search is breadth first, and begins with the best roots and the
-//! strongest edges.
+//! Find a shortest chain from a root to each node. The search is breadth first, and begins with the most reliable roots
+//! and the strongest edges.
 
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
 use crate::bits::Bits;
-use gdbheap_access::error::Cancelled;
-use gdbheap_access::memory::ahead::{fetch, SOON};
+use gdbheap_access::error::Cancellation;
+use gdbheap_access::memory::prefetch::{fetch, SOON};
 use gdbheap_access::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// The phases of the search. A node has the phase that first reached it. BY_MODULES: from modules, over exact edges.
-/// BY_FRAMES: from frames and static types, over exact edges. BY_OTHERS: from data of libraries, and over likely edges.
-/// BY_REMAINS: from data of the interpreter and of threads. BY_PADDING: over words that may be older than their block.
-/// BY_INNER: over words of reached blocks that point to the middle of other blocks. BY_STACKS: from stacks and
-/// registers, whose words may be stale. NOT_REACHED: no phase reached the node. From BY_PADDING on there is only weak
-/// evidence that a node is alive. Words in used blocks are followed before words that a thread may have left on its
-/// stack.
+/// A phase of the search, which says how reliable the chain to a node is. A node has the phase in which it was reached
+/// first.
+/// - BY_MODULES: from modules, over EXACT edges.
+/// - BY_FRAMES: from frames and static types, over EXACT edges.
+/// - BY_OTHERS: from data of libraries, and over LIKELY edges.
+/// - BY_REMAINS: from data of the interpreter and of threads.
+/// - BY_PADDING: over words that may be older than their block.
+/// - BY_INNER: over words of reached blocks that point to the middle of other blocks.
+/// - BY_STACKS: from stacks and registers, whose words may be stale.
+/// - NOT_REACHED: no phase reached the node.
+///
+/// From BY_PADDING on, there is only weak evidence that a node is alive. Stacks come last, because a thread may have
+/// left old words there.
 pub(crate) const BY_MODULES: u8 = 0;
 pub(crate) const BY_FRAMES: u8 = 1;
 pub(crate) const BY_OTHERS: u8 = 2;
@@ -28,22 +34,25 @@ pub(crate) const PHASES: usize = NOT_REACHED as usize;
 const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY, STRAY];
 const OFTEN: usize = 1 << 20;
 
-/// The phases in a graph without objects, where no layout says which words are references. 0: from static data and data
-/// of threads, over words that point to a place where something begins. BY_LIVE_STACKS: from stacks and registers, over
-/// such words. BY_LAST_WORDS: over words that may be older than their block. BY_PADDING: over words that point to the
-/// middle of a block. From BY_INNER on: over words that may be leftover links of a free chunk. From BY_LAST_WORDS on
-/// there is only weak evidence that a node is alive.
+/// The phases of the search in a graph without objects, where no layout says which words are references.
+/// - 0: from static data and data of threads, over words that point to the start of a block or of a structure in it.
+/// - BY_LIVE_STACKS: from stacks and registers, over such words.
+/// - BY_LAST_WORDS: over words that may be older than their block.
+/// - BY_PADDING: over words that point to the middle of a block.
+/// - BY_INNER and later: over words that may be leftover links of a free chunk.
+///
+/// From BY_LAST_WORDS on, there is only weak evidence that a node is alive.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
 /// The rules that decide which unproven edges keep their targets alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Rules {
-    /// A word that may be stale counts only if no better word points to its target.
+    /// The graph contains Python objects. A word that may be stale counts only if no better word points to its target.
     #[default]
     Objects,
-    /// Every word of a block is a reference, except words whose edge is STRAY. Words with a STRAY edge, and words on a
-    /// stack, count only if no better word points to their target.
+    /// The graph contains only blocks without known layout. Every word in a block is a reference, unless its edge is
+    /// STRAY. STRAY edges and words on stacks count only if no better word points to their target.
     Blocks,
 }
 
@@ -60,16 +69,16 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Grow the tree. `roots`: the numbers of the roots, by phase. `handles`: objects that only pass on an address
-    /// (`Form::is_handle`). In the phase BY_OTHERS, the edges of handles are followed last, so they reach only nodes
-    /// that nothing else of that phase reaches.
+    /// Grow the tree of shortest chains. `roots`: the numbers of the roots, by phase. `handles`: objects such as
+    /// PyCapsules (`Form::is_handle`). In the phase BY_OTHERS their edges are followed last, so that they reach only
+    /// nodes that nothing else reaches.
     pub(crate) fn grow(
         edges: &Edges,
         roots: &[Vec<u32>; PHASES],
         rules: Rules,
         handles: &[u32],
         control: &Control,
-    ) -> Result<Tree, Cancelled> {
+    ) -> Result<Tree, Cancellation> {
         let nodes = edges.nodes();
         let handles = bits_of(nodes, handles);
         let is_handle = |node: u32| handles.as_ref().is_some_and(|handles| handles.get(node.into()));
@@ -124,7 +133,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Set `raw`, the blocks of C code. `counts` says which words keep these blocks alive.
+    /// Return the tree with the set `raw` of all blocks of C code. These blocks have no reference count, so `counts`
+    /// treats edges to them differently.
     pub(crate) fn with_raw(self, raw: impl Iterator<Item = u32>) -> Tree {
         let mut bits = Bits::new(self.phases.len() as u64);
         raw.for_each(|node| bits.set(node.into()));
@@ -188,6 +198,13 @@ impl Tree {
         fetch(&self.before, node as usize);
     }
 
+    /// Return whether the references from a node may be stale: there is only weak evidence that the node is alive, or the
+    /// node belongs to the data of the interpreter or of threads.
+    pub(crate) fn is_weak(&self, node: u32) -> bool {
+        let weak = if self.rules == Rules::Blocks { BY_LAST_WORDS } else { BY_REMAINS };
+        self.phases[node as usize] >= weak
+    }
+
     /// Return whether all edges of a node, except stray ones, keep their targets alive, whatever the targets are.
     #[inline(always)]
     pub(crate) fn counts_all(&self, from: u32) -> bool {
@@ -203,7 +220,7 @@ impl Tree {
 
     /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale keeps its target
     /// alive only in two cases: no better word points to the target; or the target is a block of C code, and a word of
-    /// a used block points to a place in it where something begins.
+    /// a used block points to the start of the target or of a structure in it.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
@@ -218,7 +235,7 @@ impl Tree {
             DOUBTFUL => from.max(BY_PADDING),
             _ => from,
         };
-        // In a large block, the middle may be the target of any number.
+        // Any number may happen to be an address in the middle of a large block.
         let is_reference = strength != STRAY && from < BY_PADDING;
         let may_hold = || is_reference && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
         needed < BY_REMAINS || to >= needed || may_hold()

@@ -7,14 +7,14 @@ use super::edges::{is_object, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY};
 use super::garbage::{self, Garbage};
 use super::ids::Node;
 use super::lost::among;
+use super::queries::Graph;
 use super::tree::{Tree, BY_LAST_WORDS, BY_PADDING, NOBODY, NOT_REACHED};
-use super::whole::Graph;
 use crate::allocators::walk::HEAD_BYTES;
 use crate::python::counts::references;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use gdbheap_access::bytes::word_at;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -24,11 +24,11 @@ pub(crate) const LOST_REFERENCES: &str = "lost_references";
 pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
 pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
-/// The reference count from which an object is immortal, or its counting is deferred.
+/// An object with this reference count or a larger one is immortal, or its counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
-/// The largest number of kinds of cycles (MAX_CAUSES), and of stored nodes of one cycle (MAX_LENGTH). All further kinds
-/// of cycles are combined.
+/// The largest number of kinds of cycles. All further kinds are combined.
 const MAX_CAUSES: usize = 500;
+/// The largest number of nodes of one cycle that are stored.
 const MAX_LENGTH: usize = 16;
 /// The values of `gc_refs` of an object that the collector does not track: -2 in Python 2; -4 up to 3.7, where the
 /// field is shifted past a flag.
@@ -38,12 +38,12 @@ const FREE_THREADED_BITS: usize = 11;
 const TRACKED: u8 = 1;
 const FROZEN: u8 = 1 << 3;
 
-/// Facts that decide which cycles the collector frees, and after which object a cycle is named.
+/// Facts that decide which cycles the collector frees, and which object of a cycle comes first in its name.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
-    /// The types of frames and of other objects that run code, and the type of code objects (`code`), or 0 if there is
-    /// none.
+    /// The types of frames and of other objects that run code.
     pub frames: Vec<u64>,
+    /// The type of code objects; 0 if there is none.
     pub code: u64,
     /// The types that have a finalizer of their own. The collector does not free cycles of their objects.
     pub finalized: Vec<u64>,
@@ -57,26 +57,31 @@ pub struct CollectorFacts {
 pub struct Cause {
     /// The group of causes: cycles, lost_references, lost_blocks or doubtful.
     pub group: &'static str,
-    /// The kind of cause in its group. For cycles: collectable; likely (words of unknown meaning close the cycle); or
-    /// the reason why the collector does not free the cycles: hidden (memory that the collector does not examine has
-    /// references to them), frozen, untracked, finalizer. For lost blocks: nothing (no word points to them) or circle
-    /// (they point to one another). For lost references: reference. For doubtful blocks: weak.
+    /// The kind of cause in its group.
+    /// - cycles: `collectable`; `likely` (words of unknown meaning close the cycle); or the reason why the collector
+    ///   does not free the cycle: `hidden` (memory that the collector does not examine refers to it), `frozen`,
+    ///   `untracked` or `finalizer`.
+    /// - lost_blocks: `nothing` (no word points to the blocks) or `circle` (they point to one another).
+    /// - lost_references: `reference`.
+    /// - doubtful: `weak`.
     pub kind: &'static str,
-    /// The number of cycles or, in the other groups, of heads (`Lost::is_head`).
+    /// The number of cycles or, in the other groups, of heads (`LostGroup::is_head`).
     pub count: u64,
     /// For lost references, the type of the objects. For a cycle that the collector does not free, the type of the
     /// object that prevents it. Else 0.
     pub type_address: u64,
-    /// Some objects of one cycle, in the order of the cycle, and the length of the cycle.
+    /// Some objects of one cycle, in the order of the cycle.
     pub nodes: Vec<u32>,
+    /// The number of all objects of the cycle.
     pub length: u64,
 }
 
 /// The blocks of one type and size that have the same cause.
 #[derive(Clone, Debug)]
-pub struct Lost {
+pub struct LostGroup {
     pub cause: u32,
-    /// Whether the cause concerns these blocks themselves. If not, these blocks are only reachable from such blocks.
+    /// Whether the cause applies to these blocks directly. If not, they are unreachable only because such blocks refer
+    /// to them.
     pub is_head: bool,
     /// The type of the blocks; 0 for blocks without an object.
     pub type_address: u64,
@@ -94,28 +99,30 @@ pub struct Lost {
 #[derive(Clone, Debug)]
 pub struct Unreachable {
     pub causes: Vec<Cause>,
-    pub rows: Vec<Lost>,
+    pub rows: Vec<LostGroup>,
 }
 
-/// The data in an object's head.
+/// The facts from the head of an object: its reference count, whether the collector tracks it, and whether gc.freeze()
+/// excluded it from collection.
 #[derive(Clone, Copy)]
-struct Head {
+struct ObjectHead {
     references: u64,
     is_tracked: bool,
     is_frozen: bool,
 }
 
-/// A finder of the causes of the nodes in question. These nodes are renumbered: the place of a node is its index in
+/// A finder of the reasons why nodes are not free. The nodes are those that reference counts prove to be unreachable,
+/// and those with only weak evidence that they are alive. They are renumbered: the place of a node is its index in
 /// `nodes`.
 struct Sorter<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
-    /// The first phase of weak evidence.
+    /// The first phase of the search that gives only weak evidence that a node is alive.
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
-    /// For each node, whether only unreachable objects refer to it, as reference counts prove: it is such an object
-    /// itself (garbage.rs), or a buffer of one.
+    /// For each node, whether it is an object that reference counts prove to be unreachable (garbage.rs), or a buffer
+    /// of such an object.
     proven: Vec<bool>,
     /// For each node, whether it is an object with more references than the collector can find.
     hidden: Vec<bool>,
@@ -142,7 +149,7 @@ impl Graph {
     }
 
     /// Read the head of an object; None if the head cannot be read.
-    fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<Head> {
+    fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<ObjectHead> {
         let Node::Block { address, size, .. } = self.blocks().node(id) else { return None };
         let mut head = [0; HEAD_BYTES];
         let wanted = head.len().min(size as usize);
@@ -155,19 +162,23 @@ impl Graph {
         let references = references(layout, head.get(at..)?)?;
         if layout.is_free_threaded() {
             let bits = *head.get(at + FREE_THREADED_BITS)?;
-            return Some(Head { references, is_tracked: has_gc && bits & TRACKED != 0, is_frozen: bits & FROZEN != 0 });
+            return Some(ObjectHead {
+                references,
+                is_tracked: has_gc && bits & TRACKED != 0,
+                is_frozen: bits & FROZEN != 0,
+            });
         }
         let is_linked = || {
             let start = at.checked_sub(layout.gc_head as usize)?;
             let is_out = layout.gc_head == OLD_GC_HEAD && UNTRACKED.contains(&(word_at(head, start + 16)? as i64));
             Some(word_at(head, start)? != 0 && !is_out)
         };
-        Some(Head { references, is_tracked: has_gc && is_linked().unwrap_or(true), is_frozen: false })
+        Some(ObjectHead { references, is_tracked: has_gc && is_linked().unwrap_or(true), is_frozen: false })
     }
 }
 
 impl<'a> Sorter<'a> {
-    fn new(graph: &'a Graph, tree: &'a Tree, control: &Control) -> Result<Sorter<'a>, Cancelled> {
+    fn new(graph: &'a Graph, tree: &'a Tree, control: &Control) -> Result<Sorter<'a>, Cancellation> {
         let weak = if graph.layout.is_some() { BY_PADDING } else { BY_LAST_WORDS };
         let mut is_proven = vec![false; graph.ids.first_static as usize];
         if let Some(layout) = &graph.layout {
@@ -240,13 +251,13 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Find the causes of objects: first lost references, then cycles. Everything that is reachable from such objects
-    /// has the same cause.
+    /// Find the causes of objects: first lost references, then cycles. All nodes that such an object reaches have the
+    /// same cause as the object.
     fn sort_objects(&mut self, layout: &TypeLayout, facts: &CollectorFacts) {
         let mut types = Types::new(self.graph.heaps.lend(), layout);
         let read =
             |place: u32| self.is_object(place).then(|| self.graph.head_of(&mut types, self.nodes[place as usize]));
-        let heads: Vec<Option<Head>> = self.places().map(read).map(Option::flatten).collect();
+        let heads: Vec<Option<ObjectHead>> = self.places().map(read).map(Option::flatten).collect();
         self.sort_references(&heads);
         self.sort_cycles(&heads, facts);
         self.hidden = self.hidden_from_collector(&heads);
@@ -256,7 +267,7 @@ impl<'a> Sorter<'a> {
     /// the objects that it tracks for their references. These objects report the references in their own buffers, and
     /// may report those in other blocks to which they point. References in blocks farther away are unknown to the
     /// collector.
-    fn hidden_from_collector(&self, heads: &[Option<Head>]) -> Vec<bool> {
+    fn hidden_from_collector(&self, heads: &[Option<ObjectHead>]) -> Vec<bool> {
         let mut seen = vec![0u64; self.nodes.len()];
         let mut is_asked: Vec<bool> = heads.iter().map(|head| head.is_some_and(|head| head.is_tracked)).collect();
         let mut open: Vec<u32> = self.places().filter(|place| is_asked[*place as usize]).collect();
@@ -277,7 +288,7 @@ impl<'a> Sorter<'a> {
 
     /// Find lost references: objects whose reference count is larger than the number of references that were found,
     /// including words on stacks.
-    fn sort_references(&mut self, heads: &[Option<Head>]) {
+    fn sort_references(&mut self, heads: &[Option<ObjectHead>]) {
         let found = self.found();
         let is_lost = |place: &u32| {
             let count = heads[*place as usize].map_or(u64::MAX, |head| head.references);
@@ -295,8 +306,8 @@ impl<'a> Sorter<'a> {
         self.spread(&lost, |sorter, place| !sorter.proven[place as usize]);
     }
 
-    /// Return, for each node, how many words may be references to it. The words are those of the nodes in question, of
-    /// static types and of roots.
+    /// Return, for each node, how many words may be references to it. The words are those in the nodes of `nodes`, in
+    /// static types and in roots.
     fn found(&self) -> Vec<u32> {
         let mut found = vec![0u32; self.nodes.len()];
         for place in self.places() {
@@ -310,9 +321,8 @@ impl<'a> Sorter<'a> {
         found
     }
 
-    /// Find the causes of cycles of those objects to which all references are known. Cycles that the collector does not
-    /// free come first.
-    fn sort_cycles(&mut self, heads: &[Option<Head>], facts: &CollectorFacts) {
+    /// Find the causes of cycles of proven nodes. Cycles that the collector does not free come first.
+    fn sort_cycles(&mut self, heads: &[Option<ObjectHead>], facts: &CollectorFacts) {
         let (found, count) = components(&self.edges, |place| self.proven[place as usize], |strength| strength == EXACT);
         let cycles = self.cycles(&found, count, EXACT);
         let frozen: HashSet<u32> = facts.frozen.iter().filter_map(|address| self.graph.find(*address)).collect();
@@ -330,7 +340,7 @@ impl<'a> Sorter<'a> {
             members.iter().filter(|place| self.is_object(**place)).find_map(|place| Some((obstacle(*place)?, *place)))
         });
         let obstacles: Vec<_> = obstacles.collect();
-        let mut naming = Naming { facts, found: &found, limit: EXACT, known: HashMap::new() };
+        let mut naming = CycleNamer { facts, found: &found, limit: EXACT, known: HashMap::new() };
         for is_free in [false, true] {
             let mut starts = Vec::new();
             for (members, obstacle) in cycles.iter().zip(&obstacles).filter(|(_, why)| why.is_none() == is_free) {
@@ -348,7 +358,9 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Return the members of each component that is a cycle and contains objects.
+    /// Return the nodes of each component that is a cycle and contains an object. `found`: the component of each node.
+    /// `count`: the number of components. `limit`: the weakest strength of an edge by which a single node forms a cycle
+    /// with itself.
     fn cycles(&self, found: &[u32], count: usize, limit: u32) -> Vec<Vec<u32>> {
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
         let known = self.places().filter(|place| found[*place as usize] != NOBODY);
@@ -361,8 +373,9 @@ impl<'a> Sorter<'a> {
         members
     }
 
-    /// Add a cycle to the cause that stands for all cycles of the same structure.
-    fn name(&mut self, naming: &mut Naming<'_>, members: &[u32], kind: &'static str, culprit: u64) {
+    /// Add a cycle to the cause for cycles of the same structure, or make such a cause. `members`: the nodes of its
+    /// component. `culprit`: the type of the object that prevents collection, or 0.
+    fn name(&mut self, naming: &mut CycleNamer<'_>, members: &[u32], kind: &'static str, culprit: u64) {
         let cycle = naming.cycle(self, members);
         let key = (kind, culprit, naming.signature(self, &cycle));
         let cause = match naming.known.get(&key) {
@@ -380,7 +393,8 @@ impl<'a> Sorter<'a> {
         self.begin(cause, members);
     }
 
-    /// Return the cause that combines all kinds of cycles beyond MAX_CAUSES.
+    /// Return the cause for all cycles of one kind that came after MAX_CAUSES causes were made. `culprit`: the type of
+    /// the object that prevents collection, or 0.
     fn others(&mut self, kind: &'static str, culprit: u64) -> u32 {
         let is_it = |cause: &Cause| {
             cause.group == CYCLES && cause.kind == kind && cause.type_address == culprit && cause.nodes.is_empty()
@@ -391,8 +405,9 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Find the causes of unreached nodes that have none yet. The heads are the nodes to which no other component of
-    /// such nodes points. Everything reachable from the heads has the cause of the heads.
+    /// Give a cause to each unreached node that has none yet. These nodes are grouped into strongly connected
+    /// components. The heads are the nodes of components to which no other component points. The nodes that a head
+    /// reaches have the same cause as the head.
     fn sort_blocks(&mut self, facts: &CollectorFacts) {
         let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
         let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);
@@ -412,7 +427,7 @@ impl<'a> Sorter<'a> {
     }
 
     fn sort_heads(&mut self, found: &[u32], members: BTreeMap<u32, Vec<u32>>, facts: &CollectorFacts) {
-        let mut naming = Naming { facts, found, limit: u32::MAX, known: HashMap::new() };
+        let mut naming = CycleNamer { facts, found, limit: u32::MAX, known: HashMap::new() };
         let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
         for members in members.into_values() {
             let has_objects = members.iter().any(|place| self.is_object(*place));
@@ -451,8 +466,8 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    fn rows(&self, most: usize) -> Vec<Lost> {
-        let mut rows: BTreeMap<(u32, bool, u64, u64), Lost> = BTreeMap::new();
+    fn rows(&self, most: usize) -> Vec<LostGroup> {
+        let mut rows: BTreeMap<(u32, bool, u64, u64), LostGroup> = BTreeMap::new();
         let buffers = self.buffers();
         for place in self.places().filter(|place| !self.is_free(*place) && buffers[*place as usize] != TAKEN) {
             let id = self.nodes[place as usize];
@@ -460,7 +475,7 @@ impl<'a> Sorter<'a> {
             let (cause, is_head) = (self.cause_of[place as usize], self.is_head[place as usize]);
             let type_address = if self.kind(place) & KIND != 0 { self.graph.type_of(id) } else { 0 };
             let (count, bytes, owned, addresses) = (0, 0, 0, Vec::new());
-            let empty = Lost { cause, is_head, type_address, size, count, bytes, buffers: owned, addresses };
+            let empty = LostGroup { cause, is_head, type_address, size, count, bytes, buffers: owned, addresses };
             let row = rows.entry((cause, is_head, type_address, size)).or_insert(empty);
             row.count += 1;
             row.bytes += size;
@@ -505,7 +520,7 @@ type Signature = Vec<(u8, u64, u32)>;
 
 /// A classifier of cycles. Cycles are distinguished by the types of their objects, and by the code that these objects
 /// run.
-struct Naming<'a> {
+struct CycleNamer<'a> {
     facts: &'a CollectorFacts,
     /// For each node, the number of its component.
     found: &'a [u32],
@@ -514,7 +529,7 @@ struct Naming<'a> {
     known: HashMap<(&'static str, u64, Signature), u32>,
 }
 
-impl Naming<'_> {
+impl CycleNamer<'_> {
     /// Return a shortest cycle of a component, without buffers. It goes through the object that explains most: see
     /// `rank`.
     fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
@@ -559,8 +574,8 @@ impl Naming<'_> {
         cycle.iter().map(item).collect()
     }
 
-    /// Return the rank of an object: frames have the lowest rank, then come instances of classes, then all other
-    /// objects.
+    /// Return how well an object explains a cycle, best first: 0 for frames and other running code, 1 for instances of
+    /// the program's classes, 2 for others.
     fn rank(&self, sorter: &Sorter<'_>, place: u32) -> u8 {
         let kind = sorter.graph.type_of(sorter.nodes[place as usize]);
         match () {

@@ -1,21 +1,27 @@
-//! Read the blocks of a snapshot in batches of rows, as plain columns, from which tables are written.
+//! Read the blocks of a snapshot in batches. Each batch has plain columns, from which tables such as Parquet files are
+//! written.
 
-use super::columns::{BlockColumns, Reader};
+use super::columns::{BlockColumns, ColumnReader};
 use crate::graph::Graph;
 use gdbheap_access::error::{Error, Result};
 use std::sync::Arc;
 
-/// The bytes that each block of some columns retains, in the order of the blocks; 0 for a block that is not in the
-/// graph.
-pub struct Retained(Vec<u64>);
+/// For each block of a snapshot, how many bytes it retains; 0 for a block that is not in the graph. The order is that
+/// of the blocks.
+pub struct RetainedBytes(Vec<u64>);
 
-/// Consecutive blocks of one store, as columns of little-endian numbers. `addresses` (of the blocks), `objects` (the
-/// addresses of the objects in them), `sizes` and `retained` have 8 bytes for each row. `kinds` has 4 bytes for each
-/// row: the number of a type from 1 on, or 0 for a block without a living object.
+/// Consecutive blocks of one store, as columns of little-endian numbers.
+///
+/// - `addresses`: the address of each block, 8 bytes a row.
+/// - `objects`: the address of the object in each block, 8 bytes a row. Empty if `BatchForm::objects` is false.
+/// - `sizes`: the size of each block, 8 bytes a row.
+/// - `kinds`: the number of the object's type, 4 bytes a row. 0 stands for a block without a living object.
+/// - `retained`: how many bytes each block retains, 8 bytes a row. Empty if they were not requested.
 #[derive(Default)]
 pub struct BlockBatch {
     pub store: usize,
-    /// The index of the first row among all blocks.
+    /// The index, among the blocks of all stores, of the batch's first block. Blocks that the batch leaves out count as
+    /// well.
     pub first: usize,
     pub count: usize,
     pub addresses: Vec<u8>,
@@ -25,19 +31,22 @@ pub struct BlockBatch {
     pub retained: Vec<u8>,
 }
 
-/// The form of batches. `most`: the largest number of rows of a batch; `objects`: include only blocks with living
-/// objects, and the addresses of these objects; `retained`: the retained bytes to include.
+/// The request for batches.
+///
+/// - `most`: the largest number of rows of a batch.
+/// - `objects`: whether to leave out blocks without a living object, and to include the addresses of objects.
+/// - `retained`: the retained bytes to include; None for no such column.
 #[derive(Clone, Default)]
 pub struct BatchForm {
     pub most: usize,
     pub objects: bool,
-    pub retained: Option<Arc<Retained>>,
+    pub retained: Option<Arc<RetainedBytes>>,
 }
 
-/// A reader that goes through all blocks once.
+/// A reader of batches that goes through the blocks of a snapshot once, store after store.
 pub struct BlockBatches {
     columns: Arc<BlockColumns>,
-    reader: Reader,
+    reader: ColumnReader,
     form: BatchForm,
     store: usize,
     /// The number of blocks of the store `store` that were not read yet.
@@ -47,7 +56,7 @@ pub struct BlockBatches {
 impl BlockBatches {
     /// Begin at the first block. Fails if the columns contradict each other, or lack the data that `form` requests.
     pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
-        let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
+        let (reader, left) = (ColumnReader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
         let is_short =
             form.retained.as_ref().is_some_and(|retained| retained.0.len() as u64 != columns.counts.iter().sum());
         if is_short || (form.objects && columns.offsets.len() != columns.kinds.len() / 2) {
@@ -93,18 +102,18 @@ impl BlockBatches {
 impl BlockColumns {
     /// Return the bytes that each block retains. `graph`: the graph of the same blocks; `by_node`: for each node of the
     /// graph, the bytes that it retains.
-    pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<Retained> {
+    pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<RetainedBytes> {
         let of = |node: u32| by_node.get(node as usize).copied().unwrap_or(0);
         let mut found = Vec::with_capacity(self.count()?);
         self.show(|row| found.push(graph.find(row.address).map_or(0, of)))?;
-        Ok(Retained(found))
+        Ok(RetainedBytes(found))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::columns::tests::{columns, rows, Random};
-    use super::{BatchForm, BlockBatches, Retained};
+    use super::{BatchForm, BlockBatches, RetainedBytes};
     use gdbheap_access::bytes::u64_at;
     use std::sync::Arc;
 
@@ -116,7 +125,7 @@ mod tests {
             let mut all = columns(&made, 7);
             let cut = random.below(made.len() as u64 + 1);
             all.counts = vec![cut, 0, made.len() as u64 - cut];
-            let retained = Some(Arc::new(Retained(made.iter().map(|row| row.size + 1).collect())));
+            let retained = Some(Arc::new(RetainedBytes(made.iter().map(|row| row.size + 1).collect())));
             let objects = seed % 2 == 0;
             let form = BatchForm { most: 1 + seed as usize % 11, objects, retained };
             let mut batches = BlockBatches::new(Arc::new(all), form).unwrap();

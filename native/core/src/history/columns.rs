@@ -26,11 +26,11 @@ use std::sync::Mutex;
 
 const FAR: u32 = u32::MAX;
 const UNIT: u64 = 8;
-/// The largest number of types that get a number. A block with an object of any further type counts as a block without
-/// an object.
+/// The largest number of types that get a number, because a number has 16 bits. An object of a further type is not
+/// recorded: its block counts as a block without an object.
 const MAX_TYPES: usize = u16::MAX as usize - 1;
 
-/// The columns of a target's blocks, store after store. `counts` has the number of blocks of each store.
+/// The columns of a target's blocks, store after store (see the module). `counts`: the number of blocks of each store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockColumns {
     pub counts: Vec<u64>,
@@ -41,13 +41,13 @@ pub struct BlockColumns {
     pub kinds: Vec<u8>,
     pub holders: Vec<u8>,
     pub offsets: Vec<u8>,
-    /// The addresses of the types.
+    /// The addresses of the types that occur in `kinds`. The first of them has the number 1.
     pub types: Vec<u64>,
 }
 
-/// The columns of the blocks that one job found.
+/// The columns of the blocks in one range of a store, which one worker lists at a time.
 #[derive(Default)]
-struct Part {
+struct BlockPart {
     store: u32,
     number: u64,
     addresses: Vec<u32>,
@@ -59,7 +59,7 @@ struct Part {
     last: Option<u64>,
 }
 
-impl Part {
+impl BlockPart {
     fn push(&mut self, address: u64, size: u64, (kind, offset): (u16, u8)) {
         let distance = self.last.and_then(|last| address.checked_sub(last)).filter(|distance| distance % UNIT == 0);
         match distance.map(|distance| distance / UNIT).filter(|units| *units < u64::from(FAR)) {
@@ -85,24 +85,25 @@ impl Part {
 /// The kind and the offset for a block without a living object.
 const NO_OBJECT: (u16, u8) = (0, 0);
 
-/// A visitor that lists blocks as columns. Each worker has one.
+/// A visitor that lists blocks as columns. Each worker thread has its own visitor.
 struct Collector<'a> {
     types: Option<Types<'a>>,
-    /// For each type, by the worker's own number of it, the number that all workers share.
+    /// For each type, the number that all workers share; None if it was not looked up yet. The index is the number that
+    /// this worker gave the type.
     known: Vec<Option<u16>>,
     shared: &'a Mutex<HashMap<u64, u16>>,
-    part: Part,
-    done: Vec<Part>,
+    part: BlockPart,
+    done: Vec<BlockPart>,
 }
 
 impl Collector<'_> {
     fn begin(&mut self, job: &Job) {
-        let part = Part { store: job.first.store, number: job.first.number, ..Part::default() };
+        let part = BlockPart { store: job.first.store, number: job.first.number, ..BlockPart::default() };
         self.done.push(std::mem::replace(&mut self.part, part));
     }
 
-    /// Return the number of the type of the living object in a block, and the offset in the block at which the object
-    /// begins; NO_OBJECT if there is none.
+    /// Return the number of the type of the living object in a block, and the object's offset in the block. Return
+    /// NO_OBJECT if the block has none.
     #[inline(always)]
     fn kind_of(&mut self, head: &[u8], size: u64) -> (u16, u8) {
         let Some(types) = self.types.as_mut() else { return NO_OBJECT };
@@ -149,7 +150,7 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
     let (jobs, shared) = (heaps.jobs(), Mutex::new(HashMap::new()));
     let init = || {
         let types = layout.map(|layout| Types::new(heaps, layout));
-        let (part, done) = (Part::default(), Vec::new());
+        let (part, done) = (BlockPart::default(), Vec::new());
         (Walk::new(heaps), Collector { types, known: Vec::new(), shared: &shared, part, done })
     };
     let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &Job, control: &Control| {
@@ -158,7 +159,7 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let of_worker = |(_, collector): (Walk<'_>, Collector<'_>)| collector.done.into_iter().chain([collector.part]);
-    let parts: Vec<Part> = states.into_iter().flat_map(of_worker).collect();
+    let parts: Vec<BlockPart> = states.into_iter().flat_map(of_worker).collect();
     let numbers = shared.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut types = vec![0; numbers.len()];
     numbers.into_iter().for_each(|(address, kind)| types[usize::from(kind) - 1] = address);
@@ -168,7 +169,7 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
 }
 
 /// Join the parts, ordered by store, and in each store by the order of the blocks.
-fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns {
+fn joined(mut parts: Vec<BlockPart>, stores: usize, types: Vec<u64>) -> BlockColumns {
     parts.retain(|part| !part.kinds.is_empty());
     parts.sort_unstable_by_key(|part| (part.store, part.number));
     let mut counts = vec![0; stores];
@@ -200,9 +201,9 @@ fn shuffled<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: usize
     planes
 }
 
-/// A block that was read from columns.
+/// A block that was read from columns. `kind` and `holder` are the numbers in the columns `kinds` and `holders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct ColumnRow {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) kind: u16,
@@ -210,8 +211,8 @@ pub(crate) struct Row {
 }
 
 impl BlockColumns {
-    /// Fill the column `holders`: for each block, the innermost node in `among` that dominates it. `graph`: the graph
-    /// of the same blocks, which contains these nodes.
+    /// Fill the column `holders`: for each block, the innermost node of `among` that dominates it. The nodes are
+    /// numbers in `graph`, the graph of the same blocks.
     pub fn held(mut self, watcher: &dyn Watcher, graph: &Graph, among: &[u32]) -> Result<BlockColumns> {
         let holders = graph.innermost(watcher, among)?;
         let mut found = Vec::with_capacity(self.count()?);
@@ -238,7 +239,7 @@ impl BlockColumns {
     /// Check columns that come from a file. Fails in three cases: the columns have different lengths; `far` or `large`
     /// has too few or too many numbers; the kind of a block is above `types`, the number of types.
     pub fn check(&self, types: usize) -> Result<()> {
-        let mut reader = Reader::new(self)?;
+        let mut reader = ColumnReader::new(self)?;
         while let Some(row) = reader.read(self)? {
             if usize::from(row.kind) > types {
                 return Err(Error::invalid("a block has a type that is not in the list of types"));
@@ -251,25 +252,25 @@ impl BlockColumns {
     }
 
     /// Call `visit` for every block. Fails if the columns have different lengths, or if they end too early.
-    pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
-        let mut reader = Reader::new(self)?;
+    pub(crate) fn show(&self, mut visit: impl FnMut(ColumnRow)) -> Result<()> {
+        let mut reader = ColumnReader::new(self)?;
         while let Some(row) = reader.read(self)? {
             visit(row);
         }
         Ok(())
     }
 
-    /// Return all blocks.
+    /// Return all blocks in the columns. Fails if the columns contradict each other.
     #[cfg(test)]
-    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
+    pub(crate) fn rows(&self) -> Result<Vec<ColumnRow>> {
         let mut rows = Vec::with_capacity(self.count()?);
         self.show(|row| rows.push(row))?;
         Ok(rows)
     }
 }
 
-/// The position of a reader that goes through the blocks of columns.
-pub(crate) struct Reader {
+/// A reader of the blocks in columns: its position in each column.
+pub(crate) struct ColumnReader {
     count: usize,
     pub(crate) place: usize,
     far: usize,
@@ -277,16 +278,16 @@ pub(crate) struct Reader {
     address: u64,
 }
 
-impl Reader {
+impl ColumnReader {
     /// Begin at the first block. Fails if the columns have different lengths.
-    pub(crate) fn new(columns: &BlockColumns) -> Result<Reader> {
-        Ok(Reader { count: columns.count()?, place: 0, far: 0, large: 0, address: 0 })
+    pub(crate) fn new(columns: &BlockColumns) -> Result<ColumnReader> {
+        Ok(ColumnReader { count: columns.count()?, place: 0, far: 0, large: 0, address: 0 })
     }
 
     /// Return the next block; None after the last one. Every call must pass the same columns. Fails if the columns end
     /// too early.
     #[inline(always)]
-    pub(crate) fn read(&mut self, columns: &BlockColumns) -> Result<Option<Row>> {
+    pub(crate) fn read(&mut self, columns: &BlockColumns) -> Result<Option<ColumnRow>> {
         if self.place >= self.count {
             return Ok(None);
         }
@@ -304,7 +305,7 @@ impl Reader {
         };
         let holder = if columns.holders.is_empty() { 0 } else { short(&columns.holders) };
         self.place += 1;
-        Ok(Some(Row { address: self.address, size, kind: short(&columns.kinds), holder }))
+        Ok(Some(ColumnRow { address: self.address, size, kind: short(&columns.kinds), holder }))
     }
 }
 
@@ -321,7 +322,7 @@ fn damaged() -> Error {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{joined, BlockColumns, Part, Row};
+    use super::{joined, BlockColumns, BlockPart, ColumnRow};
 
     /// A random generator that is good enough for tests (xorshift64*).
     pub(crate) struct Random(pub(crate) u64);
@@ -336,9 +337,9 @@ pub(super) mod tests {
     }
 
     /// Make columns of these blocks by joining parts of `length` blocks.
-    pub(crate) fn columns(rows: &[Row], length: usize) -> BlockColumns {
-        let part = |(number, rows): (usize, &[Row])| {
-            let mut part = Part { number: number as u64, ..Part::default() };
+    pub(crate) fn columns(rows: &[ColumnRow], length: usize) -> BlockColumns {
+        let part = |(number, rows): (usize, &[ColumnRow])| {
+            let mut part = BlockPart { number: number as u64, ..BlockPart::default() };
             rows.iter().for_each(|row| part.push(row.address, row.size, (row.kind, 0)));
             part
         };
@@ -346,7 +347,7 @@ pub(super) mod tests {
     }
 
     /// Make blocks with small and huge distances and sizes. Some blocks are at lower addresses than the previous block.
-    pub(crate) fn rows(random: &mut Random, count: u64) -> Vec<Row> {
+    pub(crate) fn rows(random: &mut Random, count: u64) -> Vec<ColumnRow> {
         let mut address = 1 << 20;
         (0..count)
             .map(|_| {
@@ -361,7 +362,7 @@ pub(super) mod tests {
                     1 => u64::from(u32::MAX) - 1 + random.below(3),
                     _ => 16 * random.below(40),
                 };
-                Row { address, size, kind: random.below(6) as u16, holder: 0 }
+                ColumnRow { address, size, kind: random.below(6) as u16, holder: 0 }
             })
             .collect()
     }

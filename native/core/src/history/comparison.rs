@@ -1,7 +1,7 @@
-//! Compare two snapshots: find the blocks that are in both (with the same address, size and type), the blocks that are
-//! new or gone, and the holders of the new blocks.
+//! Compare two snapshots. Find the blocks that are in both (with the same address, size and type), and the blocks that
+//! are new or gone. Find the holders of the new blocks.
 //!
-//! Free lists hand out the same address again. So a block that counts as kept may in fact be a similar block that
+//! Allocators reuse the addresses of freed blocks. So a block that counts as kept may in fact be a similar block that
 //! replaced the old one.
 
 use super::columns::BlockColumns;
@@ -10,8 +10,12 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// The blocks of one type and size: how many of them were kept, are new, and are gone. `kind`: the caller's number of
-/// the type.
+/// How many blocks of one type and size are in both snapshots, or in one of them.
+///
+/// - `kind`: the caller's number of the type.
+/// - `kept`: the blocks in both snapshots.
+/// - `new`: the blocks only in the later snapshot.
+/// - `gone`: the blocks only in the earlier snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSums {
     pub kind: u32,
@@ -21,10 +25,12 @@ pub struct BlockSums {
     pub gone: u64,
 }
 
-/// The result of a comparison. `rows`: all rows, those with the most new bytes first. `samples`: for each row, the
-/// addresses of some new blocks, lowest first. `holders`: for each row, the holders of its new blocks, each with the
-/// number of new blocks that it holds, the largest number first. Holders have the same numbers as in the later
-/// snapshot.
+/// The result of a comparison.
+///
+/// - `rows`: one row for each type and size, those with the most new bytes first.
+/// - `samples`: for each row, the addresses of some new blocks, lowest first.
+/// - `holders`: for each row, the holders of its new blocks, as (number of the holder, number of new blocks). The
+///   holder of the most blocks comes first. Holders have the same numbers as in the later snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedBlocks {
     pub rows: Vec<BlockSums>,
@@ -33,7 +39,7 @@ pub struct ComparedBlocks {
 }
 
 #[derive(Clone, Default)]
-struct Sums {
+struct KindSums {
     kept: u64,
     new: u64,
     gone: u64,
@@ -41,7 +47,7 @@ struct Sums {
     holders: HashMap<u16, u64>,
 }
 
-impl Sums {
+impl KindSums {
     fn by_holder(&self) -> Vec<(u16, u64)> {
         let mut rows: Vec<(u16, u64)> = self.holders.iter().map(|(holder, count)| (*holder, *count)).collect();
         rows.sort_unstable_by_key(|(holder, count)| (std::cmp::Reverse(*count), *holder));
@@ -49,10 +55,10 @@ impl Sums {
     }
 }
 
-/// A type, by the caller's number, and a size.
+/// A type and a size, as (the caller's number of the type, size in bytes). Blocks are compared by this pair.
 type Kind = (u32, u64);
 
-/// A block of a snapshot. `kind`: the index of the block's kind among the snapshot's kinds.
+/// A block of one of the compared snapshots. `kind`: the index in `Side::kinds` of the block's type and size.
 #[derive(Clone, Copy)]
 struct Member {
     address: u64,
@@ -60,7 +66,7 @@ struct Member {
     holder: u16,
 }
 
-/// The blocks of one snapshot, by address, and their kinds.
+/// The blocks of one snapshot, by ascending address. `kinds`: the pairs of type and size that occur.
 struct Side {
     members: Vec<Member>,
     kinds: Vec<Kind>,
@@ -84,8 +90,8 @@ impl Side {
 
 const RECENT: usize = 1 << 13;
 
-/// Kinds with numbers, in the order in which they were met. Kinds are few and blocks are many, so a kind that was met
-/// recently is found without the map.
+/// A numbering of kinds (type and size), in the order in which they are found. There are few kinds and many blocks. So
+/// a small cache of recent kinds saves most look-ups in the map.
 struct Kinds {
     all: Vec<Kind>,
     numbers: HashMap<Kind, u32>,
@@ -115,14 +121,14 @@ impl Kinds {
         number
     }
 
-    /// Return the number that each kind of a snapshot has among these kinds. A new kind is added.
+    /// Return the number that each kind of a snapshot has in this numbering. A kind that is not in it yet is added.
     fn numbers_of(&mut self, side: &Side) -> Vec<u32> {
         side.kinds.iter().map(|kind| self.number(*kind)).collect()
     }
 }
 
-/// Compare two snapshots. `names`: for each snapshot, the caller's number of each of its types; 0 stands for no object.
-/// At most `most` addresses of new blocks are kept for each row.
+/// Compare two snapshots. `before`, `after`: the columns of each snapshot, and the caller's number of each of its
+/// types; 0 stands for no object. `most`: the largest number of addresses of new blocks to return for each row.
 pub fn compare_blocks(
     watcher: &dyn Watcher,
     before: (&BlockColumns, &[u32]),
@@ -138,7 +144,7 @@ pub fn compare_blocks(
     watcher.check()?;
     let mut kinds = Kinds::default();
     let (of_old, of_new) = (kinds.numbers_of(&old), kinds.numbers_of(&new));
-    let mut sums = vec![Sums::default(); kinds.all.len()];
+    let mut sums = vec![KindSums::default(); kinds.all.len()];
     let (mut one, mut other) = (0, 0);
     loop {
         let (left, right) = (old.members.get(one), new.members.get(other));
@@ -176,11 +182,11 @@ pub fn compare_blocks(
 }
 
 /// Sort the rows by their new bytes, most first.
-fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
+fn ranked(mut rows: Vec<(Kind, KindSums)>) -> ComparedBlocks {
     rows.sort_unstable_by_key(|((kind, size), row)| {
         (std::cmp::Reverse(u128::from(row.new) * u128::from(*size)), *kind, *size)
     });
-    let sum = |((kind, size), row): &(Kind, Sums)| BlockSums {
+    let sum = |((kind, size), row): &(Kind, KindSums)| BlockSums {
         kind: *kind,
         size: *size,
         kept: row.kept,
@@ -197,9 +203,9 @@ fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
 #[cfg(test)]
 mod tests {
     use super::super::columns::tests::{columns, rows, Random};
-    use super::super::columns::Row;
+    use super::super::columns::ColumnRow;
     use super::compare_blocks;
-    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::testing::NoWatcher;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Check the comparison against sets of (address, size, type).
@@ -207,21 +213,28 @@ mod tests {
     fn like_sets() {
         for seed in 1..60 {
             let mut random = Random(seed);
-            let mut old: Vec<Row> = rows(&mut random, 200);
+            let mut old: Vec<ColumnRow> = rows(&mut random, 200);
             old.sort_by_key(|row| row.address);
             old.dedup_by_key(|row| row.address);
-            let mut new: Vec<Row> = old.iter().copied().filter(|_| random.below(4) != 0).collect();
+            let mut new: Vec<ColumnRow> = old.iter().copied().filter(|_| random.below(4) != 0).collect();
             new.iter_mut().filter(|_| random.below(9) == 0).for_each(|row| row.size += 16);
-            new.extend((0..50).map(|place| Row { address: (1 << 48) + place * 64, size: 48, kind: 2, holder: 0 }));
+            new.extend((0..50).map(|place| ColumnRow {
+                address: (1 << 48) + place * 64,
+                size: 48,
+                kind: 2,
+                holder: 0,
+            }));
             // Two stores whose addresses interleave, each of them in order.
-            let (mut one, other): (Vec<Row>, Vec<Row>) = new.iter().partition(|row| row.address / 64 % 2 == 0);
+            let (mut one, other): (Vec<ColumnRow>, Vec<ColumnRow>) =
+                new.iter().partition(|row| row.address / 64 % 2 == 0);
             one.extend(other);
             let mut new = one;
             new.iter_mut().for_each(|row| row.holder = random.below(5) as u16);
             let (before, mut after, names) = (columns(&old, 30), columns(&new, 7), [1, 2, 3, 4, 5]);
             after.holders = new.iter().map(|row| row.holder as u8).chain(new.iter().map(|_| 0)).collect();
-            let found = compare_blocks(&Unwatched, (&before, &names), (&after, &names), 3).unwrap();
-            let set = |rows: &[Row]| rows.iter().map(|row| (row.address, row.size, row.kind)).collect::<BTreeSet<_>>();
+            let found = compare_blocks(&NoWatcher, (&before, &names), (&after, &names), 3).unwrap();
+            let set =
+                |rows: &[ColumnRow]| rows.iter().map(|row| (row.address, row.size, row.kind)).collect::<BTreeSet<_>>();
             let holders: BTreeMap<u64, u16> = new.iter().map(|row| (row.address, row.holder)).collect();
             let (old, new) = (set(&old), set(&new));
             let mut expected: BTreeMap<(u32, u64), (u64, u64, u64)> = BTreeMap::new();

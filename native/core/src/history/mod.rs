@@ -7,7 +7,7 @@ mod columns;
 mod comparison;
 mod places;
 
-pub use batches::{BatchForm, BlockBatch, BlockBatches, Retained};
+pub use batches::{BatchForm, BlockBatch, BlockBatches, RetainedBytes};
 pub use columns::{list_blocks, BlockColumns};
 pub use comparison::{compare_blocks, BlockSums, ComparedBlocks};
 pub use places::{LabelledRange, PlaceShare};

@@ -1,6 +1,6 @@
 //! Sum up the bytes of blocks in address ranges, by the type of the object in each block.
 
-use super::columns::{BlockColumns, Row};
+use super::columns::{BlockColumns, ColumnRow};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
@@ -8,9 +8,11 @@ use std::collections::HashMap;
 /// An address range [start, end) with a label. Several ranges may have the same label.
 pub type LabelledRange = (u64, u64, u32);
 
-/// The blocks of one kind in all ranges with one label. `kind`: the number of the kind as in `BlockColumns::kinds`, 0
-/// for no object; `count`: how many of the blocks begin in the ranges; `bytes`: how many bytes of such blocks lie in
-/// the ranges, wherever the blocks begin.
+/// The blocks of one kind in all ranges with one label.
+///
+/// - `kind`: the number of the object's type as in `BlockColumns::kinds`; 0 for no object.
+/// - `count`: the number of such blocks that begin in the ranges.
+/// - `bytes`: the number of bytes of such blocks in the ranges. A block may begin before a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceShare {
     pub label: u32,
@@ -19,16 +21,16 @@ pub struct PlaceShare {
     pub bytes: u64,
 }
 
-/// The sums by label and kind. The index of the last sum is cached, because neighbouring blocks mostly have the same
-/// label and kind.
+/// The sums of blocks and of their bytes for each label and kind. The index of the last sum is cached, because
+/// neighbouring blocks mostly have the same label and kind.
 #[derive(Default)]
-struct Sums {
+struct PlaceSums {
     places: HashMap<(u32, u16), usize>,
     rows: Vec<PlaceShare>,
     last: usize,
 }
 
-impl Sums {
+impl PlaceSums {
     #[inline(always)]
     fn of(&mut self, label: u32, kind: u16) -> &mut PlaceShare {
         let is_last = self.rows.get(self.last).is_some_and(|row| row.label == label && row.kind == kind);
@@ -44,14 +46,14 @@ impl Sums {
 }
 
 impl BlockColumns {
-    /// Sum up the blocks in `ranges` by label and kind. Fails if the ranges do not ascend, if the columns contradict
-    /// each other, or if the blocks overlap so much that counting would not end.
+    /// Sum up the blocks in `ranges` by label and kind. Fails if the ranges do not ascend, or if the columns contradict
+    /// each other. Also fails if the blocks overlap so much that counting would take too long.
     pub fn shares(&self, watcher: &dyn Watcher, ranges: &[LabelledRange]) -> Result<Vec<PlaceShare>> {
         let in_order = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !in_order || ranges.iter().any(|(start, end, _)| start >= end) {
             return Err(Error::invalid("the ranges do not ascend"));
         }
-        let (mut sums, mut at, mut met, mut stopped) = (Sums::default(), 0, 0u64, None);
+        let (mut sums, mut at, mut met, mut stopped) = (PlaceSums::default(), 0, 0u64, None);
         // If the blocks of each store do not overlap, there are at most this many pairs of a block and a range that it
         // touches.
         let most = self.count()? as u64 + (ranges.len() as u64 + 1) * (self.counts.len() as u64 + 1);
@@ -90,10 +92,10 @@ fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     }
 }
 
-/// Add a block to the sums of all `ranges` that it touches, from the first of `ranges` on. Stop when more than `most`
-/// ranges were touched. Return how many ranges the block touches.
+/// Add a block to the sums of all `ranges` that it touches, and return their number. Stop after more than `most`
+/// ranges, because only overlapping blocks touch that many.
 #[inline(always)]
-fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> u64 {
+fn share_out(sums: &mut PlaceSums, ranges: &[LabelledRange], row: ColumnRow, most: u64) -> u64 {
     let end = row.address.saturating_add(row.size);
     let mut met = 0;
     for (first, last, label) in ranges {
@@ -111,18 +113,18 @@ fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> 
 #[cfg(test)]
 mod tests {
     use super::super::columns::tests::{columns, Random};
-    use super::super::columns::Row;
+    use super::super::columns::ColumnRow;
     use super::{LabelledRange, PlaceShare};
-    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::testing::NoWatcher;
     use std::collections::BTreeMap;
 
-    fn disjoint(random: &mut Random, count: u64) -> Vec<Row> {
+    fn disjoint(random: &mut Random, count: u64) -> Vec<ColumnRow> {
         let mut address = 1024;
         (0..count)
             .map(|_| {
                 let most = if random.below(9) == 0 { 400 } else { 6 };
                 let size = 8 * (1 + random.below(most));
-                let row = Row { address, size, kind: random.below(4) as u16, holder: 0 };
+                let row = ColumnRow { address, size, kind: random.below(4) as u16, holder: 0 };
                 address += size + 8 * random.below(3);
                 row
             })
@@ -140,7 +142,7 @@ mod tests {
     }
 
     /// Compute the same sums in a simple way, byte by byte.
-    fn naive(rows: &[Row], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
+    fn naive(rows: &[ColumnRow], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
         let mut sums: BTreeMap<(u32, u16), (u64, u64)> = BTreeMap::new();
         let label_at = |byte: u64| ranges.iter().find(|range| (range.0..range.1).contains(&byte)).map(|range| range.2);
         for row in rows {
@@ -164,7 +166,7 @@ mod tests {
             if seed % 3 == 0 {
                 rows.reverse();
             }
-            let found = columns(&rows, 1 + seed as usize % 9).shares(&Unwatched, &ranges).unwrap();
+            let found = columns(&rows, 1 + seed as usize % 9).shares(&NoWatcher, &ranges).unwrap();
             let found =
                 found.into_iter().map(|PlaceShare { label, kind, count, bytes }| ((label, kind), (count, bytes)));
             assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "seed {seed}");
@@ -174,13 +176,13 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let rows = disjoint(&mut Random(5), 40);
-        let shares = |rows: &[Row], ranges: &[LabelledRange]| columns(rows, 7).shares(&Unwatched, ranges);
+        let shares = |rows: &[ColumnRow], ranges: &[LabelledRange]| columns(rows, 7).shares(&NoWatcher, ranges);
         assert!(shares(&rows, &[]).unwrap().is_empty());
         assert!(shares(&rows, &[(8, 16, 0), (0, 8, 0)]).is_err());
         assert!(shares(&rows, &[(8, 16, 0), (12, 24, 0)]).is_err());
         assert!(shares(&rows, &[(8, 8, 0)]).is_err());
-        let overlapping: Vec<Row> =
-            (0..200).map(|n| Row { address: 8 * n, size: 1 << 40, kind: 1, holder: 0 }).collect();
+        let overlapping: Vec<ColumnRow> =
+            (0..200).map(|n| ColumnRow { address: 8 * n, size: 1 << 40, kind: 1, holder: 0 }).collect();
         let narrow: Vec<LabelledRange> = (0..5000).map(|n| (16 * n, 16 * n + 16, 0)).collect();
         assert!(shares(&overlapping, &narrow).is_err());
     }

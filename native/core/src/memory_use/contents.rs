@@ -1,5 +1,5 @@
-//! Read all bytes of address ranges in windows, on all cores: to measure the best possible speed, and to find pages of
-//! zeros.
+//! Read all bytes of address ranges in windows, on all cores. This serves to measure the best possible speed, and to
+//! find pages of zeros.
 
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
@@ -39,7 +39,7 @@ fn sum_of(
 }
 
 /// Read every byte of the ranges once, on all cores, in windows of `window` bytes. Return the number of bytes read. The
-/// time that this takes is the limit with which walks are compared.
+/// time that this takes is the shortest possible time of a walk.
 pub fn read_once(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)], window: u64) -> Result<u64> {
     sum_of(watcher, space, ranges, window.max(space.machine.page.bytes()), |bytes| bytes.len() as u64)
 }

@@ -10,21 +10,24 @@ use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The distance in bytes between two keys of a buffer: any STEP bytes of a copy contain one key.
+/// The distance in bytes between two keys of a buffer. A key is KEY bytes of content by which copies are found. Any
+/// STEP bytes of a copy contain one key.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
 const MIN_WORDS: usize = 3;
 /// The alignment of addresses that malloc returns. The distance between a copy and its original is a multiple of it.
 const ALIGNMENT: usize = 16;
-/// The largest number of keys of all buffers together, of windows of all holes together, and of candidates that are
-/// checked.
+/// The largest number of keys of all buffers together.
 const MAX_KEYS: usize = 1 << 16;
+/// The largest number of windows in all holes together. A window is a part of a hole in which keys are searched.
 const MAX_WINDOWS: u64 = 1 << 12;
+/// The largest number of possible copies that are compared with their buffers. Those with the most equal keys come
+/// first.
 const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
-/// The number of places at which a candidate is compared with its buffer, and the number of places that must be equal
-/// and distinctive (MIN_PLACES).
+/// The number of offsets at which a possible copy is compared with its buffer.
 const PLACES: u64 = 64;
+/// The number of offsets at which a copy must equal its buffer. Offsets with zeros or patterns do not count.
 const MIN_PLACES: usize = 4;
 
 type Key = [u64; KEY / 8];
@@ -41,7 +44,7 @@ fn filter_place(key: &Key) -> u64 {
     (key[0] ^ key[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS)
 }
 
-/// The memory in which copies are searched. Only resident pages are read.
+/// The memory in which gdbheap looks for copies. Only resident pages are read.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     space: &'a Space,
@@ -69,8 +72,8 @@ impl Source<'_> {
         addresses.iter().map(one).collect()
     }
 
-    /// Return, for each pair of an address in a hole and an address in a buffer, whether the bytes at both addresses
-    /// are equal. None if the bytes in the buffer are not distinctive, or if one of the two cannot be read.
+    /// Compare KEY bytes at pairs of addresses (in a hole, in a buffer). Return for each pair whether the bytes are
+    /// equal. None if the bytes in the buffer are zeros or a pattern, or if one of the two cannot be read.
     fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
         let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
         let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
@@ -81,8 +84,8 @@ impl Source<'_> {
     }
 
     /// Return the part [start, end) of `hole` that contains a copy of `buffer`, assuming that the copy began at `base`.
-    /// The part begins where the copy begins, or at the start of the hole if that is later. The part ends at the first
-    /// difference, accurate to a page. None if too few places are equal.
+    /// The part begins where the copy begins, or at the start of the hole if that is later. It ends at the first
+    /// difference, accurate to a page. None if the two are equal at fewer than MIN_PLACES offsets.
     fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
         // The first bytes of a free chunk contain malloc's links.
         let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
@@ -157,13 +160,13 @@ impl Keys {
     }
 }
 
-/// A possible copy: the index of the hole, the index of the buffer, and the address at which the buffer began when it
+/// A possible copy, as (index of the hole, index of the buffer, address). The address is where the buffer began when it
 /// lay where the hole is now.
 type Candidate = (usize, usize, u64);
 
-/// The remains of a copy of the beginning of a buffer, in the range [start, end) of a hole.
+/// The range [start, end) of a hole that still contains an old copy of the beginning of a buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Copied {
+pub struct CopyRemains {
     /// The index of the buffer of which this is a copy.
     pub buffer: usize,
     /// The address at which the buffer began when it lay here.
@@ -172,16 +175,17 @@ pub struct Copied {
     pub end: u64,
 }
 
-/// Return the copies of the beginnings of `buffers` (start, end) that lie in `holes` (start, end). The copies with the
-/// most matches come first. Copies may overlap. Only some keys of each buffer and parts of the holes are read, and only
-/// from resident pages.
+/// Return the copies of the beginnings of `buffers` (start, end) that lie in `holes` (start, end). Copies may overlap.
+///
+/// gdbheap searches parts of the holes for samples (keys) of each buffer. Copies with the most equal keys come first.
+/// Only resident pages are read.
 pub fn find_copies(
     watcher: &dyn Watcher,
     space: &Space,
     pages: &Pages,
     buffers: &[(u64, u64)],
     holes: &[(u64, u64)],
-) -> Result<Vec<Copied>> {
+) -> Result<Vec<CopyRemains>> {
     let source = Source { space, pages };
     let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
     // The beginning of a copy may have been handed out again. The search assumes that this is at most half of the copy.
@@ -219,7 +223,7 @@ pub fn find_copies(
     candidates.truncate(MAX_CANDIDATES);
     let extent = |(_, (hole, buffer, base)): (_, Candidate)| {
         let (start, end) = source.extent(holes[hole], buffers[buffer], base)?;
-        Some(Copied { buffer, base, start, end })
+        Some(CopyRemains { buffer, base, start, end })
     };
     Ok(candidates.into_iter().filter_map(extent).collect())
 }

@@ -5,11 +5,15 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The blocks of one size that belong to the allocator with the number `root`. `slabs`: the number of their slabs;
-/// `live`, `free`: the numbers of used and free blocks in these slabs; `resident`: the resident bytes of the slabs. If
-/// the blocks were packed, `moved` blocks would be moved, `spare` slabs would be freed, and RSS would shrink by `freed`
-/// bytes. These are the resident bytes of the freed slabs, minus the bytes that would become resident in the slabs that
-/// are filled.
+/// The blocks of one size that belong to the allocator with the number `root`.
+///
+/// - `slabs`: the number of their slabs.
+/// - `live`, `free`: the numbers of used and free blocks in these slabs.
+/// - `resident`: the resident bytes of the slabs.
+/// - `moved`: the number of blocks that would be moved if the blocks were packed.
+/// - `spare`: the number of slabs that would then be freed.
+/// - `freed`: the bytes by which RSS would shrink. These are the resident bytes of the freed slabs, minus the bytes
+///   that would become resident in the filled slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedSize {
     pub root: u32,
@@ -23,19 +27,23 @@ pub struct PackedSize {
     pub freed: u64,
 }
 
-/// The number of slabs that would stay, counted from the first slab on. `filled`: how many slabs would be filled with
-/// moved blocks; `all`: how many slabs would stay.
-struct Staying {
+/// How many slabs would stay. They come first in a list of slabs.
+///
+/// - `filled`: how many of them would be filled with moved blocks.
+/// - `all`: how many would stay in total.
+struct SlabCounts {
     filled: usize,
     all: usize,
 }
 
 /// A rule that says which slabs would stay. It sorts these slabs to the front, and returns their number.
-type Rule = fn(&mut [BlockSlab]) -> Staying;
+type Rule = fn(&mut [BlockSlab]) -> SlabCounts;
 
-/// Return a row for each block size of each allocator, ascending, and the address ranges of the slabs that would be
-/// freed, ascending. Slabs without a live block are left out, because they are freed anyway. `pages`: the resident
-/// pages; None if residency is unknown, and then everything counts as resident.
+/// Return a row for each block size of each allocator, ascending. Also return the address ranges of the slabs that
+/// would be freed, ascending.
+///
+/// Slabs without a live block are left out, because they are freed anyway. `pages`: the resident pages. If it is None,
+/// residency is unknown, and all pages count as resident.
 pub fn packing(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, fullest)
 }
@@ -66,7 +74,7 @@ fn packed(
 }
 
 /// Let the fullest slabs stay, as many as are needed for all blocks.
-fn fullest(slabs: &mut [BlockSlab]) -> Staying {
+fn fullest(slabs: &mut [BlockSlab]) -> SlabCounts {
     slabs.sort_unstable_by_key(|slab| (Reverse(slab.live), slab.start));
     let live: u64 = slabs.iter().map(|slab| slab.live).sum();
     let (mut room, mut filled) = (0, 0);
@@ -77,13 +85,14 @@ fn fullest(slabs: &mut [BlockSlab]) -> Staying {
         room += slab.room.max(slab.live);
         filled += 1;
     }
-    Staying { filled, all: filled }
+    SlabCounts { filled, all: filled }
 }
 
-/// Assume that the copies first take the free blocks that wait in caches, and then the free blocks of slabs, in any
-/// order. Afterwards the same number of old blocks waits in the caches. These blocks are assumed to lie as close
-/// together as the blocks that wait now.
-fn copied(slabs: &mut [BlockSlab]) -> Staying {
+/// Compute which slabs stay if the program copies each block and then frees the old one.
+///
+/// The copies first take the free blocks in caches, then free blocks of any slab. Then as many blocks as before
+/// remain in the caches, and keep their slabs. They are assumed to lie as close together as the blocks there now.
+fn copied(slabs: &mut [BlockSlab]) -> SlabCounts {
     slabs.sort_unstable_by_key(|slab| (slab.waiting == 0, Reverse(slab.live), slab.start));
     let sum = |of: fn(&BlockSlab) -> u64| slabs.iter().map(|slab| u128::from(of(slab))).sum::<u128>();
     let (count, waiting) = (slabs.len() as u128, sum(|slab| slab.waiting));
@@ -94,18 +103,19 @@ fn copied(slabs: &mut [BlockSlab]) -> Staying {
     let with_waiting = slabs.iter().filter(|slab| slab.waiting > 0).count();
     let (copies, old) = (used.saturating_sub(waiting), used.min(waiting));
     if copies > 0 && free <= copies {
-        return Staying { filled: slabs.len(), all: slabs.len() };
+        return SlabCounts { filled: slabs.len(), all: slabs.len() };
     }
     let needed = if copies == 0 { 0 } else { (copies * count).div_ceil(free) };
     let pinned = if old == 0 { 0 } else { (old * count * near).div_ceil(used * waiting).min(old) };
     let filled = slabs.len().min(with_waiting + needed as usize);
-    Staying { filled, all: slabs.len().min(filled + pinned as usize) }
+    SlabCounts { filled, all: slabs.len().min(filled + pinned as usize) }
 }
 
-/// Add the effect of moving blocks to `row`, and the freed slabs to `going`. `slabs`: all slabs, those that stay first.
+/// Add to `row` what moving the blocks would change, and to `going` the slabs that would be freed. `slabs`: all slabs,
+/// those that stay first.
 fn pack(
     slabs: &[BlockSlab],
-    staying: &Staying,
+    staying: &SlabCounts,
     pages: Option<&Pages>,
     row: &mut PackedSize,
     going: &mut Vec<(u64, u64)>,

@@ -1,11 +1,13 @@
 //! Find the few blocks that pin pages: pages that `malloc_trim()` could release only if these blocks were freed.
 //!
-//! A page of malloc's heaps is free if it contains no byte of a block in use, and no header and links of a free block.
-//! So a block is assumed to occupy the 48 bytes after it as well. Pins are searched in pages of which at most half is
-//! in use: blocks that share such a page form a group. Removing the group also frees fuller pages that no other block
-//! touches. Other allocators free memory only in whole units, when the last block in a unit is freed.
+//! A page of malloc's heaps is free if it has no byte of a block in use, and no header or links of a free
+//! block. These may follow a block in use, so the 48 bytes after each such block count as used too.
+//!
+//! gdbheap looks for pins in pages of which at most half is in use. Blocks that share such a page form a group.
+//! Removing the group also frees fuller pages that no other block touches. Other allocators free memory only in whole
+//! units, when the last block in a unit is freed.
 
-use crate::allocators::block::Held;
+use crate::allocators::block::UsedRange;
 use crate::allocators::holders::Heap;
 use crate::allocators::store::Store;
 use gdbheap_access::bytes::outside;
@@ -14,11 +16,16 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A group of blocks: (start, end, number of blocks, bytes of these blocks, bytes that would be freed without them).
-type Row = (u64, u64, u64, u64, u64);
+/// A group of blocks, as (start, end, number of blocks, total size of the blocks, freed bytes). The freed bytes are
+/// those of the pages that would be freed without these blocks.
+type PinRow = (u64, u64, u64, u64, u64);
 
-/// The sums over all groups that free enough memory: the number of groups, the number of their blocks, the bytes of
-/// these blocks, and the bytes that would be freed.
+/// The sums over all groups that are worth listing.
+///
+/// - `groups`: the number of groups.
+/// - `blocks`: the number of their blocks.
+/// - `bytes`: the total size of these blocks.
+/// - `freed`: the bytes of the pages that would be freed without them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub groups: u64,
@@ -27,18 +34,18 @@ pub struct Totals {
     pub freed: u64,
 }
 
-/// The groups that pin the most memory, largest first, and the sums over all groups.
-pub type Pins = (Vec<Row>, Totals);
+/// The groups whose removal would free the most memory, largest first, and the sums over all groups.
+pub type Pins = (Vec<PinRow>, Totals);
 
-/// The rules for what counts as freed memory, and for which groups are listed.
+/// The rules for pins: which pages count as freed memory, and which groups are listed.
 #[derive(Clone, Copy)]
-pub struct Kept<'a> {
+pub struct PinRules<'a> {
     pub page: PageSize,
     /// The resident pages; None if residency is unknown.
     pub pages: Option<&'a Pages>,
-    /// Ranges of pages that the kernel does not take back, ascending.
+    /// The ranges of pages that the kernel does not take back, ascending. They never count as freed memory.
     pub ranges: &'a [(u64, u64)],
-    /// The least number of bytes that a listed group must free.
+    /// The smallest number of bytes that a listed group must free.
     pub least: u64,
     /// The largest number of groups that are listed.
     pub most: usize,
@@ -46,13 +53,13 @@ pub struct Kept<'a> {
 
 /// A counter of the bytes of pages that would be freed: the resident bytes, or all bytes if residency is unknown. The
 /// ranges `kept`, which the kernel does not take back, do not count.
-struct Freed<'a> {
+struct FreedCounter<'a> {
     page: PageSize,
     pages: Option<&'a Pages>,
     kept: &'a [(u64, u64)],
 }
 
-impl Freed<'_> {
+impl FreedCounter<'_> {
     fn count(&self, start: u64, end: u64) -> u64 {
         let mut sum = 0;
         outside(start, end, self.kept, |from, to| sum += self.pages.map_or(to - from, |pages| pages.count(from, to).0));
@@ -60,12 +67,12 @@ impl Freed<'_> {
     }
 }
 
-/// A collector of groups that free at least `least` bytes and at least twice as many bytes as their blocks have. It
-/// keeps the `most` groups with the largest difference between the two numbers.
+/// A collector of groups that are worth listing. They free at least `least` bytes, and at least twice as many bytes as
+/// their blocks have. It keeps the `most` groups that free the most beyond the size of their blocks.
 struct Best {
     least: u64,
     most: usize,
-    heap: BinaryHeap<Reverse<(u64, Row)>>,
+    heap: BinaryHeap<Reverse<(u64, PinRow)>>,
     totals: Totals,
 }
 
@@ -74,7 +81,7 @@ impl Best {
         Best { least, most, heap: BinaryHeap::new(), totals: Totals::default() }
     }
 
-    fn offer(&mut self, row: Row) {
+    fn offer(&mut self, row: PinRow) {
         let (_, _, blocks, bytes, freed) = row;
         if freed < self.least.max(1) || freed / 2 < bytes {
             return;
@@ -93,7 +100,11 @@ impl Best {
     }
 }
 
-/// A block in a region: its ordinal number, its address range, and the sum of the bytes of all blocks before it.
+/// A block in use in a heap.
+///
+/// - `number`: the number of the block, from 1 at the start of the heap.
+/// - `start`, `end`: its address range.
+/// - `before`: the total size of all blocks before it.
 #[derive(Clone, Copy)]
 struct Holder {
     number: u64,
@@ -106,16 +117,16 @@ struct Holder {
 
 impl Holder {
     /// Return the number of the last page that the block pins. The result may be the page after that of the block's
-    /// last byte, because the header of free memory right after the block may lie there.
+    /// last byte. The header of free memory right after the block may lie there.
     #[inline(always)]
     fn reached(&self, page: PageSize) -> u64 {
         page.number(self.end + Heap::HEAD - 1)
     }
 }
 
-/// A page that blocks touch. `held`: the bytes of blocks in the page; `first`, `last`: the first and the last of these
-/// blocks.
-struct Touched {
+/// A page that blocks touch. `held`: the number of bytes of blocks in the page; `first`, `last`: the first and the last
+/// of these blocks.
+struct TouchedPage {
     page: u64,
     held: u64,
     first: Holder,
@@ -130,22 +141,23 @@ struct Group {
     freed: u64,
 }
 
-struct Grouping<'a> {
+struct PinGrouper<'a> {
     page: PageSize,
-    freed: &'a Freed<'a>,
+    freed: &'a FreedCounter<'a>,
     best: &'a mut Best,
     /// The pages that the next block may touch too, ascending. There are at most two of them.
-    pages: Vec<Touched>,
+    pages: Vec<TouchedPage>,
     group: Option<Group>,
-    /// The page that the last block of the group shares with blocks after it, if more than half of the page is in use.
-    /// The values are the number of the last of these blocks, and the bytes that would be freed.
+    /// The page that the group's last block shares with later blocks, if more than half of the page is in use. The pair
+    /// is (number of the last of these blocks, bytes that would be freed). The page counts once these blocks join the
+    /// group.
     shared: Option<(u64, u64)>,
-    /// Pages that only one block touches, if more than half of each page is in use. This block is in no group yet. The
-    /// values are the number of the block, and the bytes that would be freed.
+    /// The fuller pages that only one block touches, if the block is in no group yet. The pair is (number of the block,
+    /// bytes that would be freed). The pages count once the block joins a group.
     alone: Option<(u64, u64)>,
 }
 
-impl Grouping<'_> {
+impl PinGrouper<'_> {
     #[inline(always)]
     fn feed(&mut self, holder: Holder) {
         let size = self.page;
@@ -193,7 +205,7 @@ impl Grouping<'_> {
                 touched.last = holder;
                 touched.fixed |= holder.fixed;
             }
-            None => self.pages.push(Touched { page, held, first: holder, last: holder, fixed: holder.fixed }),
+            None => self.pages.push(TouchedPage { page, held, first: holder, last: holder, fixed: holder.fixed }),
         }
     }
 
@@ -251,17 +263,16 @@ impl Grouping<'_> {
     }
 }
 
-/// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned. If the end
-/// is not returned, the last block below it counts as fixed: if this block were freed, the free memory below it would
-/// only become a part of the end.
-fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
+/// Offer the groups of blocks in a heap to `best`. `trimmed`: whether the free end of the heap is returned to the
+/// kernel. If it is not, the last block below it counts as fixed: freeing this block would only make the end larger.
+fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &FreedCounter<'_>, best: &mut Best) {
     let mut grouping =
-        Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
+        PinGrouper { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
-    // The header of free memory at the start of the heap lies there.
+    // This fixed holder without bytes stands for the header of free memory at the start of the heap.
     let start = heap.start();
     let mut waiting = Holder { number, start, end: start, before, fixed: true };
-    heap.show_held(trimmed, |Held { start, end, fixed, ends }| {
+    heap.show_held(trimmed, |UsedRange { start, end, fixed, ends }| {
         number += 1;
         grouping.feed(Holder { fixed: waiting.fixed || ends, ..waiting });
         waiting = Holder { number, start, end, before, fixed };
@@ -273,16 +284,16 @@ fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best)
 }
 
 /// Collect the groups that `offer` finds. Return those that pin the most, largest first, and the sums over all groups.
-fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
-    let Kept { page, pages, ranges, least, most } = wanted;
+fn find(wanted: PinRules<'_>, offer: impl FnOnce(&FreedCounter<'_>, &mut Best)) -> Pins {
+    let PinRules { page, pages, ranges, least, most } = wanted;
     let mut best = Best::new(least, most);
-    offer(&Freed { page, pages, kept: ranges }, &mut best);
+    offer(&FreedCounter { page, pages, kept: ranges }, &mut best);
     best.rows()
 }
 
 /// Find the groups of blocks in a store that pin pages. `trimmed`: the start addresses of the heaps whose free end is
 /// returned.
-pub fn pins(store: &Store, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
+pub fn pins(store: &Store, trimmed: &[u64], wanted: PinRules<'_>) -> Pins {
     find(wanted, |freed, best| {
         store.show_wholes(|start, end, used| {
             if used.count > 0 {

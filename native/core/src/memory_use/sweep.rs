@@ -6,13 +6,15 @@
 
 use crate::allocators::part::{Part, PARTS};
 use crate::allocators::store::Store;
-use gdbheap_access::error::{Error, Result};
+use gdbheap_access::error::{Cancellation, Error, Result};
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use std::sync::Arc;
 
-/// The memory of an owner, in bytes.
+/// The memory that belongs to one owner, in bytes. `pages`, `whole` and `whole_huge` count whole pages, each for only
+/// one owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     pub bytes: u64,
@@ -20,9 +22,9 @@ pub struct Sum {
     pub swapped: u64,
     /// The bytes that are mapped to the kernel's zero page. They are not resident.
     pub zero: u64,
-    /// The part of the resident bytes that is in huge pages.
+    /// The resident bytes of the owner's memory that are in huge pages.
     pub huge: u64,
-    /// The bytes of those whole pages that are assigned to the owner, whether they are present or not.
+    /// The bytes of the whole pages that are assigned to the owner, present or not.
     pub pages: u64,
     /// The resident part of `pages`.
     pub whole: u64,
@@ -30,78 +32,105 @@ pub struct Sum {
     pub whole_huge: u64,
 }
 
-/// The positions in the list of pages' states and in the list of huge pages.
+/// A position in the two lists of a process's pages: in the list of page states (`run`), and in the list of huge pages
+/// (`huge`).
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     run: usize,
     huge: usize,
 }
 
-/// A sweep over ascending ranges. Each range has an owner, a small number that is also the owner's rank. Sums are
-/// separate for each cell: addresses below the first cut are in cell 0, addresses from the first cut on in cell 1, and
-/// so on. Cuts are at page boundaries.
+/// Sums of memory by owner, for ranges that are added in ascending order. The number of an owner is also its rank.
+/// Cuts, which are at page boundaries, divide the address space into cells. Each cell has its own sums. Cell 0 lies
+/// below the first cut, cell 1 between the first and the second cut, and so on.
 pub struct Sweep {
     size: PageSize,
     pages: Option<Arc<Pages>>,
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
-    /// The current cell: its number, the index of its first sum (`base`), and the address at which it ends (`limit`).
+    /// The number of the current cell.
     cell: usize,
+    /// The index of the first sum of the current cell.
     base: usize,
+    /// The address at which the current cell ends.
     limit: u64,
-    /// The position for counting bytes, and the position for counting whole pages, which is somewhat behind (`whole`).
+    /// The position in the lists of pages up to which bytes were counted.
     bytes: Cursor,
+    /// The position in the lists of pages up to which whole pages were counted. It lags behind `bytes`, because the
+    /// owner of a page is known only at the page's end.
     whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
-    /// The owners whose parts of huge pages are kept, and the parts that were kept (`ranges`).
+    /// The owners whose whole pages in huge pages are listed in `ranges`.
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
-    lost: Lost,
+    lost: MissingRanges,
 }
 
-/// Address ranges whose bytes should exist but are missing, ascending. They count for `owner`, even if another owner is
-/// passed for them. `at`: the position in `ranges`.
+/// Address ranges whose contents should exist but are missing, as in a truncated core; ascending. Their bytes count for
+/// `owner`, even if `add` is called with another owner. `at`: the position in `ranges`.
 #[derive(Default)]
-struct Lost {
+struct MissingRanges {
     ranges: Vec<(u64, u64)>,
     owner: u32,
     at: usize,
 }
 
-/// An owner and its memory.
-pub type Row = (u32, Sum);
+/// The number of an owner, and the sums of its memory.
+pub type OwnerRow = (u32, Sum);
 
-/// The owner of each kind of part, in the order of PARTS; None for a kind that does not occur.
+/// The owner of each kind of bytes in an allocator's memory, in the order of PARTS; None for a kind that does not
+/// occur.
 pub type Owners = [Option<u32>; PARTS.len()];
 
 const NOBODY: u32 = u32::MAX;
+/// The number of ranges that are added between two checks for cancellation.
+const PARTS_IN_LOOK: u32 = 1 << 14;
 
-/// Return a function that adds the memory of each part to the owner of this kind of part. If a kind has no owner,
-/// `nobody` is set to the kind.
+/// The reason why the sums are incomplete: no owner was given for one kind of bytes, or the watcher cancelled the work.
+#[derive(Default)]
+struct AddError {
+    part: Option<Part>,
+    cancelled: Option<Cancellation>,
+}
+
+/// Return a function that adds each range to the owner of its kind of bytes. It checks for cancellation after every
+/// PARTS_IN_LOOK ranges.
 fn adding<'a, 's>(
+    watcher: &'a dyn Watcher,
     sweeper: &'a mut Sweeper<'s>,
     by_part: [u32; PARTS.len()],
-    nobody: &'a mut Option<Part>,
+    unadded: &'a mut AddError,
 ) -> impl FnMut(u64, u64, Part) + use<'a, 's> {
-    move |from, to, part| match by_part[part as usize] {
-        NOBODY => *nobody = Some(part),
-        owner => sweeper.add(from, to, owner),
+    let mut count = 0u32;
+    move |from, to, part| {
+        count = count.wrapping_add(1);
+        if count % PARTS_IN_LOOK == 0 && unadded.cancelled.is_none() {
+            unadded.cancelled = watcher.check().err();
+        }
+        match by_part[part as usize] {
+            _ if unadded.cancelled.is_some() => (),
+            NOBODY => unadded.part = Some(part),
+            owner => sweeper.add(from, to, owner),
+        }
     }
 }
 
-/// Return `end`, the end of the memory that was added. Fails if a part had no owner (`nobody`), or if `end` is None
-/// because no memory begins at the given address.
-fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
-    match nobody {
+/// Return `end`, the end of the memory that was added. Fails if the sums are incomplete (`unadded`). Also fails if
+/// `end` is None: no memory begins at the given address.
+fn ended(end: Option<u64>, unadded: AddError) -> Result<u64> {
+    if let Some(cancelled) = unadded.cancelled {
+        return Err(cancelled.into());
+    }
+    match unadded.part {
         Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
         None => end.ok_or_else(|| Error::invalid("nothing of it begins there")),
     }
 }
 
-/// A sweep that has borrowed the lists of pages.
+/// A sweep that is being used, and the page size and lists of pages that it needs.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
     size: PageSize,
@@ -180,7 +209,7 @@ impl Sweeper<'_> {
         self.sweep.last = end;
     }
 
-    /// Assign the current page, as a whole page, to its owner.
+    /// Count the current page as a whole page, for the highest owner that touches it.
     fn settle(&mut self) {
         let page = self.sweep.page;
         if page != u64::MAX {
@@ -274,8 +303,13 @@ impl Sweep {
         Ok(owner)
     }
 
-    /// Make a sweep. `size`: the page size. `cuts`: ascending addresses of pages at which new cells begin. `kept`: the
-    /// owners whose parts of huge pages are kept as ranges.
+    /// Make a sweep with empty sums.
+    ///
+    /// - `size`: the page size.
+    /// - `pages`: the states of the pages; None if they are unknown.
+    /// - `owners`: the number of owners.
+    /// - `cuts`: ascending page addresses at which new cells begin.
+    /// - `kept`: the owners for which `huge_ranges` returns ranges.
     pub fn new(
         size: PageSize,
         pages: Option<Arc<Pages>>,
@@ -290,7 +324,7 @@ impl Sweep {
         let limit = cuts.first().copied().unwrap_or(u64::MAX);
         let (page, cell, base, owner, last) = (u64::MAX, 0, 0, 0, 0);
         let (bytes, whole, ranges) = (Cursor::default(), Cursor::default(), Vec::new());
-        let lost = Lost::default();
+        let lost = MissingRanges::default();
         Ok(Sweep {
             size,
             pages,
@@ -311,17 +345,18 @@ impl Sweep {
         })
     }
 
-    /// Count `ranges` (ascending and disjoint) for `owner` from now on, even if another owner is passed for them.
+    /// Assign `ranges` (ascending and disjoint) to `owner` from now on, even if a later call names another owner for
+    /// them.
     pub fn set_lost(&mut self, ranges: Vec<(u64, u64)>, owner: u32) -> Result<()> {
         let ascend = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !ascend || ranges.iter().any(|range| range.0 >= range.1) {
             return Err(Error::invalid("ranges must ascend"));
         }
-        self.lost = Lost { ranges, owner: self.check(owner)?, at: 0 };
+        self.lost = MissingRanges { ranges, owner: self.check(owner)?, at: 0 };
         Ok(())
     }
 
-    /// Return the whole pages of the kept owners that are parts of huge pages, as ascending ranges `(start, end)`.
+    /// Return ascending ranges `(start, end)` of the whole pages in huge pages that belong to the owners in `kept`.
     pub fn huge_ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
@@ -332,13 +367,24 @@ impl Sweep {
         self.with(start, |sweeper| sweeper.add(start, end, owner))
     }
 
-    /// Add all parts of the memory that begins at `start` in a store, and return the end of this memory. `owners`: the
-    /// owner of each kind of part, in the order of PARTS; None for a kind that does not occur. Fails if a part has no
-    /// owner, or if no memory of the store begins at `start`.
-    pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
-        let (by_part, mut nobody) = (self.by_part(owners)?, None);
-        let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
-        ended(end, nobody)
+    /// Add all ranges of the memory that begins at `start` in a store. Return the end of this memory.
+    ///
+    /// `owners`: the owner of each kind of bytes, in the order of PARTS; None for a kind that does not occur. Fails if
+    /// a kind that occurs has no owner, or if no memory of the store begins at `start`.
+    pub fn add_blocks(
+        &mut self,
+        watcher: &dyn Watcher,
+        space: &Space,
+        store: &Store,
+        start: u64,
+        owners: Owners,
+    ) -> Result<u64> {
+        let (by_part, mut unadded) = (self.by_part(owners)?, AddError::default());
+        watcher.check()?;
+        let add =
+            |sweeper: &mut Sweeper| store.show_parts(space, start, adding(watcher, sweeper, by_part, &mut unadded));
+        let end = self.with(start, add)?;
+        ended(end, unadded)
     }
 
     fn by_part(&self, owners: Owners) -> Result<[u32; PARTS.len()]> {
@@ -347,7 +393,7 @@ impl Sweep {
     }
 
     /// Return, for each cell, the owners that have memory in it, with their sums.
-    pub fn finish(&mut self) -> Result<Vec<Vec<Row>>> {
+    pub fn finish(&mut self) -> Result<Vec<Vec<OwnerRow>>> {
         self.with(self.last, |sweeper| sweeper.settle())?;
         let row = |(owner, sum): (usize, &Sum)| (owner as u32, *sum);
         let some = |(_, sum): &(usize, &Sum)| sum.bytes | sum.pages != 0;

@@ -7,7 +7,7 @@
 //! (graph/owning.rs). A block counts once, as the first of these that applies: free; claimed; live object; object on a
 //! free list; unclassified.
 
-use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::block::{Block, BlockId, GroupBits};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::allocators::tally::Tally;
@@ -26,45 +26,45 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The number of bytes of a block that are read.
+/// A census reads at most this many bytes at the start of each block.
 const HEAD: usize = HEAD_BYTES;
 /// The largest number of different roles that a buffer can have for its owner.
 const MAX_ROLES: usize = 32;
 
 /// The objects of one type, and the buffers that these objects own.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct TypeCounts {
     live: Tally,
     idle: Tally,
     /// The buffers of the objects, by the role of the buffer.
     buffers: [Tally; MAX_ROLES],
 }
 
-impl Counted {
-    fn absorb(&mut self, other: &Counted) {
+impl TypeCounts {
+    fn absorb(&mut self, other: &TypeCounts) {
         let mine = [&mut self.live, &mut self.idle].into_iter().chain(&mut self.buffers);
         let theirs = [&other.live, &other.idle].into_iter().chain(&other.buffers);
         mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 }
 
-/// One worker's part of the census.
+/// The blocks that one worker classifies, and what it has found so far.
 struct Worker<'a> {
     heaps: Heaps<'a>,
     marks: &'a Marks<'a>,
     watched: &'a ByAddress<()>,
-    refused: &'a Refused,
+    refused: &'a RefusedClaims,
     types: Types<'a>,
-    rows: Vec<Counted>,
+    rows: Vec<TypeCounts>,
     tallies: Tallies,
     owners: Vec<(u64, u64, u64, u32)>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<OpenClaim>,
     found: Vec<Option<Block>>,
     /// Links to further blocks of an object: fields of the object, and words of its buffers.
     links: Vec<Link>,
-    /// The addresses of blocks that contain syntax trees, and the slabs of numbers in which no number is alive
-    /// (`idle_slabs`).
+    /// The addresses of blocks that contain syntax trees.
     syntax: Vec<u64>,
+    /// The slabs in which no int or float is alive (Python 2).
     idle_slabs: Tally,
     settling: Duration,
 }
@@ -72,13 +72,13 @@ struct Worker<'a> {
 /// The counts of one store: its used blocks, and two parts of them, the blocks that look like objects and the claimed
 /// blocks.
 #[derive(Clone, Copy, Default)]
-struct Sorted {
+struct StoreCounts {
     used: Tally,
     objects: Tally,
     claimed: Tally,
 }
 
-impl Sorted {
+impl StoreCounts {
     /// Return the used blocks that are neither objects nor claimed.
     fn unclassified(&self) -> Tally {
         let mut left = self.used;
@@ -90,16 +90,16 @@ impl Sorted {
     }
 }
 
-/// For each store, its sorted blocks.
-struct Tallies(Vec<Sorted>);
+/// The counts of the blocks of each store.
+struct Tallies(Vec<StoreCounts>);
 
 impl Tallies {
     fn new(heaps: &Heaps<'_>) -> Tallies {
-        Tallies(vec![Sorted::default(); heaps.stores.len()])
+        Tallies(vec![StoreCounts::default(); heaps.stores.len()])
     }
 
     #[inline(always)]
-    fn of(&mut self, place: Place) -> &mut Sorted {
+    fn of(&mut self, place: BlockId) -> &mut StoreCounts {
         &mut self.0[place.store as usize]
     }
 
@@ -132,7 +132,7 @@ impl Visitor for Worker<'_> {
     }
 
     #[inline(always)]
-    fn group(&mut self, first: Place, size: u64, used: &GroupBits, objects: &GroupBits) {
+    fn group(&mut self, first: BlockId, size: u64, used: &GroupBits, objects: &GroupBits) {
         let ones = |bits: &GroupBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         let tallies = self.tallies.of(first);
         tallies.used.add_many(ones(used), size);
@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
         heaps: Heaps<'a>,
         marks: &'a Marks<'a>,
         watched: &'a ByAddress<()>,
-        refused: &'a Refused,
+        refused: &'a RefusedClaims,
         layout: &'a TypeLayout,
     ) -> Worker<'a> {
         Worker {
@@ -167,8 +167,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// If the block is one that contains many objects, count these objects and return true. Places in it without a
-    /// living object count as free.
+    /// If the block is a slab, count its objects and return true. Places without a living object count as idle objects.
     #[inline(always)]
     fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
@@ -190,9 +189,9 @@ impl<'a> Worker<'a> {
         true
     }
 
-    fn row(&mut self, number: usize) -> &mut Counted {
+    fn row(&mut self, number: usize) -> &mut TypeCounts {
         if self.rows.len() <= number {
-            self.rows.resize(number + 1, Counted::default());
+            self.rows.resize(number + 1, TypeCounts::default());
         }
         &mut self.rows[number]
     }
@@ -220,7 +219,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Record the claims of an object. If another debug hook precedes the object's own, it is skipped first.
+    /// Record the claims of an object. If the header of a second debug hook precedes the object's own, skip it first.
     #[inline(always)]
     fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         if self.types.layout.hook == 0 {
@@ -240,7 +239,7 @@ impl<'a> Worker<'a> {
                 let (holder, at, owner) = (address + kind.pre, address + claim.at as u64, number as u32);
                 self.links.push(Link { at, owner, holder, follow: NOTHING, role: claim.role, last: 0 });
             } else if pointer.wrapping_sub(address) >= size {
-                self.wanted.push(Wanted {
+                self.wanted.push(OpenClaim {
                     pointer,
                     owner: address + kind.pre,
                     number: number as u32,
@@ -255,7 +254,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Settle the recorded claims in two short loops over many claims, so that their waits for memory overlap.
+    /// Claim the blocks of many recorded claims at once. First look up all blocks, then claim them. In such short
+    /// loops, the processor overlaps the cache misses of several look-ups.
     #[inline(never)]
     fn settle_claims(&mut self) {
         let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
@@ -269,7 +269,7 @@ impl<'a> Worker<'a> {
             self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(block.size);
             let next = u64::try_from(wanted.follow).ok().filter(|_| wanted.last != block.address);
             if let Some(at) = next.map(|offset| block.address + offset).filter(|at| at + 8 <= block.end) {
-                let Wanted { number: owner, owner: holder, follow, role, last, .. } = *wanted;
+                let OpenClaim { number: owner, owner: holder, follow, role, last, .. } = *wanted;
                 self.links.push(Link { at, owner, holder, follow, role, last });
             }
             self.tallies.of(block.place).claimed.add(block.size);
@@ -284,7 +284,7 @@ impl<'a> Worker<'a> {
 }
 
 /// A claim that is not settled yet: an object points to a buffer.
-struct Wanted {
+struct OpenClaim {
     pointer: u64,
     owner: u64,
     number: u32,
@@ -297,21 +297,22 @@ const CLAIMS_AT_ONCE: usize = 512;
 
 /// The buffers of one role that the objects of a type own.
 #[derive(Clone, Copy, Debug)]
-pub struct Owned {
+pub struct OwnedBuffers {
     pub role: u8,
     pub buffers: Tally,
 }
 
 /// The row of one type: its objects and their buffers.
 #[derive(Clone, Debug)]
-pub struct Row {
-    /// The address of the type, and its `tp_flags` (`flags`).
+pub struct TypeRow {
+    /// The address of the type.
     pub kind: u64,
+    /// The `tp_flags` of the type.
     pub flags: u64,
     pub live: Tally,
     /// The objects of the type that are on free lists.
     pub idle: Tally,
-    pub owned: Vec<Owned>,
+    pub owned: Vec<OwnedBuffers>,
 }
 
 /// The used blocks of one store, and those of these blocks that are neither objects nor claimed.
@@ -325,8 +326,8 @@ pub struct StoreRow {
 /// The result of a census. Sizes are in bytes.
 pub struct Census {
     /// A row for each type that has objects.
-    pub rows: Vec<Row>,
-    /// The blocks of each store.
+    pub rows: Vec<TypeRow>,
+    /// For each store, its used blocks and those of them that are unclassified.
     pub stores: Vec<StoreRow>,
     /// The owners of the watched blocks: `(block, owner's address, owner's type, role)`. If a root owns the block, the
     /// type is 0, the role is the root's number, and the address is the address of a word in the root.
@@ -337,11 +338,11 @@ pub struct Census {
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
-    /// Blocks that were made for many objects, and in which no object is alive.
+    /// The slabs (blocks for many objects) in which no object is alive.
     pub idle_slabs: Tally,
-    /// `settling`: the time that it took to find the owners of buffers during the walk, the mean of all workers.
-    /// `following`: the time that it took to follow the pointers to the other buffers.
+    /// The time that it took to find the owners of buffers during the walk: the mean of all workers.
     pub settling: Duration,
+    /// The time that it took to follow the pointers to the other buffers.
     pub following: Duration,
 }
 
@@ -349,7 +350,7 @@ pub struct Census {
 pub struct CensusRequest {
     /// For each root of the graph, by its index, the number of the root's owner; 0 for the interpreter.
     pub roots: Vec<u32>,
-    /// The user addresses of the blocks whose owner is wanted.
+    /// The user addresses of the blocks whose owners are added to `Census::owners`.
     pub watched: Vec<u64>,
     /// The largest number of unidentified blocks that are listed.
     pub unknown: usize,
@@ -364,10 +365,10 @@ pub fn take_census(
     graph: Option<&dyn Owners>,
 ) -> Result<Census> {
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
-    let mut refused = Refused::default();
+    let mut refused = RefusedClaims::default();
     let (marks, mut sums) = loop {
         let (marks, sums) = classify(watcher, heaps, &refused, &watched, layout, question)?;
-        let next = Refused { passes: refused.passes + 1, ..Refused::after(&marks, &heaps, layout) };
+        let next = RefusedClaims { passes: refused.passes + 1, ..RefusedClaims::after(&marks, &heaps, layout) };
         if next.passes == MAX_PASSES || next.free == refused.free && next.claimants == refused.claimants {
             break (marks, sums);
         }
@@ -400,15 +401,15 @@ pub fn take_census(
     })
 }
 
-fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
+fn store_row((store, sorted): (&Store, &StoreCounts)) -> StoreRow {
     StoreRow { name: store.name(), used: sorted.used, unclassified: sorted.unclassified() }
 }
 
 /// The claims that a pass over all used blocks found to be wrong. The next pass must not make these claims.
 #[derive(Default)]
-struct Refused {
+struct RefusedClaims {
     /// Blocks that must not be claimed, because they are free.
-    free: Vec<Place>,
+    free: Vec<BlockId>,
     /// Blocks that must not claim anything: they look like objects, but are claimed as buffers themselves. For example,
     /// the items of a list look like an object if a class follows a possible count, such as an address below 4 GiB. The
     /// blocks to which such items point are not buffers of an object.
@@ -420,8 +421,8 @@ struct Refused {
 /// this block was refused too. A few passes settle this. Usually there are no such claims, and one pass suffices.
 const MAX_PASSES: u32 = 4;
 
-impl Refused {
-    fn after(marks: &Marks<'_>, heaps: &Heaps<'_>, layout: &TypeLayout) -> Refused {
+impl RefusedClaims {
+    fn after(marks: &Marks<'_>, heaps: &Heaps<'_>, layout: &TypeLayout) -> RefusedClaims {
         let mut types = Types::new(*heaps, layout);
         let mut has_claimed = |block: &Block| {
             let head = &mut [0; HEAD];
@@ -435,7 +436,7 @@ impl Refused {
             pointers.any(|pointer| pointer.wrapping_sub(start) >= size && heaps.block_at(pointer).is_some())
         };
         let claimants = marks.contested().into_iter().filter(&mut has_claimed).map(|block| block.address);
-        Refused { free: marks.claimed_but_free(), claimants: claimants.collect(), passes: 0 }
+        RefusedClaims { free: marks.claimed_but_free(), claimants: claimants.collect(), passes: 0 }
     }
 
     #[inline(always)]
@@ -444,15 +445,16 @@ impl Refused {
     }
 }
 
-/// Pass once over all used blocks.
+/// Classify each used block once: it is an object, a buffer that an object claims, or unknown. Claims that `refused`
+/// contains are not made.
 fn classify<'a>(
     watcher: &dyn Watcher,
     heaps: Heaps<'a>,
-    refused: &Refused,
+    refused: &RefusedClaims,
     watched: &ByAddress<()>,
     layout: &TypeLayout,
     question: &CensusRequest,
-) -> Result<(Marks<'a>, Sums)> {
+) -> Result<(Marks<'a>, CensusSums)> {
     let marks = Marks::new(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
     refused.free.iter().for_each(|place| _ = marks.claim(*place));
     let Jobs { jobs, total } = heaps.jobs();
@@ -464,20 +466,20 @@ fn classify<'a>(
     };
     let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
     let workers = workers.into_iter().map(|(_, worker)| worker).collect();
-    let sums = Sums::new(workers, Tallies::new(&heaps), &question.roots);
+    let sums = CensusSums::new(workers, Tallies::new(&heaps), &question.roots);
     Ok((marks, sums))
 }
 
-/// A type, with the number that all workers share.
+/// A type, as its address and its `tp_flags`. Its index in `types` is the same for all workers.
 struct SharedKind {
     address: u64,
     flags: u64,
 }
 
 /// The sums over the results of all workers.
-struct Sums {
+struct CensusSums {
     types: Vec<SharedKind>,
-    rows: Vec<Counted>,
+    rows: Vec<TypeCounts>,
     numbers: HashMap<u64, u32>,
     tallies: Tallies,
     owners: Vec<(u64, u64, u64, u32)>,
@@ -490,10 +492,10 @@ struct Sums {
     settling: Duration,
 }
 
-impl Sums {
-    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[u32]) -> Sums {
+impl CensusSums {
+    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[u32]) -> CensusSums {
         let count = roots.iter().map(|number| *number as usize + 1).max().unwrap_or(1);
-        let mut sums = Sums {
+        let mut sums = CensusSums {
             types: Vec::new(),
             rows: Vec::new(),
             numbers: HashMap::new(),
@@ -512,7 +514,7 @@ impl Sums {
     }
 
     fn absorb(&mut self, mut worker: Worker<'_>) {
-        worker.rows.resize(worker.types.kinds.len(), Counted::default());
+        worker.rows.resize(worker.types.kinds.len(), TypeCounts::default());
         let numbers: Vec<u32> =
             worker.types.kinds.iter().map(|kind| self.number_of(kind.address, kind.flags)).collect();
         for (number, row) in numbers.iter().zip(&worker.rows) {
@@ -529,13 +531,13 @@ impl Sums {
     /// Return the number of the type at this address. A new type gets the next number, and `flags` are its `tp_flags`.
     fn number_of(&mut self, address: u64, flags: u64) -> u32 {
         *self.numbers.entry(address).or_insert_with(|| {
-            self.rows.push(Counted::default());
+            self.rows.push(TypeCounts::default());
             self.types.push(SharedKind { address, flags });
             self.types.len() as u32 - 1
         })
     }
 
-    /// Follow the chains of buffers to their ends.
+    /// Claim the blocks of all chains of buffers, such as those of a deque. Count each for the type of its owner.
     fn follow(
         &mut self,
         watcher: &dyn Watcher,
@@ -599,8 +601,8 @@ impl Sums {
         Ok(())
     }
 
-    /// Assign to the interpreter the blocks that contain syntax trees and the blocks for numbers that are all free,
-    /// even if objects point to these blocks.
+    /// Assign to the interpreter all blocks that contain syntax trees, and all slabs without a living int or float.
+    /// Objects may point to these blocks, but do not own them.
     fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
         for address in std::mem::take(&mut self.syntax) {
             let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);
@@ -620,10 +622,10 @@ impl Sums {
     }
 }
 
-fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
+fn row((kind, counted): (&SharedKind, &TypeCounts)) -> TypeRow {
     let owned = counted.buffers.iter().zip(0..).filter(|(tally, _)| tally.count > 0);
-    let owned = owned.map(|(buffers, role)| Owned { role, buffers: *buffers }).collect();
-    Row { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
+    let owned = owned.map(|(buffers, role)| OwnedBuffers { role, buffers: *buffers }).collect();
+    TypeRow { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
 }
 
 /// Return the first bytes of a block, as many as a census reads.
@@ -633,7 +635,7 @@ fn head_of<'a>(heaps: &Heaps<'_>, block: &Block, head: &'a mut [u8; HEAD]) -> &'
 }
 
 /// Correct the sums for blocks that look like objects but are buffers: these blocks no longer count as objects.
-fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut Sums) {
+fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut CensusSums) {
     let mut types = Types::new(*heaps, layout);
     for block in contested {
         sums.tallies.of(block.place).objects.take(block.size);

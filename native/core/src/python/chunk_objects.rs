@@ -1,8 +1,8 @@
 //! List the chunks of malloc that contain objects of given types.
 
 use crate::allocators::block::Block;
-use crate::allocators::glibc::chunks::State;
-use crate::allocators::glibc::listing::{Listed, Wanted};
+use crate::allocators::glibc::chunks::ChunkState;
+use crate::allocators::glibc::listing::{ChunkFilter, ListedChunk};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::python::layout::TypeLayout;
@@ -14,15 +14,15 @@ use std::collections::HashSet;
 /// A visitor that finds live objects of given types in chunks.
 struct Looker<'a> {
     heaps: Heaps<'a>,
-    wanted: &'a Wanted,
+    wanted: &'a ChunkFilter,
     kinds: &'a HashSet<u64>,
     types: Types<'a>,
-    found: Vec<Listed>,
+    found: Vec<ListedChunk>,
 }
 
 impl Visitor for Looker<'_> {
     fn wants(&self, size: u64) -> bool {
-        self.wanted.takes(size, State::Used)
+        self.wanted.takes(size, ChunkState::Used)
     }
 
     fn block(&mut self, block: Block, head: &[u8]) -> bool {
@@ -35,15 +35,15 @@ impl Visitor for Looker<'_> {
 }
 
 /// List the used chunks that pass the filter and look like live objects of one of the types at the addresses `kinds`.
-/// The chunks are in no order.
+/// The chunks are in no particular order.
 pub fn list_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     layout: &TypeLayout,
     kinds: &HashSet<u64>,
-    wanted: &Wanted,
-) -> Result<Vec<Listed>> {
-    let wanted = Wanted { states: wanted.states & 1 << State::Used as u32, ..*wanted };
+    wanted: &ChunkFilter,
+) -> Result<Vec<ListedChunk>> {
+    let wanted = ChunkFilter { states: wanted.states & 1 << ChunkState::Used as u32, ..*wanted };
     let Jobs { jobs, total } = heaps.chunk_jobs(&wanted);
     let init = || {
         let types = Types::new(heaps, layout);

@@ -1,14 +1,14 @@
-//! The fields of objects that own blocks.
+//! Read the pointer fields by which objects own blocks.
 
 use crate::python::layout::{Claim, Extent, TypeLayout};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 
-/// The rule for the extent of the items of a numpy array. Offsets in the array object: `at` of the number of dimensions
-/// (32 bits), `unit` of the pointer to the dimensions, `more` of the pointer to the strides.
+/// The rule for the extent of the items of a numpy array. Offsets in the array object: `at`, the number of dimensions
+/// (32 bits); `unit`, the pointer to the dimensions; `more`, the pointer to the strides.
 pub(crate) const STRIDES: u8 = 5;
-/// The offset of the field `descr` in PyArrayObject_fields.
+/// The offset in bytes of the field `descr` in PyArrayObject_fields.
 const DESCR: u64 = 56;
 
 /// A claim whose offsets are counted from the start of the block.
@@ -21,7 +21,7 @@ pub(crate) struct PlacedClaim {
     pub(crate) high: u32,
     pub(crate) role: u8,
     pub(crate) follow: i32,
-    /// The offset of the pointer to the last block of a chain; usize::MAX if the object has no such field.
+    /// The offset in bytes of the pointer to the last block of a chain; usize::MAX if the object has no such field.
     pub(crate) last_at: usize,
     pub(crate) contents: u32,
     pub(crate) count_at: i64,
@@ -54,8 +54,8 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
     Some(pointer).filter(|pointer| *pointer >= LOWEST)
 }
 
-/// Return the field `kind` of the PyArray_Descr of the numpy array at `object`. It is a letter, in the byte after the
-/// head and a pointer.
+/// Return the field `kind` of the PyArray_Descr of the numpy array at `object`: a letter, in the byte after the head
+/// and a pointer. Return None if it cannot be read.
 pub(crate) fn array_kind(space: &Space, layout: &TypeLayout, object: u64) -> Option<u8> {
     let mut byte = [0];
     let descr = space.word(object.wrapping_add(DESCR)).ok()?;

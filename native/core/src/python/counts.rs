@@ -15,7 +15,8 @@ pub(crate) fn references(layout: &TypeLayout, words: &[u8]) -> Option<u64> {
 }
 
 /// Return the reference count of the object whose head is `words`: the sum over all threads. If counting is deferred,
-/// or if the object is immortal, the result is larger than any possible count. None if the head is cut off.
+/// or if the object is immortal, the result is larger than any possible count. None if the head is cut off, or if the
+/// sum is negative.
 fn shared_references(words: &[u8]) -> Option<u64> {
     let (bits, local, shared) = (*words.get(11)?, half_at(words, 12)?, word_at(words, 16)? as i64);
     if local == LOCAL_IMMORTAL {
@@ -24,7 +25,7 @@ fn shared_references(words: &[u8]) -> Option<u64> {
     // Up to 3.13, deferred counting adds one reference.
     let own = u64::from(bits & GC_DEFERRED != 0);
     let sum = i64::from(local) + (shared >> SHARED_FLAGS);
-    Some(u64::try_from(sum).unwrap_or(0).saturating_sub(own))
+    Some(u64::try_from(sum).ok()?.saturating_sub(own))
 }
 
 /// Return whether the object whose head is `words` has references, in its own thread or in others; None if the words
@@ -52,8 +53,8 @@ pub(crate) const SMALL_COUNT: u64 = 1 << 20;
 /// The limit of counts: memory cannot contain that many references. A pointer instead of a count is larger, unless the
 /// program lies in the lowest 4 GiB, where a pointer to the program's data may be smaller.
 pub(crate) const LARGEST_COUNT: u64 = 1 << 32;
-/// The count from which an object is immortal. Include/refcount.h since 3.14: ob_refcnt (u32), ob_overflow (u16),
-/// ob_flags (u16).
+/// An object with this count or a larger one is immortal. The fields since 3.14 (Include/refcount.h) are ob_refcnt
+/// (u32), ob_overflow (u16) and ob_flags (u16).
 const IMMORTAL: u32 = 1 << 31;
 const MAX_FLAGS: u64 = 1 << 4;
 
@@ -94,6 +95,7 @@ mod tests {
         }
         assert_eq!(shared_references(&head(1, 0, u32::MAX, 0)), Some(u64::MAX), "immortal");
         assert_eq!(shared_references(&head(1, 0, 1, 0)[..20]), None, "cut off");
+        assert_eq!(shared_references(&head(1, 0, 1, -2 << 2)), None, "below 0");
     }
 
     #[test]

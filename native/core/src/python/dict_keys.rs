@@ -6,8 +6,11 @@ pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 /// The number of slots of the smallest table (dictobject.c: PyDict_MINSIZE).
 pub(crate) const MIN_SLOTS: u64 = 8;
 
-/// Offsets of fields in the head of a table: of the number of slots (or -1) or of its logarithm; of the indices of
-/// entries; and of the kind of the table (or -1), which is 0 if entries contain a hash.
+/// The offsets of fields in the head of a table; -1 if there is no such field.
+/// - `slots_at`: the number of slots.
+/// - `log2_at`: the logarithm of this number to the base 2.
+/// - `kind_at`: the kind of the table; 0 if its entries contain a hash.
+/// - `indices`: the indices of the entries, which follow the head.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead {
     pub slots_at: i64,
@@ -34,13 +37,14 @@ impl TableHead {
         Some(first + usable(slots) * step)
     }
 
-    /// Return the number of entries that fit into the table that begins with the bytes `own`.
+    /// Return the number of entries that fit into the table that begins with the bytes `own`; None if the size of the
+    /// table is cut off or impossible.
     pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
         self.slots(own).filter(is_possible).map(usable)
     }
 
-    /// Return the offset of the first entry, and the distance from one entry to the next; None if the kind of the table
-    /// is cut off.
+    /// Return the offset of the first entry, and the distance from one entry to the next, in bytes; None if the kind of
+    /// the table is cut off.
     pub(crate) fn entries(&self, own: &[u8], slots: u64) -> Option<(u64, u64)> {
         let kind = match optional(self.kind_at) {
             Some(at) => *own.get(at)?,
@@ -72,7 +76,7 @@ pub(crate) fn index_width(slots: u64) -> u64 {
     }
 }
 
-/// Convert an offset that the caller gave; -1 becomes None.
+/// Convert an offset that is -1 if there is no field: return None for -1.
 pub(crate) fn optional(offset: i64) -> Option<usize> {
     usize::try_from(offset).ok()
 }

@@ -1,4 +1,4 @@
-//! Estimate the number and the bytes of all objects from a sample of blocks.
+//! Estimate the number and the bytes of each type's objects from a sample of blocks.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
@@ -15,13 +15,14 @@ pub struct Estimate {
     pub kind: u64,
     pub live: u64,
     pub bytes: u64,
-    /// The number of objects on free lists (`idle`), and their bytes (`idle_bytes`).
+    /// The number of objects on free lists.
     pub idle: u64,
+    /// The bytes of the objects on free lists.
     pub idle_bytes: u64,
 }
 
-/// Estimate the numbers and bytes of all objects in blocks of at most 512 bytes, from a sample of at most `most` pools
-/// of each size.
+/// Estimate the number and the bytes of each type's objects in blocks of at most 512 bytes, from a sample of at most
+/// `most` pools of each size.
 pub fn estimate_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

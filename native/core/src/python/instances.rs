@@ -5,11 +5,11 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::firsts::Firsts;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, CLAIM};
-use crate::python::sizing::{asked_bytes, Measure, Sizing};
+use crate::python::sizing::{asked_bytes, Measure, SizeFields};
 use crate::python::types::{Kind, Types};
+use crate::top_rows::TopRows;
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
@@ -35,9 +35,10 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     blocks.iter().map(|(_, size)| size).sum()
 }
 
-/// The order of a list of objects, by a key.
+/// The key by which a list of objects is sorted. The largest object comes first, unless the key is the type's name or
+/// the address.
 #[derive(Clone, Copy, Debug)]
-pub enum Order {
+pub enum ObjectOrder {
     Together,
     Bytes,
     Buffers,
@@ -45,35 +46,36 @@ pub enum Order {
     Address,
 }
 
-impl FromStr for Order {
+impl FromStr for ObjectOrder {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Order> {
+    fn from_str(text: &str) -> Result<ObjectOrder> {
         match text {
-            "together" => Ok(Order::Together),
-            "bytes" => Ok(Order::Bytes),
-            "buffers" => Ok(Order::Buffers),
-            "type" => Ok(Order::Type),
-            "address" => Ok(Order::Address),
+            "together" => Ok(ObjectOrder::Together),
+            "bytes" => Ok(ObjectOrder::Bytes),
+            "buffers" => Ok(ObjectOrder::Buffers),
+            "type" => Ok(ObjectOrder::Type),
+            "address" => Ok(ObjectOrder::Address),
             _ => Err(Error::invalid("the order is together, bytes, buffers, type or address")),
         }
     }
 }
 
-impl Order {
+impl ObjectOrder {
     /// Return the sort key of an object. `kinds`: for each type, the position of its name in alphabetical order.
     fn key(self, (address, kind, size, buffers): &Instance, kinds: &HashMap<u64, u32>) -> (u64, u64, u64) {
         match self {
-            Order::Together => (!(size + buffers), *address, 0),
-            Order::Bytes => (!size, *address, 0),
-            Order::Buffers => (!buffers, *address, 0),
-            Order::Type => (u64::from(kinds.get(kind).copied().unwrap_or(0)), !(size + buffers), *address),
-            Order::Address => (*address, 0, 0),
+            ObjectOrder::Together => (!(size + buffers), *address, 0),
+            ObjectOrder::Bytes => (!size, *address, 0),
+            ObjectOrder::Buffers => (!buffers, *address, 0),
+            ObjectOrder::Type => (u64::from(kinds.get(kind).copied().unwrap_or(0)), !(size + buffers), *address),
+            ObjectOrder::Address => (*address, 0, 0),
         }
     }
 }
 
-/// The number of objects, the bytes of their blocks, and the bytes of their buffers.
+/// The sums over all wanted objects: `count`, how many they are; `bytes`, the size of their blocks; `buffers`, the size
+/// of the blocks that they own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instances {
     pub count: u64,
@@ -96,8 +98,8 @@ struct Collector<'a> {
     types: Types<'a>,
     /// The wanted types, each with the position of its name in alphabetical order.
     kinds: &'a HashMap<u64, u32>,
-    order: Order,
-    rows: Firsts<Instance>,
+    order: ObjectOrder,
+    rows: TopRows<Instance>,
     all: Instances,
 }
 
@@ -122,7 +124,7 @@ pub struct WantedInstances {
     pub kinds: HashMap<u64, u32>,
     /// The user addresses of blocks that only look like objects.
     pub without: HashSet<u64>,
-    pub order: Order,
+    pub order: ObjectOrder,
     pub top: Option<usize>,
 }
 
@@ -137,7 +139,7 @@ pub fn list_instances(
     let (order, top) = (*order, top.unwrap_or(usize::MAX));
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
-        let (types, all, rows) = (Types::new(heaps, layout), Instances::default(), Firsts::new(top));
+        let (types, all, rows) = (Types::new(heaps, layout), Instances::default(), TopRows::new(top));
         (Walk::new(heaps), Collector { heaps, without, types, kinds, order, rows, all })
     };
     let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &_, control: &Control| {
@@ -159,9 +161,9 @@ struct Asker<'a> {
     space: &'a Space,
     without: &'a HashSet<u64>,
     types: Types<'a>,
-    sizing: &'a Sizing,
-    /// For each type, by its number: None until the type is read, and then the sizes of the type; the inner None means
-    /// that these cannot be read.
+    sizing: &'a SizeFields,
+    /// The sizes of each type, by the type's number: None until the type is read; `Some(None)` if the sizes cannot be
+    /// read.
     measures: Vec<Option<Option<Measure>>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
@@ -196,7 +198,7 @@ pub fn asked_sizes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     layout: &TypeLayout,
-    sizing: &Sizing,
+    sizing: &SizeFields,
     without: &HashSet<u64>,
 ) -> Result<Vec<(u64, u64, u64)>> {
     let Jobs { jobs, total } = heaps.jobs_of(Store::has_groups);

@@ -1,13 +1,14 @@
-//! The layout of the objects of one interpreter: the fields of types, the bytes that precede an object, and the fields
-//! that own blocks.
+//! The layout of the objects of one interpreter: the fields of types, the bytes that precede an object, and the pointer
+//! fields by which objects own blocks.
 
 use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// The least size in bytes of a block with a syntax tree (CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE).
+/// The smallest size in bytes of a block with a syntax tree (CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE).
 const MIN_SYNTAX: u64 = 8192;
 
-/// A rule for computing the size of a buffer: `rule`, and the parameters of the rule.
+/// How to compute the size of a buffer from fields of its owner. `rule`: the rule, such as COUNT in unwalked.rs. `at`,
+/// `unit`, `more`: its parameters, whose meaning depends on the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub rule: u8,
@@ -28,13 +29,13 @@ pub struct Claim {
     pub high: u32,
     /// The role of the block for its owner: an index into the caller's list of names.
     pub role: u8,
-    /// Which words in the block point to further blocks: NOTHING for none, ALL for all words, or else the offset of the
-    /// word that is a link to the next block.
+    /// The offset in the block of the link to the next block of a chain. If it is negative (NOTHING or CLAIM, for
+    /// example), the block belongs to no chain.
     pub follow: i32,
-    /// The offset in the owner of a pointer to the last block of such a chain; 0 if there is none, and then the last
-    /// link is 0.
+    /// The offset, in the owner, of the pointer to the last block of its chain of blocks. 0 if there is no such
+    /// pointer: the chain then ends with a link of 0.
     pub last: i64,
-    /// The kind of references in the block (graph/shapes.rs).
+    /// The kind of references that the block contains: a constant of graph/shapes.rs, such as ITEMS.
     pub contents: u32,
     /// The offset, in the owner, of the number of references; -1 if the owner does not have the number.
     pub count_at: i64,
@@ -43,7 +44,8 @@ pub struct Claim {
 }
 
 pub(crate) const NOTHING: i32 = -1;
-/// A value of `follow`. The claim holds only if a block begins at the pointer and does not look like an object.
+/// A value of `follow` for a claim with a condition: a block must begin at the pointer and must not look like an
+/// object.
 pub(crate) const CLAIM: i32 = -3;
 
 /// Types that own blocks through the same fields. They are selected by a bit of `tp_flags`, or by the name of a static
@@ -58,7 +60,7 @@ pub struct Family {
 /// The layout of `PyTypeObject` and of the bytes that precede an object in its block, as the caller knows it.
 #[derive(Clone, Debug, Default)]
 pub struct TypeLayout {
-    /// The offset of the reference count: 0, or 16 if two links precede it (Py_TRACE_REFS).
+    /// The offset in bytes of the reference count: 0, or 16 if two links precede it (Py_TRACE_REFS).
     pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
@@ -66,7 +68,7 @@ pub struct TypeLayout {
     pub tp_itemsize: u64,
     pub tp_flags: u64,
     pub tp_base: u64,
-    /// The least size in bytes of a chunk that contains a heap type.
+    /// The smallest size in bytes of a chunk that contains a heap type.
     pub smallest_heap_type: u64,
     pub flag_gc: u64,
     pub flag_type_subclass: u64,
@@ -74,8 +76,9 @@ pub struct TypeLayout {
     pub hook: u64,
     /// The size of PyGC_Head in bytes.
     pub gc_head: u64,
-    /// Flags of types. The objects of a type with any of these flags have `pre_header` more bytes before them.
+    /// Flags of types. If a type has one of them, more bytes precede its objects (see `pre_header`).
     pub flags_pre_header: u64,
+    /// How many bytes precede an object whose type has one of `flags_pre_header`, in addition to the collector's head.
     pub pre_header: u64,
     /// The flag of types whose objects may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
@@ -83,17 +86,19 @@ pub struct TypeLayout {
     pub flags_plain: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least size in bytes).
     pub shortened: Vec<(String, u64)>,
-    /// The chain of offsets from a module to the size of its state: each offset leads to a pointer, and the last one is
-    /// the offset of the size.
+    /// How to read the size of a module's state. Each offset but the last leads from one structure to a pointer to the
+    /// next. The last one is the offset of the size.
     pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
-    /// The deallocator of classes that a class statement made. These classes add no fields that are written in C.
+    /// The address of the `tp_dealloc` that all classes have which a class statement made. A heap type with another
+    /// `tp_dealloc` was made in C.
     pub class_dealloc: u64,
-    /// The names of types whose fields contain only objects, plain values and what `families` describes.
+    /// The names of types whose fields contain only references to objects, plain values, and the pointers that
+    /// `families` describes.
     pub closed: Vec<String>,
-    /// The role of a block that was reached by following pointers from another block.
+    /// The role of a block of C code that the graph assigns to an object: no layout describes the block.
     pub reached_role: u8,
     /// The names of types whose own name cannot be read, by the address of the type.
     pub names: Vec<(u64, String)>,
@@ -104,21 +109,23 @@ pub struct TypeLayout {
     pub unwalked: Vec<(u64, u64)>,
 }
 
-/// The layout of blocks with many objects. `block`: the requested size in bytes; `header`: the bytes before the first
-/// object; `item`: the bytes of each object.
+/// The layout of slabs: blocks of malloc that contain many objects each (int and float of Python 2).
+/// - `block`: the requested size of a slab in bytes.
+/// - `header`: how many bytes precede the first object.
+/// - `item`: the size of each object in bytes.
 #[derive(Clone, Debug)]
 pub struct Slab {
     pub block: u64,
     pub header: u64,
     pub item: u64,
-    /// The names (tp_name) of the types of these objects.
+    /// The names (`tp_name`) of the types whose objects lie in slabs.
     pub names: Vec<String>,
 }
 
 const PLAIN_TYPE: u64 = 8;
 
 impl TypeLayout {
-    /// Return the size of an object's head: the reference count, the type, and in some builds more fields.
+    /// Return the size in bytes of an object's head: the reference count, the type, and in some builds more fields.
     pub(crate) fn head(&self) -> u64 {
         self.ob_type + 8
     }
@@ -143,16 +150,16 @@ impl TypeLayout {
         self.ob_type != self.ob_refcnt + 8
     }
 
-    /// Return whether `pointer` is the start of the requested bytes of a block: after the debug hook, or after a second
-    /// debug hook that malloc's domain adds.
+    /// Return whether `pointer` is the start of the requested bytes of a block. They follow the header of a debug hook,
+    /// or two headers if malloc's domain adds one. Without debug hooks, they begin at the start of the block.
     pub(crate) fn begins_at(&self, block: u64, pointer: u64) -> bool {
         let inside = pointer.wrapping_sub(block);
         inside == self.hook || inside == 2 * self.hook
     }
 
-    /// Return how many bytes precede the debug hook of an object. A request above 512 bytes goes on to malloc, which
-    /// has a debug hook too. A hook consists of the size, a letter for the domain (r is malloc's), and the same byte
-    /// seven times.
+    /// Return how many bytes precede the inner one of two debug headers; 0 if there is only one. Python passes requests
+    /// above 512 bytes on to malloc, whose domain adds a header too. A header consists of the size, a letter for the
+    /// domain (`r` for malloc's), and the same byte seven times.
     #[inline(always)]
     pub(crate) fn outer_hook(&self, head: &[u8]) -> usize {
         if self.hook == 0 || head.len() < 2 * self.hook as usize {

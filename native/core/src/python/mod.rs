@@ -22,17 +22,17 @@ pub(crate) mod unwalked;
 pub(crate) mod values;
 pub(crate) mod votes;
 
-pub use census::{objects_in, take_census, Census, CensusRequest, Owned, Row, StoreRow};
+pub use census::{objects_in, take_census, Census, CensusRequest, OwnedBuffers, StoreRow, TypeRow};
 pub use chunk_objects::list_objects;
 pub use dict_keys::TableHead;
 pub use estimate::{estimate_types, Estimate};
-pub use instances::{asked_sizes, list_instances, Instance, Instances, Order, WantedInstances};
+pub use instances::{asked_sizes, list_instances, Instance, Instances, ObjectOrder, WantedInstances};
 pub use layout::{Claim, Extent, Family, Slab, TypeLayout};
 pub use owner::{Owner, Owners};
-pub use sizing::Sizing;
-pub use traces::{count_traces, TraceTable, Traced, Traces};
+pub use sizing::SizeFields;
+pub use traces::{count_traces, TraceTable, TracebackSum, Traces};
 pub use unwalked::{find_claimed, Measures};
 pub use values::{
-    equal_objects, equal_values, tally_objects, value_hashes, Copied, Equal, KindSum, Values, WantedValues,
+    equal_objects, equal_values, tally_objects, value_hashes, EqualGroup, EqualObject, KindSum, Values, WantedValues,
 };
 pub use votes::{sample_types, vote_distances};

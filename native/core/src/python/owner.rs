@@ -16,6 +16,6 @@ pub enum Owner {
 
 /// A graph that can report the owners of blocks.
 pub trait Owners: Sync {
-    /// Show each block that is not an object and has an owner, together with this owner.
+    /// Call `show` with each block that is not an object and has an owner, and with this owner.
     fn each_owner(&self, watcher: &dyn Watcher, show: &mut dyn FnMut(Block, Owner)) -> Result<()>;
 }

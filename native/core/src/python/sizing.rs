@@ -7,7 +7,7 @@ use gdbheap_access::memory::space::Space;
 
 /// The fields that determine the size of an object, in addition to `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Debug, Default)]
-pub struct Sizing {
+pub struct SizeFields {
     pub ob_size: u64,
     /// Whether the word of an int at `ob_size` is a tag: its bits above the lowest three are the number of digits.
     pub tagged: bool,
@@ -15,7 +15,7 @@ pub struct Sizing {
     pub flag_str: u64,
     pub str_length: u64,
     pub str_state: u64,
-    /// The number of additional bits before the kind of a str in its state. Without them, two bits precede the kind.
+    /// How many bits precede the kind of a str in its state, beyond the two of most releases.
     pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
@@ -27,7 +27,7 @@ pub struct Sizing {
 pub(crate) const STR_COMPACT: u32 = 1 << 5;
 pub(crate) const STR_ASCII: u32 = 1 << 6;
 
-/// The sizes in a type object that determine the size of the type's objects.
+/// The fields of a type object that give the size of the type's objects: `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Copy)]
 pub(crate) struct Measure {
     pub(crate) basic: u64,
@@ -44,7 +44,7 @@ impl Measure {
 
 /// Return the number of bytes that were requested for the block of an object; None if the object has no field with the
 /// size, or if the field is cut off. `head`: the first bytes of the object.
-pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
+pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &SizeFields, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| word_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
         let state = half_at(head, (kind.pre + sizing.str_state) as usize)? >> sizing.str_state_shift.min(31);

@@ -1,4 +1,4 @@
-//! Objects that share a block of malloc, a slab, with many others: `int` and `float` of Python 2 (`PyIntBlock`,
+//! Find slabs: blocks of malloc that contain many objects each, `int` or `float` of Python 2 (`PyIntBlock`,
 //! `PyFloatBlock`).
 //!
 //! A slab begins with a pointer to the next slab; then the objects follow without gaps. A free object has a pointer to
@@ -13,7 +13,7 @@ use gdbheap_access::bytes::u64_at;
 /// The content of a slab: the number of the type of its objects, a bit for each place with a living object, and the
 /// number of places.
 #[derive(Clone, Copy)]
-pub(crate) struct Filled {
+pub(crate) struct SlabContent {
     first: u64,
     pub(crate) number: u32,
     pub(crate) alive: u64,
@@ -38,7 +38,7 @@ impl Types<'_> {
     }
 
     /// Return the objects in the used chunk whose user address is `address`; None if the chunk is not a slab.
-    pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
+    pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<SlabContent> {
         let slab = self.layout.slab.as_ref()?;
         let hook = self.layout.hook;
         if !self.is_slab_size(chunk_size) || slab.item < 24 {
@@ -65,7 +65,7 @@ impl Types<'_> {
                 None => return None,
             }
         }
-        number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
+        number.map(|number| SlabContent { first: address + hook + slab.header, number, alive, places })
     }
 
     /// Return whether the used chunk is a slab in which no object is alive: each place links to another place, except
@@ -97,7 +97,7 @@ impl Types<'_> {
     }
 }
 
-impl Filled {
+impl SlabContent {
     pub(crate) fn count(&self) -> u64 {
         u64::from(self.alive.count_ones())
     }

@@ -10,21 +10,22 @@ use crate::allocators::heaps::Heaps;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// The limit of 32-bit numbers: all of them are smaller.
+/// The limit of 32-bit numbers. A smaller word may be a number. A larger word that points to a block is taken for an
+/// address.
 pub(crate) const LOW: u64 = 1 << 32;
 /// The divisor of round numbers: sizes, limits and short floats are multiples of it. Addresses of blocks seldom are.
 pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// The largest number of bits of an address in a program. The bits above may be a tag.
+/// An address in a program has at most this number of bits. The higher bits of a word may be a tag.
 const TAG_SHIFT: u32 = 48;
-/// The limits of tags: a tag is at most MAX_TAG or, apart from the sign, at least FIRST_NAN, as in quiet NaNs.
+/// The largest tag that is a small number. Other tags, without the sign bit, are at least FIRST_NAN, as in quiet NaNs.
 const MAX_TAG: u64 = 0xFF;
 const FIRST_NAN: u64 = 0x7FF8;
 /// The number of words that are read on each side of a word.
 const NEIGHBOURS: usize = 4;
-/// The number of pointers among a word's neighbours from which a round number counts as a pointer too.
+/// A round number counts as a pointer if at least this many of its neighbours are pointers, and none is a number.
 const MANY_POINTERS: usize = 3;
-/// The number below which a neighbour does not show whether the words there are pointers.
+/// The limit of small numbers. A neighbour that is smaller does not show whether the words next to it are pointers.
 const SMALL: u64 = 1 << 16;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 /// The largest size in bytes of a header that a program puts before the bytes that it needs in a block of malloc.
@@ -33,11 +34,11 @@ const MAX_HEADER: u64 = 8;
 const MAX_SLACK: u64 = 24;
 /// The largest number of bytes before an object in its block: the collector's head, managed attributes, debug hooks.
 const MAX_PRE: u64 = 64;
-/// The number of words after an object's type that are plain numbers in ints, strings and bytes: length, hash, state,
-/// digits.
+/// How many words after an object's type are plain numbers in ints, strings and bytes: the length, hash, state or
+/// digits. Such a word is no reference.
 const PLAIN_WORDS: u64 = 3;
 
-/// The decision about a word outside the heaps.
+/// Whether a word in static data or on a stack counts as a reference, and how strong this evidence is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     Reference,
@@ -50,7 +51,7 @@ pub(crate) enum Sign {
 
 /// The kind of the words next to a word.
 #[derive(PartialEq, Eq)]
-enum Beside {
+enum Neighbours {
     /// The neighbours include at least MANY_POINTERS pointers, and no number.
     PointersOnly,
     Pointers,
@@ -59,7 +60,7 @@ enum Beside {
 }
 
 /// Return whether the upper 16 bits of a word may be a tag and no part of an address: the bits of a NaN in which a
-/// program stores values, or a small tag or counter. Texts and ordinary numbers have other upper bits, so the result is
+/// program stores values, or a small tag or counter. Text and ordinary numbers have other upper bits, so the result is
 /// nearly always false.
 #[inline(always)]
 pub(crate) fn has_tag(word: u64) -> bool {
@@ -74,9 +75,9 @@ pub(crate) fn untagged(word: u64, spans: &[(u64, u64)]) -> Option<u64> {
     (word % WORD == 0 && is_in()).then_some(address)
 }
 
-/// Return whether something begins at `pointer`, in the middle of a block: after a header with the size, as in the
-/// blocks of SQLite; or at a word that is the address of the block itself, as after a page of SQLite. `word` reads the
-/// word at an address.
+/// Return whether a C structure begins at `pointer`, in the middle of a block. It may follow a header with its size, as
+/// in the blocks of SQLite. Or its first word is the address of the block itself, as after a page of SQLite. `word`
+/// reads the word at an address.
 pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Block, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
@@ -104,7 +105,7 @@ pub(crate) fn begins_object(types: &mut Types<'_>, block: &Block, pointer: u64) 
 }
 
 /// Classify the word `pointer`, which lies at `address` in static data or on a stack, as a reference to a block or not.
-/// `begins`: whether something begins where the word points.
+/// `begins`: whether a block, an object or a C structure begins where the word points.
 pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
     if pointer >= LOW {
         return Sign::Reference;
@@ -113,18 +114,18 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
         return Sign::Nothing;
     }
     match (beside(types, heaps, address), begins) {
-        (Beside::PointersOnly, true) => Sign::Reference,
-        (Beside::Pointers, true) if pointer % ROUND != 0 => Sign::Reference,
-        (Beside::Pointers | Beside::Neither, true) => Sign::Late,
-        (Beside::Numbers, true) => Sign::Stray,
-        (Beside::Numbers, false) => Sign::Nothing,
+        (Neighbours::PointersOnly, true) => Sign::Reference,
+        (Neighbours::Pointers, true) if pointer % ROUND != 0 => Sign::Reference,
+        (Neighbours::Pointers | Neighbours::Neither, true) => Sign::Late,
+        (Neighbours::Numbers, true) => Sign::Stray,
+        (Neighbours::Numbers, false) => Sign::Nothing,
         (_, false) if pointer % WORD == 0 => Sign::Stray,
         (_, false) => Sign::Nothing,
     }
 }
 
-/// Return whether the word at `address` is a field of a static object for a plain number, such as a count, a size or
-/// flags.
+/// Return whether the word at `address` is a field of a static object that contains a plain number, such as a count, a
+/// size or flags.
 fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> bool {
     let layout = types.layout;
     let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
@@ -136,7 +137,8 @@ fn is_plain_field(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> boo
 }
 
 /// Return `tp_flags` and `tp_itemsize` of the type of the static object at `object`; None if nothing that looks like a
-/// static object is there. The type of a static object is static too: a table of types in the heap is no such object.
+/// static object is there. The type of a static object is static too: an address in a table of pointers to heap types
+/// is no such object.
 fn type_of(types: &mut Types<'_>, heaps: &Heaps<'_>, object: u64) -> Option<(u64, u64)> {
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
@@ -148,7 +150,7 @@ fn type_of(types: &mut Types<'_>, heaps: &Heaps<'_>, object: u64) -> Option<(u64
 }
 
 /// Return whether the words around `address` are pointers or numbers.
-fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Beside {
+fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Neighbours {
     let mut bytes = [0; (2 * NEIGHBOURS + 1) * WORD as usize];
     let start = address.saturating_sub(NEIGHBOURS as u64 * WORD);
     let got = heaps.space.fill(start, &mut bytes);
@@ -161,15 +163,15 @@ fn beside(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64) -> Beside {
         }
     }
     match (pointers, numbers) {
-        (0, 0) => Beside::Neither,
-        (MANY_POINTERS.., 0) => Beside::PointersOnly,
-        _ if pointers >= numbers => Beside::Pointers,
-        _ => Beside::Numbers,
+        (0, 0) => Neighbours::Neither,
+        (MANY_POINTERS.., 0) => Neighbours::PointersOnly,
+        _ if pointers >= numbers => Neighbours::Pointers,
+        _ => Neighbours::Numbers,
     }
 }
 
-/// Return whether a word points to memory. If the word may also be a number, it must point to the start of a block or of
-/// the object in it, or outside the heaps.
+/// Return whether a word points to memory. If the word may also be a number, it must point to the start of a block or
+/// of the object in it, or outside the heaps.
 fn is_pointer(types: &mut Types<'_>, heaps: &Heaps<'_>, word: u64) -> bool {
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {

@@ -2,7 +2,7 @@
 //! these blocks.
 
 use gdbheap_access::bytes::{u64_at, words};
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
@@ -14,9 +14,12 @@ const MAX_TRACEBACKS: usize = 1 << 22;
 const HEAD: usize = 16;
 const TRACE: usize = 16;
 
-/// A hash table of tracemalloc: the address of its buckets, the number of buckets, and the number of entries that the
-/// table states. `key`: the size in bytes of a key, if an entry has the trace itself after the key (up to 3.8); 0 if an
-/// entry has a key of one word and a pointer to the trace.
+/// A hash table of tracemalloc.
+/// - `buckets`: the address of its buckets.
+/// - `count`: the number of buckets.
+/// - `entries`: how many entries it has, according to its head.
+/// - `key`: up to 3.8, the size of a key in bytes; the trace itself follows the key. 0: an entry has a key of one word
+///   and a pointer to the trace.
 #[derive(Clone, Debug)]
 pub struct TraceTable {
     pub buckets: u64,
@@ -27,7 +30,7 @@ pub struct TraceTable {
 
 /// The number and the bytes of the blocks that one traceback allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traced {
+pub struct TracebackSum {
     pub traceback: u64,
     pub count: u64,
     pub bytes: u64,
@@ -37,17 +40,17 @@ pub struct Traced {
 /// bucket or point nowhere do not count.
 #[derive(Debug, Default)]
 pub struct Traces {
-    pub rows: Vec<Traced>,
+    pub rows: Vec<TracebackSum>,
     pub entries: u64,
 }
 
 #[derive(Default)]
-struct Counting {
+struct TraceCounter {
     rows: HashMap<u64, (u64, u64)>,
     entries: u64,
 }
 
-impl Counting {
+impl TraceCounter {
     fn add(&mut self, size: u64, traceback: u64) {
         if self.rows.len() >= MAX_TRACEBACKS && !self.rows.contains_key(&traceback) {
             return;
@@ -57,8 +60,8 @@ impl Counting {
         self.entries += 1;
     }
 
-    /// Read a batch of lists, each given as its first entry and its bucket, with all entries that follow. At most
-    /// `left` entries are read.
+    /// Count the traces in some linked lists of a hash table. `heads`: for each list, (its bucket, the address of its
+    /// first entry). At most `left` entries are read, so that a damaged list cannot go on for ever.
     fn lists(
         &mut self,
         space: &Space,
@@ -66,7 +69,7 @@ impl Counting {
         mut heads: Vec<(u64, u64)>,
         left: &mut u64,
         control: &Control<'_>,
-    ) -> std::result::Result<(), Cancelled> {
+    ) -> std::result::Result<(), Cancellation> {
         let inline = table.key > 0;
         let size = HEAD + if inline { table.key as usize + TRACE } else { 16 };
         while !heads.is_empty() && *left > 0 {
@@ -108,7 +111,7 @@ impl Counting {
         space: &Space,
         table: &TraceTable,
         control: &Control<'_>,
-    ) -> std::result::Result<(), Cancelled> {
+    ) -> std::result::Result<(), Cancellation> {
         let mut left = table.entries;
         let mut bytes = vec![0; AT_ONCE * 8];
         for first in (0..table.count).step_by(AT_ONCE) {
@@ -133,14 +136,14 @@ impl Counting {
 /// buckets is not a power of two.
 pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable]) -> Result<Traces> {
     let found = space.task(watcher, None).alone(|control| {
-        let mut counting = Counting::default();
+        let mut counting = TraceCounter::default();
         for table in tables.iter().filter(|table| table.count.is_power_of_two()) {
             counting.table(space, table, control)?;
         }
         Ok(counting)
     })?;
-    let row = |(traceback, (count, bytes))| Traced { traceback, count, bytes };
-    let mut rows: Vec<Traced> = found.rows.into_iter().map(row).collect();
+    let row = |(traceback, (count, bytes))| TracebackSum { traceback, count, bytes };
+    let mut rows: Vec<TracebackSum> = found.rows.into_iter().map(row).collect();
     rows.sort_unstable_by_key(|row| row.traceback);
     Ok(Traces { rows, entries: found.entries })
 }
@@ -150,14 +153,14 @@ mod tests {
     use super::*;
     use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::Source;
-    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::testing::NoWatcher;
 
     /// A fake memory that consists of these words, from 0x10000 on.
-    struct Laid(Vec<u64>);
+    struct WordSource(Vec<u64>);
 
     const START: u64 = 0x10000;
 
-    impl Source for Laid {
+    impl Source for WordSource {
         fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
             let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
             let from = (address - START) as usize;
@@ -172,7 +175,7 @@ mod tests {
         Space::for_remote(
             Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap(),
             &[(START, end)],
-            Box::new(Laid(words)),
+            Box::new(WordSource(words)),
         )
         .unwrap()
     }
@@ -184,8 +187,8 @@ mod tests {
         let at = |index: u64| START + 8 * index;
         let words = vec![0, at(2), at(2), 1, 0x5000, at(6), 24, 0x7000];
         let table = TraceTable { buckets: START, count: 2, entries: 3, key: 0 };
-        let found = count_traces(&Unwatched, &space(words), &[table]).unwrap();
-        assert_eq!(found.rows, [Traced { traceback: 0x7000, count: 3, bytes: 72 }]);
+        let found = count_traces(&NoWatcher, &space(words), &[table]).unwrap();
+        assert_eq!(found.rows, [TracebackSum { traceback: 0x7000, count: 3, bytes: 72 }]);
     }
 
     #[test]
@@ -193,6 +196,6 @@ mod tests {
         let at = |index: u64| START + 8 * index;
         let words = vec![at(2), 0, 0, 1, 0x5000, 24, 0x7000, 0];
         let table = TraceTable { buckets: START, count: 2, entries: 3, key: 8 };
-        assert_eq!(count_traces(&Unwatched, &space(words), &[table]).unwrap().entries, 0);
+        assert_eq!(count_traces(&NoWatcher, &space(words), &[table]).unwrap().entries, 0);
     }
 }

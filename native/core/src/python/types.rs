@@ -21,7 +21,7 @@ pub(crate) struct Kind {
     /// The number of bytes between the start of a block and the object in it.
     pub(crate) pre: u64,
     pub(crate) flags: u64,
-    /// The least size of a block that contains an object of the type.
+    /// The smallest size of a block that contains an object of the type.
     pub(crate) least: u64,
     /// Whether many objects of the type share one block (a slab).
     pub(crate) in_slabs: bool,
@@ -49,12 +49,12 @@ pub(crate) struct Types<'a> {
     /// The number of bases that may still be read in chains of up to MAX_BASES. When it is 0, chains end after
     /// FEW_BASES.
     bases_left: Cell<usize>,
-    /// The distances from a block's start to the object in it that the layout allows.
+    /// The distances in bytes that the layout allows between a block's start and the object in it.
     pub(crate) distances: Vec<usize>,
 }
 
 /// The cached result for an address: the number of the type at the address, or NO_TYPE. For the objects of the type:
-/// their distance from the start of their block, and the least size of this block.
+/// their distance from the start of their block, and the smallest size of this block.
 #[derive(Clone, Copy)]
 struct Memo {
     address: u64,
@@ -67,12 +67,13 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
-/// The largest number of bases, of all types together, that are read in chains of up to MAX_BASES. After that, no chain
-/// may have more than `FEW_BASES`. The limit is needed because a hostile target may have as many types as blocks.
-/// Programs have some ten thousand types, with five bases each.
+/// The largest number of bases, of all types together, that are read in chains of up to MAX_BASES. The limit is needed
+/// because a hostile target may have as many types as blocks. Programs have about ten thousand types, with five bases
+/// each.
 const MANY_BASES: usize = 1 << 20;
+/// The largest number of bases in a chain that is read after MANY_BASES bases were read.
 const FEW_BASES: usize = 8;
-/// The largest number of bases that are remembered at the same time. Programs have some ten thousand types.
+/// The largest number of bases that are remembered at the same time. Programs have about ten thousand types.
 const MAX_NAMED: usize = 1 << 18;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
@@ -192,7 +193,7 @@ impl<'a> Types<'a> {
     }
 
     /// Return `tp_basicsize` of the type's nearest base that is written in C, which may be the type itself; 0 if all
-    /// fields of that base are known.
+    /// fields of that base are known. LARGEST_BASIC_SIZE if the bases cannot be read.
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
@@ -206,16 +207,13 @@ impl<'a> Types<'a> {
                 Some(_) => {
                     let name = self.name_of(at);
                     let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
-                    return if known {
-                        0
-                    } else {
-                        self.field(at, layout.tp_basicsize).unwrap_or(0).min(LARGEST_BASIC_SIZE)
-                    };
+                    let size = if known { Some(0) } else { self.field(at, layout.tp_basicsize) };
+                    return size.map_or(LARGEST_BASIC_SIZE, |size| size.min(LARGEST_BASIC_SIZE));
                 }
                 None => break,
             }
         }
-        0
+        LARGEST_BASIC_SIZE
     }
 
     /// Return whether the type object at `address` is a metatype.
@@ -295,7 +293,7 @@ impl<'a> Types<'a> {
         self.bases_left.set(self.bases_left.get().saturating_sub(1));
     }
 
-    /// Return the type at an address and its bases along `tp_base`, each with its name.
+    /// Return the type at an address and its bases (as `tp_base` links them), each with its name.
     pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
         let (mut found, reach) = (Vec::new(), self.reach());
         let mut at = address;
@@ -309,7 +307,8 @@ impl<'a> Types<'a> {
     }
 
     /// Return the type of the object in the block whose first bytes are `head`: the number of the type, and whether the
-    /// object is alive. An object on a free list keeps its type, but has a reference count of zero.
+    /// object is alive; None if there is no object. An object on a free list keeps its type, but has a reference count
+    /// of zero.
     #[inline(always)]
     pub(crate) fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
         if self.layout.hook != 0 || !self.layout.is_plain() {
@@ -382,7 +381,7 @@ impl<'a> Types<'a> {
         Some((number, alive))
     }
 
-    /// Return whether an object of a type that begins with this word is alive; None if the word cannot be the first
+    /// Return whether an object of a type is alive, if its first word is `word`; None if the word cannot be the first
     /// word of an object. On a free list, the reference count is replaced by zero, or since 3.14 by a link to the next
     /// object of the type.
     fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {

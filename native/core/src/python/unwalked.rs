@@ -8,26 +8,27 @@
 //! anything.
 
 use crate::allocators::block::Block;
-use crate::allocators::claimed::Claimed;
+use crate::allocators::claimed_blocks::ClaimedBlocks;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::by_address::Addresses;
 use crate::python::claims::{array_kind, claimed_pointer, PlacedClaim, STRIDES};
 use crate::python::dict_keys::TableHead;
 use crate::python::layout::{Extent, TypeLayout};
-use crate::python::sizing::{asked_bytes, Measure, Sizing};
+use crate::python::sizing::{asked_bytes, Measure, SizeFields};
 use crate::python::types::{Kind, Types};
 use gdbheap_access::bytes::{range_at, u64_at};
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap};
 
-/// A rule for the size of a buffer: `unit` times the word at `at` of the owner, plus `more`.
+/// Rule for the size of a buffer: `unit` times the word at `at` of the owner, plus `more`. The owner is the object that
+/// points to the buffer.
 const COUNT: u8 = 1;
 /// A rule for the size of a buffer: the buffer contains the keys of a dict, whose head gives the size.
 const KEYS: u8 = 2;
-/// A rule for the size of a buffer: the buffer is a text up to and including the byte 0.
+/// A rule for the size of a buffer: the buffer is a string, and the size includes the 0 byte at its end.
 const TEXT: u8 = 3;
 /// A rule for the size of a buffer: the word at `at` of the owner is the number of items. The word at `unit` of the
 /// owner points to the description of an item (array.array). The description has the item's size at `more`.
@@ -43,13 +44,12 @@ const SPLIT: u8 = 7;
 const HEADED: u8 = 8;
 /// A rule for the size of a buffer: the buffer is the state of a module.
 const STATE: u8 = 9;
-/// A rule for the size of a buffer: the buffer has one character more than the word at `at` of the owner says. The
-/// width of a character is in the owner's bits at `unit`, from bit `more` on.
+/// Rule for the size of a string's buffer. The word at `at` of the owner is the number of characters; one more ends the
+/// string. The width of a character is in the owner's bits at `unit`, from bit `more` on.
 const CHARACTERS: u8 = 10;
-/// A rule for the size of a buffer: the buffer contains the values of attributes, after a prefix whose size is in its
-/// last byte. The word at `unit` of the type points to the keys of the type. The number of values is the sum of two
-/// words of these keys: the number of entries (at `more` of the keys), and the number of free entries (in the word
-/// before).
+/// Rule for the size of a buffer with the attribute values of an object. A prefix precedes them, and its last byte is
+/// its size. The word at `unit` of the type points to the type's keys. The number of values is the sum of two words
+/// there: the number of entries (at `more`), and before it that of free entries.
 const PREFIXED: u8 = 11;
 
 /// The number of bytes of an object that are read to find its size.
@@ -62,17 +62,17 @@ const LONGEST_TEXT: usize = 1 << 20;
 const WINDOW: usize = 64 << 10;
 const TAGS: u64 = 7;
 
-/// The layouts from which the sizes of objects and tables are computed. `plain`: bits of `tp_flags`; objects of types
-/// with one of these bits contain no references.
+/// The layouts from which the sizes of objects and tables are computed. `plain`: flags of types whose objects contain
+/// no references, such as str.
 pub struct Measures {
-    pub sizing: Sizing,
+    pub sizing: SizeFields,
     pub keys: Option<TableHead>,
     pub plain: u64,
     pub flag_heap_type: u64,
 }
 
-/// A possible buffer, before it is checked for overlaps with others. `follow`: whether words in it may point to
-/// objects. `chain`: the chain to which the buffer belongs, if any.
+/// A possible buffer, before it is checked for overlaps with others. `follow`: whether its words may point to objects.
+/// `chain`: its position in a chain of blocks, such as a deque's; None if it belongs to no chain.
 #[derive(Clone, Copy)]
 struct Buffer {
     start: u64,
@@ -81,8 +81,8 @@ struct Buffer {
     chain: Option<Chain>,
 }
 
-/// A chain of blocks, at the position of its block at `at`. All blocks of the chain have `size` bytes, and their link
-/// to the next block at the offset `link`. The block at `last` is the last one.
+/// A chain of blocks, and a position in it: the block at `at`. All blocks of the chain have `size` bytes and a link to
+/// the next block at the offset `link`. The last block is at `last`.
 #[derive(Clone, Copy)]
 struct Chain {
     at: u64,
@@ -91,15 +91,15 @@ struct Chain {
     last: u64,
 }
 
-/// The data that the walk and the search after it need to examine objects.
-struct Look<'a> {
+/// The constant data that all workers need: the memory, the layouts, and the ranges that no walk covers.
+struct WalkInput<'a> {
     space: &'a Space,
     layout: &'a TypeLayout,
     measures: &'a Measures,
     ranges: &'a [(u64, u64)],
 }
 
-impl Look<'_> {
+impl WalkInput<'_> {
     #[inline(always)]
     fn holds(&self, address: u64) -> Option<(u64, u64)> {
         range_at(self.ranges, address).map(|index| self.ranges[index])
@@ -147,8 +147,8 @@ impl Look<'_> {
         Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
     }
 
-    /// Return the size in bytes of the buffer at `pointer`, computed from fields of its owner `object`. `high` is the
-    /// end of the mapping that contains the buffer.
+    /// Return the size in bytes of the buffer at `pointer`, computed from fields of its owner `object`; None if they
+    /// give no possible size. `high` is the end of the mapping that contains the buffer.
     fn length(&self, (kind, object): (&Kind, u64), claim: &PlacedClaim, pointer: u64, high: u64) -> Option<u64> {
         let Extent { rule, at, unit, more } = claim.extent;
         let own = |size: usize| {
@@ -210,7 +210,7 @@ const LEAF: u32 = 1;
 
 /// A visitor that collects words and buffers from the walked blocks. Each worker has one.
 struct Gatherer<'a> {
-    look: &'a Look<'a>,
+    look: &'a WalkInput<'a>,
     types: Types<'a>,
     bounds: (u64, u64),
     words: Addresses,
@@ -245,7 +245,7 @@ struct PointerRange {
 }
 
 struct Finder<'a> {
-    look: &'a Look<'a>,
+    look: &'a WalkInput<'a>,
     types: Types<'a>,
     measures: HashMap<u32, Option<Measure>>,
     seen: Addresses,
@@ -267,7 +267,7 @@ impl Finder<'_> {
 
     /// Add buffers. Add all blocks of a chain up to the first block that overlaps an earlier range. So a chain ends if
     /// it runs into itself or into another chain, and all chains together cannot have more blocks than fit into memory.
-    fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
+    fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancellation> {
         for buffer in buffers {
             let mut next = Some(*buffer);
             while let Some(buffer) = next.filter(|buffer| self.take(buffer.start, buffer.end)) {
@@ -311,7 +311,7 @@ impl Finder<'_> {
         Some(())
     }
 
-    fn follow(&mut self, lead: PointerRange, control: &Control) -> Result<(), Cancelled> {
+    fn follow(&mut self, lead: PointerRange, control: &Control) -> Result<(), Cancellation> {
         let PointerRange { start, end, object } = lead;
         if let Some(number) = object {
             let kind = self.types.kinds[number as usize].clone();
@@ -337,7 +337,7 @@ impl Finder<'_> {
         self.bytes = bytes;
     }
 
-    fn run(&mut self, control: &Control) -> Result<(), Cancelled> {
+    fn run(&mut self, control: &Control) -> Result<(), Cancellation> {
         while let Some(lead) = self.next.pop() {
             self.follow(lead, control)?;
             control.advance(0)?;
@@ -354,9 +354,9 @@ pub fn find_claimed(
     layout: &TypeLayout,
     measures: &Measures,
     roots: &[Vec<(u64, u64)>],
-) -> Result<Claimed> {
+) -> Result<ClaimedBlocks> {
     let Heaps { space, .. } = heaps;
-    let look = Look { space, layout, measures, ranges: &layout.unwalked };
+    let look = WalkInput { space, layout, measures, ranges: &layout.unwalked };
     let bounds = look.ranges.first().zip(look.ranges.last()).map_or((0, 0), |(first, last)| (first.0, last.1));
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
@@ -392,6 +392,6 @@ pub fn find_claimed(
             group.iter().for_each(|(start, end)| finder.scan(*start, *end));
             finder.run(control)?;
         }
-        Ok(Claimed { places: finder.places.into_iter().collect(), closed: false })
+        Ok(ClaimedBlocks { places: finder.places.into_iter().collect(), closed: false })
     })
 }

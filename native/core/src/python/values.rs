@@ -5,12 +5,12 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Job, Jobs, Visitor, Walk};
 use crate::by_address::ByAddress;
-use crate::firsts::Firsts;
 use crate::python::layout::TypeLayout;
-use crate::python::sizing::{Sizing, STR_ASCII, STR_COMPACT};
+use crate::python::sizing::{SizeFields, STR_ASCII, STR_COMPACT};
 use crate::python::types::Types;
+use crate::top_rows::TopRows;
 use gdbheap_access::bytes::{half_at, word_at};
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::reader;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::hash_map::{DefaultHasher, RandomState};
@@ -41,8 +41,7 @@ const BYTES_UNHEARD: u64 = 1 << 20;
 const CHEAP: u64 = 4 << 10;
 /// The largest number of expensive items that one worker remembers.
 const MAX_COSTLY: usize = 1 << 20;
-/// The number of bytes outside the objects' own blocks that a worker may read, in addition to as many bytes as the
-/// heaps have.
+/// Outside the objects' own blocks, a worker may read this number of bytes plus the size of the heaps.
 const MAX_ELSEWHERE: u64 = 256 << 20;
 /// The largest distance in bytes from a block's start to the object in it. The hooks of a debug build, the links of the
 /// collector, and pointers to attributes may precede the object.
@@ -53,19 +52,24 @@ const MAX_BEFORE: u64 = 80;
 pub struct Values {
     /// The types whose objects have values, each with its kind, from STR to SINGLE.
     pub kinds: Vec<(u64, u8)>,
-    pub sizing: Sizing,
+    pub sizing: SizeFields,
     pub str_data: u64,
     pub bytes_data: u64,
     pub tuple_items: u64,
     pub ob_digit: u64,
-    /// The offset of the C number in a float, and of the two C numbers in a complex.
+    /// The offset in bytes of the C number in a float, and of the two C numbers in a complex.
     pub number: u64,
 }
 
-/// A group of equal objects: the hash of their value, their kind, their number, the total size of their blocks, the
-/// size of the largest block, and the lowest address.
+/// Objects with the same value.
+/// - `hash`: the hash of the value.
+/// - `kind`: its kind, from STR to SINGLE.
+/// - `count`: the number of objects.
+/// - `bytes`: the total size of their blocks.
+/// - `largest`: the size of the largest block.
+/// - `address`: the lowest address of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Equal {
+pub struct EqualGroup {
     pub hash: u128,
     pub kind: u8,
     pub count: u64,
@@ -74,14 +78,14 @@ pub struct Equal {
     pub address: u64,
 }
 
-impl Equal {
+impl EqualGroup {
     pub fn saved(&self) -> u64 {
         self.bytes - self.largest
     }
 
-    fn of((hash, found): (Key, Counted)) -> Equal {
-        let Counted { kind, count, bytes, largest, address } = found;
-        Equal { hash: u128::from(hash[0]) << 64 | u128::from(hash[1]), kind, count, bytes, largest, address }
+    fn of((hash, found): (Key, ValueCounts)) -> EqualGroup {
+        let ValueCounts { kind, count, bytes, largest, address } = found;
+        EqualGroup { hash: u128::from(hash[0]) << 64 | u128::from(hash[1]), kind, count, bytes, largest, address }
     }
 }
 
@@ -90,7 +94,7 @@ type Key = [u64; 2];
 
 /// The data that is kept for each distinct value, besides its hash, while values are counted.
 #[derive(Clone, Copy)]
-struct Counted {
+struct ValueCounts {
     kind: u8,
     count: u64,
     bytes: u64,
@@ -98,9 +102,9 @@ struct Counted {
     address: u64,
 }
 
-impl Counted {
-    fn with(self, other: Counted) -> Counted {
-        Counted {
+impl ValueCounts {
+    fn with(self, other: ValueCounts) -> ValueCounts {
+        ValueCounts {
             count: self.count + other.count,
             bytes: self.bytes + other.bytes,
             largest: self.largest.max(other.largest),
@@ -110,9 +114,12 @@ impl Counted {
     }
 }
 
-/// The sums over all values of one kind: the number of objects, and their bytes; `values`, the number of values that
-/// several objects have; `copies`, the number of objects that have such a value; and `saved`, the bytes that would be
-/// saved if each such value had only one object.
+/// The sums over all values of one kind.
+/// - `objects`: the number of objects.
+/// - `bytes`: the size of their blocks in bytes.
+/// - `values`: how many values several objects have.
+/// - `copies`: how many objects have one of these repeated values.
+/// - `saved`: how many bytes one copy of each repeated value would save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSum {
     pub kind: u8,
@@ -124,17 +131,18 @@ pub struct KindSum {
 }
 
 /// One of several equal objects: the hash of its value, its address, and the size of its block in bytes.
-pub type Copied = (u128, u64, u64);
+pub type EqualObject = (u128, u64, u64);
 
-/// Two hashes that are computed at the same time, with keys that are new in each run. So a target cannot be built to
-/// contain collisions. Among a hundred million values, two collide by chance with a probability of one in 10^22.
-struct Both(DefaultHasher, DefaultHasher);
+/// Two hashes that are computed at the same time, with keys that are new in each run. Therefore nobody can build a
+/// target that contains collisions. Among a hundred million values, two collide by chance with a probability of one in
+/// 10^22.
+struct DoubleHasher(DefaultHasher, DefaultHasher);
 
-impl Both {
-    fn new() -> Both {
+impl DoubleHasher {
+    fn new() -> DoubleHasher {
         static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
         let [one, other] = KEYS.get_or_init(Default::default);
-        Both(one.build_hasher(), other.build_hasher())
+        DoubleHasher(one.build_hasher(), other.build_hasher())
     }
 
     fn whole(&self) -> u128 {
@@ -162,7 +170,7 @@ impl Both {
 }
 
 /// The object in a block: its kind, its first bytes, and the end of its block if that is known.
-struct Found<'h> {
+struct FoundObject<'h> {
     address: u64,
     kind: u8,
     head: &'h [u8],
@@ -171,27 +179,27 @@ struct Found<'h> {
 
 /// A value: its hash, and the depth of nested tuples in it.
 #[derive(Clone, Copy)]
-struct Hashed {
+struct HashedValue {
     hash: u128,
     height: u32,
 }
 
 /// The reason why the value of an object cannot be hashed.
 #[derive(Clone, Copy)]
-enum Unhashed {
+enum HashError {
     /// Tuples are nested in the value more deeply than this number.
     Deeper(u32),
     /// The object cannot be read, its kind has no value, or the work was cancelled.
     Never,
 }
 
-type Answer = std::result::Result<Hashed, Unhashed>;
+type Answer = std::result::Result<HashedValue, HashError>;
 
 /// Return a remembered result if it is also right for at most `depth` levels of nested tuples; else None.
 fn known(answer: Answer, depth: u32) -> Option<Answer> {
     match answer {
-        Ok(Hashed { height, .. }) if height > depth => Some(Err(Unhashed::Deeper(depth))),
-        Err(Unhashed::Deeper(tried)) if tried < depth => None,
+        Ok(HashedValue { height, .. }) if height > depth => Some(Err(HashError::Deeper(depth))),
+        Err(HashError::Deeper(tried)) if tried < depth => None,
         _ => Some(answer),
     }
 }
@@ -199,7 +207,7 @@ fn known(answer: Answer, depth: u32) -> Option<Answer> {
 /// A reader that hashes values, and remembers the hashes of tuples' items by address. Its work is proportional to the
 /// bytes of the heaps, for three reasons. An object is read only inside its own block. An item that is expensive to
 /// hash is hashed once. The number of bytes that are read outside blocks is limited.
-struct Reader<'a> {
+struct ValueReader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
     values: &'a Values,
@@ -207,10 +215,11 @@ struct Reader<'a> {
     remembered: Vec<(u64, Answer)>,
     /// The results for items that took many bytes to hash, by address.
     costly: ByAddress<Answer>,
-    /// The number of bytes that were hashed so far (`spent`), the value of `spent` at the next check for cancellation
-    /// (`next_look`), and the number of bytes that may still be read outside objects' blocks (`elsewhere`).
+    /// The number of bytes that were hashed so far.
     spent: u64,
+    /// The value of `spent` at the next check for cancellation.
     next_look: u64,
+    /// The number of bytes that may still be read outside objects' blocks.
     elsewhere: u64,
     ended: bool,
     /// A reader that keeps the memory near its last read, because items mostly lie near each other.
@@ -218,14 +227,14 @@ struct Reader<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values, total: u64) -> Reader<'a> {
-        Reader {
+impl<'a> ValueReader<'a> {
+    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, values: &'a Values, total: u64) -> ValueReader<'a> {
+        ValueReader {
             heaps,
             layout,
             values,
             kinds: values.kinds.iter().copied().collect(),
-            remembered: vec![(0, Err(Unhashed::Never)); REMEMBERED],
+            remembered: vec![(0, Err(HashError::Never)); REMEMBERED],
             costly: ByAddress::default(),
             spent: 0,
             next_look: BYTES_UNHEARD,
@@ -237,22 +246,22 @@ impl<'a> Reader<'a> {
     }
 
     /// Add `bytes` to the number of hashed bytes. Fails if the work was cancelled.
-    fn spend(&mut self, bytes: u64, control: &Control<'_>) -> std::result::Result<(), Unhashed> {
+    fn spend(&mut self, bytes: u64, control: &Control<'_>) -> std::result::Result<(), HashError> {
         self.spent += bytes;
         if self.spent >= self.next_look {
             self.next_look = self.spent + BYTES_UNHEARD;
             self.ended |= control.advance(0).is_err();
         }
         if self.ended {
-            Err(Unhashed::Never)
+            Err(HashError::Never)
         } else {
             Ok(())
         }
     }
 
     /// Subtract `bytes` from the number of bytes that may be read outside objects' blocks. Fails if too few are left.
-    fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), Unhashed> {
-        self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(Unhashed::Never)?;
+    fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), HashError> {
+        self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(HashError::Never)?;
         Ok(())
     }
 
@@ -264,30 +273,30 @@ impl<'a> Reader<'a> {
 
     /// Check whether the bytes from offset `start` to `start + size` of an object may be read: they lie inside the
     /// object's block, or are within the limit for reading outside blocks.
-    fn admit(&mut self, found: &Found<'_>, start: u64, size: u64) -> std::result::Result<(), Unhashed> {
+    fn admit(&mut self, found: &FoundObject<'_>, start: u64, size: u64) -> std::result::Result<(), HashError> {
         if found.end.is_none() && size <= CHEAP {
             return Ok(());
         }
         let from = found.address.wrapping_add(start);
-        let to = from.checked_add(size).ok_or(Unhashed::Never)?;
+        let to = from.checked_add(size).ok_or(HashError::Never)?;
         match found.end.or_else(|| self.end_of_block(found.address)) {
-            Some(end) if from >= found.address && from < end => (to <= end).then_some(()).ok_or(Unhashed::Never),
+            Some(end) if from >= found.address && from < end => (to <= end).then_some(()).ok_or(HashError::Never),
             _ => self.spend_elsewhere(size),
         }
     }
 
     /// Hash the value of an object in which tuples are nested at most `depth` deep.
-    fn hash(&mut self, found: &Found<'_>, depth: u32, control: &Control<'_>) -> Answer {
-        let mut hasher = Both::new();
+    fn hash(&mut self, found: &FoundObject<'_>, depth: u32, control: &Control<'_>) -> Answer {
+        let mut hasher = DoubleHasher::new();
         hasher.write_u8(found.kind);
         let height = match found.kind {
             TUPLE => self.items(&mut hasher, found, depth, control)?,
-            _ => self.plain(&mut hasher, found, control).map(|()| 0).ok_or(Unhashed::Never)?,
+            _ => self.plain(&mut hasher, found, control).map(|()| 0).ok_or(HashError::Never)?,
         };
-        Ok(Hashed { hash: hasher.whole(), height })
+        Ok(HashedValue { hash: hasher.whole(), height })
     }
 
-    fn plain(&mut self, hasher: &mut Both, found: &Found<'_>, control: &Control<'_>) -> Option<()> {
+    fn plain(&mut self, hasher: &mut DoubleHasher, found: &FoundObject<'_>, control: &Control<'_>) -> Option<()> {
         let word = |at: u64| word_at(found.head, at as usize);
         let values = self.values;
         match found.kind {
@@ -314,8 +323,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Return the offset of the characters of a str from the object, the size of all characters in bytes, and the size
-    /// of one character. The offset may point outside the object, because up to 3.11 the characters may lie elsewhere.
-    fn characters(&self, found: &Found<'_>) -> Option<(u64, u64, u8)> {
+    /// of one character; None if the fields of the str are impossible. The offset may point outside the object, because
+    /// up to 3.11 the characters may lie elsewhere.
+    fn characters(&self, found: &FoundObject<'_>) -> Option<(u64, u64, u8)> {
         let sizing = &self.values.sizing;
         let state = half_at(found.head, sizing.str_state as usize)? >> sizing.str_state_shift.min(31);
         let length = word_at(found.head, sizing.str_length as usize)?;
@@ -333,8 +343,8 @@ impl<'a> Reader<'a> {
 
     fn contents(
         &mut self,
-        hasher: &mut Both,
-        found: &Found<'_>,
+        hasher: &mut DoubleHasher,
+        found: &FoundObject<'_>,
         start: u64,
         size: u64,
         control: &Control<'_>,
@@ -365,17 +375,17 @@ impl<'a> Reader<'a> {
     /// Hash the items of a tuple. Return the depth of nested tuples in it.
     fn items(
         &mut self,
-        hasher: &mut Both,
-        found: &Found<'_>,
+        hasher: &mut DoubleHasher,
+        found: &FoundObject<'_>,
         depth: u32,
         control: &Control<'_>,
-    ) -> std::result::Result<u32, Unhashed> {
+    ) -> std::result::Result<u32, HashError> {
         let (sizing, first) = (&self.values.sizing, self.values.tuple_items);
-        let count = word_at(found.head, sizing.ob_size as usize).ok_or(Unhashed::Never)?;
+        let count = word_at(found.head, sizing.ob_size as usize).ok_or(HashError::Never)?;
         if count > MAX_ITEMS {
-            return Err(Unhashed::Never);
+            return Err(HashError::Never);
         }
-        let below = depth.checked_sub(1).ok_or(Unhashed::Deeper(depth))?;
+        let below = depth.checked_sub(1).ok_or(HashError::Deeper(depth))?;
         self.admit(found, first, 8 * count)?;
         hasher.write_u64(count);
         let mut height = 0;
@@ -384,9 +394,9 @@ impl<'a> Reader<'a> {
             let word = word_at(found.head, place as usize);
             let item = word.or_else(|| self.near.any_word(found.address.wrapping_add(place)));
             self.spend(8, control)?;
-            let item = self.item(item.ok_or(Unhashed::Never)?, below, control).map_err(|why| match why {
-                Unhashed::Deeper(_) => Unhashed::Deeper(depth),
-                Unhashed::Never => Unhashed::Never,
+            let item = self.item(item.ok_or(HashError::Never)?, below, control).map_err(|why| match why {
+                HashError::Deeper(_) => HashError::Deeper(depth),
+                HashError::Never => HashError::Never,
             })?;
             hasher.write_hash(item.hash);
             height = height.max(item.height);
@@ -416,13 +426,13 @@ impl<'a> Reader<'a> {
         let got = self.near.fill(address, &mut head);
         let head = &head[..got];
         let kind = word_at(head, self.layout.ob_type as usize).and_then(|kind| self.kinds.get(&kind).copied());
-        self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
+        self.hash(&FoundObject { address, kind: kind.ok_or(HashError::Never)?, head, end: None }, depth, control)
     }
 
     /// Remember the result for an item that took many bytes to hash. A result cannot be remembered if no block begins
     /// at the item, or if too many items are remembered already. Then subtract its bytes from the number of bytes that
     /// may be read outside objects' blocks.
-    fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
+    fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<HashedValue, HashError> {
         let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
         match has_room && self.end_of_block(address).is_some() {
             true => drop(self.costly.insert(address, answer)),
@@ -432,25 +442,25 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A visitor of the objects whose kinds have values.
+/// A visitor of blocks. It hashes the value of each wanted object, and passes the hash to `sink`.
 struct Finder<'a, S> {
     types: Types<'a>,
-    reader: Reader<'a>,
+    reader: ValueReader<'a>,
     wanted: &'a WantedValues,
     sink: S,
 }
 
 trait Sink {
-    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64);
+    fn take(&mut self, found: &FoundObject<'_>, hash: u128, size: u64);
 }
 
 /// A finder with a `Control`, so that it can be cancelled while it hashes a large value.
-struct Listening<'f, 'a, S> {
+struct CancellableFinder<'f, 'a, S> {
     finder: &'f mut Finder<'a, S>,
     control: &'f Control<'f>,
 }
 
-impl<S: Sink> Visitor for Listening<'_, '_, S> {
+impl<S: Sink> Visitor for CancellableFinder<'_, '_, S> {
     fn block(&mut self, block: Block, head: &[u8]) -> bool {
         self.finder.block(block, head, self.control)
     }
@@ -468,27 +478,28 @@ impl<S: Sink> Finder<'_, S> {
         }
         let pre = self.types.layout.outer_hook(head) as u64 + kind.pre;
         let head = head.get(pre as usize..).unwrap_or_default();
-        let found = Found { address: address + pre, kind: value, head, end: Some(end) };
-        if let Ok(Hashed { hash, .. }) = self.reader.hash(&found, MAX_DEPTH, control) {
+        let found = FoundObject { address: address + pre, kind: value, head, end: Some(end) };
+        if let Ok(HashedValue { hash, .. }) = self.reader.hash(&found, MAX_DEPTH, control) {
             self.sink.take(&found, hash ^ u128::from(self.wanted.number(address)), size);
         }
         true
     }
 }
 
-/// A counter of equal values. It counts only values whose hash is in one of `slices` parts of all hashes.
+/// A counter of equal values, for one of several passes. It counts only values whose hash modulo `slices` is `part`, to
+/// save memory.
 struct Counter {
     part: u64,
     slices: u64,
-    rows: HashMap<Key, Counted>,
+    rows: HashMap<Key, ValueCounts>,
 }
 
 impl Sink for Counter {
-    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64) {
+    fn take(&mut self, found: &FoundObject<'_>, hash: u128, size: u64) {
         if hash as u64 % self.slices != self.part {
             return;
         }
-        let one = Counted { kind: found.kind, count: 1, bytes: size, largest: size, address: found.address };
+        let one = ValueCounts { kind: found.kind, count: 1, bytes: size, largest: size, address: found.address };
         self.rows.entry([(hash >> 64) as u64, hash as u64]).and_modify(|row| *row = row.with(one)).or_insert(one);
     }
 }
@@ -496,21 +507,23 @@ impl Sink for Counter {
 /// A collector of the objects whose values have given hashes.
 struct Collector<'a> {
     hashes: &'a HashSet<u128>,
-    rows: Vec<Copied>,
+    rows: Vec<EqualObject>,
     most: usize,
 }
 
 impl Sink for Collector<'_> {
-    fn take(&mut self, found: &Found<'_>, hash: u128, size: u64) {
+    fn take(&mut self, found: &FoundObject<'_>, hash: u128, size: u64) {
         if self.rows.len() < self.most && self.hashes.contains(&hash) {
             self.rows.push((hash, found.address, size));
         }
     }
 }
 
-/// The objects to examine. `without`: the user addresses of blocks that only look like objects. `apart`: ranges of
-/// memory (start, end, number), ascending. An object in such a range can be equal only to objects in ranges with the
-/// same number. All other memory has the number 0.
+/// The objects to examine.
+/// - `types`: the types of the objects.
+/// - `without`: the user addresses of blocks that only look like objects.
+/// - `apart`: ranges of memory (start, end, number), ascending. Objects in two ranges can be equal only if the ranges
+///   have the same number. All other memory has the number 0.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,
@@ -535,20 +548,22 @@ fn walk<'a, S: Sink + Send>(
 ) -> Result<Vec<S>> {
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
-        let (types, reader) = (Types::new(heaps, layout), Reader::new(heaps, layout, values, total));
+        let (types, reader) = (Types::new(heaps, layout), ValueReader::new(heaps, layout, values, total));
         let finder = Finder { types, reader, wanted, sink: sink() };
         (Walk::new(heaps), finder)
     };
     let work = |(walk, finder): &mut (Walk<'_>, Finder<'_, S>), job: &Job, control: &Control| {
-        walk.run(job, control, &mut Listening { finder, control })
+        walk.run(job, control, &mut CancellableFinder { finder, control })
     };
     let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
     Ok(workers.into_iter().map(|(_, finder)| finder.sink).collect())
 }
 
-/// Return the values that `least` objects or more have, and sums by kind. Only `top` values are returned: those that
-/// would save the most if each existed once or, if `by_bytes` is true, those with the most bytes. `slices`: the number
-/// of passes; each pass keeps one part of the distinct values in memory.
+/// Return three results: the values that several objects have (at least `least`), the sums by kind, and the number of
+/// all such values. Of the values, only the first `top` are returned.
+/// - `by_bytes`: whether the values with the most bytes come first. If not, those come first of which one copy would
+///   save the most.
+/// - `slices`: the number of passes. Each pass keeps one part of the distinct values in memory.
 #[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     watcher: &dyn Watcher,
@@ -560,10 +575,10 @@ pub fn equal_values(
     by_bytes: bool,
     slices: u64,
     top: usize,
-) -> Result<(Vec<Equal>, Vec<KindSum>, u64)> {
+) -> Result<(Vec<EqualGroup>, Vec<KindSum>, u64)> {
     let slices = slices.max(1);
-    let (mut rows, mut sums, mut count): (_, BTreeMap<u8, KindSum>, u64) = (Firsts::new(top), BTreeMap::new(), 0);
-    let order = |row: &Equal| (!if by_bytes { row.bytes } else { row.saved() }, row.address);
+    let (mut rows, mut sums, mut count): (_, BTreeMap<u8, KindSum>, u64) = (TopRows::new(top), BTreeMap::new(), 0);
+    let order = |row: &EqualGroup| (!if by_bytes { row.bytes } else { row.saved() }, row.address);
     for part in 0..slices {
         let counters = walk(watcher, heaps, layout, values, wanted, || Counter { part, slices, rows: HashMap::new() })?;
         let mut counters = counters.into_iter();
@@ -571,7 +586,7 @@ pub fn equal_values(
         for (hash, row) in counters.flat_map(|counter| counter.rows) {
             all.entry(hash).and_modify(|old| *old = old.with(row)).or_insert(row);
         }
-        for row in all.into_iter().map(Equal::of) {
+        for row in all.into_iter().map(EqualGroup::of) {
             let sum = sums.entry(row.kind).or_insert(KindSum { kind: row.kind, ..KindSum::default() });
             (sum.objects, sum.bytes) = (sum.objects + row.count, sum.bytes + row.bytes);
             if row.count > 1 {
@@ -595,10 +610,10 @@ pub fn equal_objects(
     wanted: &WantedValues,
     hashes: &HashSet<u128>,
     most: usize,
-) -> Result<Vec<Copied>> {
+) -> Result<Vec<EqualObject>> {
     let sink = || Collector { hashes, rows: Vec::new(), most };
     let found = walk(watcher, heaps, layout, values, wanted, sink)?;
-    let mut rows: Vec<Copied> = found.into_iter().flat_map(|collector| collector.rows).collect();
+    let mut rows: Vec<EqualObject> = found.into_iter().flat_map(|collector| collector.rows).collect();
     rows.sort_unstable_by_key(|(_, address, _)| *address);
     rows.truncate(most);
     Ok(rows)
@@ -614,12 +629,12 @@ pub fn value_hashes(
     addresses: &[u64],
 ) -> Result<Vec<Option<u128>>> {
     heaps.space.task(watcher, None).alone(|control| {
-        let mut reader = Reader::new(heaps, layout, values, heaps.jobs().total);
+        let mut reader = ValueReader::new(heaps, layout, values, heaps.jobs().total);
         let mut found = Vec::with_capacity(addresses.len());
         for address in addresses {
             found.push(reader.item(*address, MAX_DEPTH, control).ok().map(|hashed| hashed.hash));
             if reader.ended {
-                return Err(Cancelled);
+                return Err(Cancellation);
             }
         }
         control.advance(0)?;
@@ -681,16 +696,16 @@ pub fn tally_objects(
 
 #[cfg(test)]
 mod tests {
-    use super::{Reader, Values, BYTES, CHEAP, ITEM_HEAD, MAX_DEPTH, REMEMBERED, TUPLE};
-    use crate::allocators::claimed::Claimed;
+    use super::{ValueReader, Values, BYTES, CHEAP, ITEM_HEAD, MAX_DEPTH, REMEMBERED, TUPLE};
+    use crate::allocators::claimed_blocks::ClaimedBlocks;
     use crate::allocators::heaps::Heaps;
     use crate::allocators::store::Store;
     use crate::python::layout::TypeLayout;
-    use crate::python::sizing::Sizing;
+    use crate::python::sizing::SizeFields;
     use gdbheap_access::error::Error;
     use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Source, Space};
-    use gdbheap_access::testing::{Cancelling, Unwatched};
+    use gdbheap_access::testing::{CheckLimit, NoWatcher};
     use gdbheap_access::work::{Control, Task, Watcher};
     use std::sync::Arc;
 
@@ -706,9 +721,9 @@ mod tests {
     const ITEMS: u64 = 24;
 
     /// A fake memory of zeros, except for the given words.
-    struct Words(Vec<(u64, u64)>);
+    struct WordMemory(Vec<(u64, u64)>);
 
-    impl Source for Words {
+    impl Source for WordMemory {
         fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
             buffer.fill(0);
             for (at, byte) in self.0.iter().flat_map(|(at, word)| (*at..).zip(word.to_le_bytes())) {
@@ -728,17 +743,17 @@ mod tests {
     fn reading<T: Send>(
         watcher: &dyn Watcher,
         words: Vec<(u64, u64)>,
-        act: impl Fn(&mut Reader<'_>, &Control<'_>) -> T + Sync,
+        act: impl Fn(&mut ValueReader<'_>, &Control<'_>) -> T + Sync,
     ) -> Result<T, Error> {
         let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).expect("a machine");
-        let space = Space::for_remote(machine, &[(START, END)], Box::new(Words(words))).expect("one range");
+        let space = Space::for_remote(machine, &[(START, END)], Box::new(WordMemory(words))).expect("one range");
         let places = vec![(START, START + 4096), (LARGE, LARGE + MIB), (OTHER, OTHER + 8 * MIB)];
-        let stores = [Store::Claimed(Arc::new(Claimed { places, closed: false }))];
+        let stores = [Store::Claimed(Arc::new(ClaimedBlocks { places, closed: false }))];
         let heaps = Heaps { space: &space, stores: &stores };
         let layout = TypeLayout { ob_type: 8, ..TypeLayout::default() };
         let values = Values {
             kinds: vec![(OF_BYTES, BYTES), (OF_TUPLE, TUPLE)],
-            sizing: Sizing { ob_size: OB_SIZE, ..Sizing::default() },
+            sizing: SizeFields { ob_size: OB_SIZE, ..SizeFields::default() },
             str_data: 0,
             bytes_data: 32,
             tuple_items: ITEMS,
@@ -747,7 +762,7 @@ mod tests {
         };
         let task = Task { watcher, total: None, inline: true };
         task.alone(|control| {
-            let found = act(&mut Reader::new(heaps, &layout, &values, 0), control);
+            let found = act(&mut ValueReader::new(heaps, &layout, &values, 0), control);
             control.advance(0)?;
             Ok(found)
         })
@@ -756,12 +771,12 @@ mod tests {
     #[test]
     fn a_large_value_listens() {
         let words = object(OTHER, OF_BYTES, 4 * MIB).to_vec();
-        let hash = |reader: &mut Reader<'_>, control: &Control<'_>| reader.item(OTHER, MAX_DEPTH, control).is_ok();
-        assert!(reading(&Unwatched, words.clone(), hash).expect("not cancelled"));
-        let ended = |reader: &mut Reader<'_>, control: &Control<'_>| {
+        let hash = |reader: &mut ValueReader<'_>, control: &Control<'_>| reader.item(OTHER, MAX_DEPTH, control).is_ok();
+        assert!(reading(&NoWatcher, words.clone(), hash).expect("not cancelled"));
+        let ended = |reader: &mut ValueReader<'_>, control: &Control<'_>| {
             assert!(reader.item(OTHER, MAX_DEPTH, control).is_err() && reader.ended && reader.spent < 2 * MIB);
         };
-        assert!(matches!(reading(&Cancelling::after(0), words, ended), Err(Error::Cancelled)));
+        assert!(matches!(reading(&CheckLimit::after(0), words, ended), Err(Error::Cancelled)));
     }
 
     #[test]
@@ -769,7 +784,7 @@ mod tests {
         let items = (0..400).map(|place| (START + ITEMS + 8 * place, if place % 2 == 0 { LARGE } else { OTHER }));
         let mut words: Vec<_> = object(START, OF_TUPLE, 400).into_iter().chain(items).collect();
         words.extend(object(LARGE, OF_BYTES, MIB / 2).into_iter().chain(object(OTHER, OF_BYTES, MIB / 2)));
-        let spent = reading(&Unwatched, words, |reader, control| {
+        let spent = reading(&NoWatcher, words, |reader, control| {
             assert!(reader.item(START, MAX_DEPTH, control).is_ok());
             reader.spent
         });
@@ -780,7 +795,7 @@ mod tests {
     fn values_elsewhere_have_a_budget() {
         let (first, second) = (END - 4 * MIB, END - 2 * MIB);
         let words = [object(first, OF_BYTES, 16 * CHEAP), object(second, OF_BYTES, 16 * CHEAP)].concat();
-        let found = reading(&Unwatched, words, |reader, control| {
+        let found = reading(&NoWatcher, words, |reader, control| {
             // This suffices for reading the value itself, and for the cost of not remembering it.
             reader.elsewhere = 2 * 16 * CHEAP + 2 * ITEM_HEAD as u64;
             [first, second].map(|address| reader.item(address, MAX_DEPTH, control).is_ok())
@@ -791,7 +806,7 @@ mod tests {
     #[test]
     fn a_size_ends_with_its_block() {
         let words = object(START, OF_BYTES, MIB).to_vec();
-        let hash = |reader: &mut Reader<'_>, control: &Control<'_>| reader.item(START, MAX_DEPTH, control).is_ok();
-        assert!(!reading(&Unwatched, words, hash).expect("not cancelled"));
+        let hash = |reader: &mut ValueReader<'_>, control: &Control<'_>| reader.item(START, MAX_DEPTH, control).is_ok();
+        assert!(!reading(&NoWatcher, words, hash).expect("not cancelled"));
     }
 }

@@ -1,5 +1,5 @@
-//! Take samples of used blocks before the number of bytes before an object is known: which distances from a block's
-//! start to an object occur, and which types occur.
+//! Find the distances from a block's start to an object, and the types of objects, that occur in a sample of used
+//! blocks. No distance needs to be known in advance.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;

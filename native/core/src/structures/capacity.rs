@@ -5,10 +5,12 @@ use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 use std::collections::HashMap;
 
-/// The containers of one kind. `count`: the number of containers; `capacity`: the bytes of their blocks that can
-/// contain items; `used`: the bytes that do contain items.
+/// The containers of one kind.
+/// - `count`: how many they are.
+/// - `capacity`: how many bytes of their blocks can contain items.
+/// - `used`: how many bytes contain items.
 #[derive(Clone, Copy, Debug, Default)]
-struct Filled {
+struct ContainerSums {
     count: u64,
     capacity: u64,
     used: u64,
@@ -19,33 +21,34 @@ struct Filled {
 /// The unit in bytes to which malloc rounds sizes.
 const UNIT: u64 = 16;
 
-/// The way in which a container places items in its block: from the start on, or scattered.
+/// The way in which a container places items in its block: without gaps from the start, or scattered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Order {
+pub(crate) enum ItemOrder {
     FromStart,
     Scattered,
 }
 
 /// A container with a page or more of unused room.
-struct Roomy {
+struct RoomyContainer {
     kind: u32,
     start: u64,
     end: u64,
     used: u64,
-    order: Order,
+    order: ItemOrder,
 }
 
 /// The unused room of all containers whose blocks are classified. Containers with a page or more of unused room are
 /// kept one by one.
 #[derive(Default)]
 pub(crate) struct Rooms {
-    by_kind: HashMap<u32, Filled>,
-    roomy: Vec<Roomy>,
+    by_kind: HashMap<u32, ContainerSums>,
+    roomy: Vec<RoomyContainer>,
 }
 
-/// The containers of one kind and their unused room, in bytes. `small`: the unused room of the containers that have
-/// less than a page each; `pages`: the resident unused room of all other containers; `most`, `address`: the largest
-/// resident unused room of one container, and the address of its block.
+/// The containers of one kind and their unused room, in bytes.
+/// - `small`: the unused room of containers that have less than a page of it each.
+/// - `pages`: the resident unused room of all other containers.
+/// - `most`, `address`: the largest resident unused room of one container, and the address of its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub kind: u32,
@@ -58,22 +61,29 @@ pub struct Capacity {
     pub address: u64,
 }
 
-impl Roomy {
+impl RoomyContainer {
     /// Return the resident bytes of the whole pages without items. If the items are scattered, return instead the
     /// resident bytes that a compact copy would not need.
     fn resident(&self, pages: &Pages, page: PageSize) -> u64 {
         match self.order {
-            Order::FromStart => {
+            ItemOrder::FromStart => {
                 page.inside(self.start + self.used, self.end).map_or(0, |(from, to)| pages.count(from, to).0)
             }
-            Order::Scattered => pages.count(self.start, self.end).0.saturating_sub(self.used),
+            ItemOrder::Scattered => pages.count(self.start, self.end).0.saturating_sub(self.used),
         }
     }
 }
 
 impl Rooms {
     /// Record the capacity of a container's block, and how many bytes of it are used.
-    pub(crate) fn add(&mut self, kind: u32, block: &Block, (capacity, used): (u64, u64), order: Order, page: PageSize) {
+    pub(crate) fn add(
+        &mut self,
+        kind: u32,
+        block: &Block,
+        (capacity, used): (u64, u64),
+        order: ItemOrder,
+        page: PageSize,
+    ) {
         let capacity = capacity.min(block.end - block.address);
         let used = used.min(capacity);
         let sum = self.by_kind.entry(kind).or_default();
@@ -81,7 +91,7 @@ impl Rooms {
         sum.capacity += capacity;
         sum.used += used;
         if capacity - used >= page.bytes() {
-            self.roomy.push(Roomy { kind, start: block.address, end: block.address + capacity, used, order });
+            self.roomy.push(RoomyContainer { kind, start: block.address, end: block.address + capacity, used, order });
         } else {
             // A block can shrink only by whole units.
             sum.small += (capacity - used) / UNIT * UNIT;
@@ -90,8 +100,8 @@ impl Rooms {
 
     /// Return a row for each kind of container that occurs. Without `pages`, all unused room counts as resident.
     pub(crate) fn rows(&self, pages: Option<&Pages>, page: PageSize) -> Vec<Capacity> {
-        let row = |(kind, sum): (&u32, &Filled)| {
-            let Filled { count, capacity, used, small } = *sum;
+        let row = |(kind, sum): (&u32, &ContainerSums)| {
+            let ContainerSums { count, capacity, used, small } = *sum;
             (*kind, Capacity { kind: *kind, count, capacity, used, small, ..Capacity::default() })
         };
         let mut rows: HashMap<u32, Capacity> = self.by_kind.iter().map(row).collect();

@@ -1,13 +1,13 @@
 //! List the chunks of malloc's arenas by the kind of structure in them.
 
-use super::whole::Structures;
-use crate::allocators::glibc::{Listed, Wanted};
+use super::classification::Structures;
+use crate::allocators::glibc::{ChunkFilter, ListedChunk};
 use crate::allocators::store::Store;
 use std::collections::HashSet;
 
 impl Structures {
     /// Return the used chunks that have one of these kinds and pass the filter, as rows of a list.
-    pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &Wanted) -> Vec<Listed> {
+    pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &ChunkFilter) -> Vec<ListedChunk> {
         let heaps = self.shared.lend();
         let mut found = Vec::new();
         for (index, store) in (0u32..).zip(heaps.stores) {

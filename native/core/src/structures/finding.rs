@@ -6,8 +6,8 @@
 //! __hash_table and __memory/shared_ptr.h.
 
 use super::kinds::UNKNOWN;
-use super::look::{keep, Look, Place};
-use super::rust::candidates::{Candidates as OfRust, Words};
+use super::rust::candidates::{Candidates as OfRust, PointerWords};
+use super::search_input::{keep, SearchInput, WordPlace};
 use super::vtables::Vtables;
 use crate::allocators::block::Block;
 use crate::allocators::walk::Visitor;
@@ -16,9 +16,9 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// The largest number of words of a container that are read (HOLDER), and how many of them may precede the container's
-/// pointer to a block (BEFORE).
+/// The largest number of words of a container that are read.
 const HOLDER: usize = 10;
+/// The largest number of words of a container that may precede its pointer to a block.
 const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
 /// The length in bytes of the longest string that a std::string stores in itself and not in a block.
@@ -27,7 +27,7 @@ const LOCAL_STRING: u64 = 15;
 const SMALLEST_CHUNK: u64 = 32;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum HolderShape {
     /// The words may be a string, which has this number of bytes before the NUL.
     String(u64),
     /// The words may be a vector, whose items end at this address.
@@ -35,21 +35,21 @@ pub(crate) enum Shape {
 }
 
 /// Words at the address `holder` that may be a std::string or a std::vector whose buffer is the block `id`.
-pub(crate) struct Held {
+pub(crate) struct BufferHolder {
     pub(crate) holder: u64,
     pub(crate) id: u32,
     pub(crate) block: u64,
-    pub(crate) shape: Shape,
+    pub(crate) shape: HolderShape,
     /// The capacity in bytes that the words state.
     pub(crate) capacity: u64,
-    /// How many of these words point to the beginning of the block.
+    /// How many words of this holder point to the beginning of the block.
     pub(crate) pointers: u32,
-    /// How many of these words point into the block, after its beginning.
+    /// How many words of this holder point into the block, after its beginning.
     pub(crate) inside: u32,
     pub(crate) on_stack: bool,
 }
 
-/// The offsets of the links in a node of a tree.
+/// The offsets in bytes of the links in a node of a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct TreeForm {
     pub(crate) parent: u64,
@@ -70,11 +70,11 @@ const TAKEN_ALWAYS: u64 = 16 << 20;
 /// The possible containers that one worker has found. Each is the address of its holder or of its block.
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// The number of bytes of memory that were searched (`looked`), and the number of bytes that the candidates found
-    /// there take (`taken`).
+    /// The number of bytes of memory that were searched.
     looked: u64,
+    /// The number of bytes that the candidates found so far take.
     taken: u64,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<BufferHolder>,
     pub(crate) tables: Vec<u64>,
     pub(crate) deques: Vec<u64>,
     pub(crate) split_deques: Vec<u64>,
@@ -94,10 +94,11 @@ impl Candidates {
 }
 
 pub(crate) struct Finder<'a, const SHAPES: bool> {
-    look: &'a Look<'a>,
+    look: &'a SearchInput<'a>,
     vtables: Vtables<'a>,
-    /// For each class, by the address of its name: the kind of its objects; their kind if no std::shared_ptr is left;
-    /// and whether they are the counts of std::shared_ptrs and have a pointer to the object.
+    /// The kinds of objects with a vtable, by the address of the class name: (kind, kind after destruction, whether it
+    /// points to a counted object). The second one counts if no std::shared_ptr is left. The third one is true only for
+    /// the control block of a std::shared_ptr.
     kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
@@ -105,7 +106,7 @@ pub(crate) struct Finder<'a, const SHAPES: bool> {
 }
 
 impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
-    pub(crate) fn new(look: &'a Look<'a>) -> Finder<'a, SHAPES> {
+    pub(crate) fn new(look: &'a SearchInput<'a>) -> Finder<'a, SHAPES> {
         let space = look.heaps.space;
         Finder {
             look,
@@ -117,8 +118,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Return three facts about an object that begins with `word`, as in `kinds`: its kind; its kind if no
-    /// std::shared_ptr is left; and whether it is the counts of std::shared_ptrs and has a pointer to the object.
+    /// Return what an object is that begins with `word`, as in `kinds`: (kind, kind after destruction, whether it
+    /// points to a counted object). Without a vtable, its kind is UNKNOWN.
     fn kind_by(&mut self, word: u64) -> (u32, u32, bool) {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
@@ -132,7 +133,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Return whether a block begins with std::shared_ptr counts which say that no std::shared_ptr is left.
+    /// Return whether a block begins with a std::shared_ptr control block whose counts say that no std::shared_ptr is
+    /// left.
     fn has_no_owner(&self, head: &[u8]) -> bool {
         let (libraries, counts) = (self.look.libraries, word_at(head, 8));
         // libstdc++ counts owners from one, in 32 bits. libc++ counts them from zero, in 64 bits.
@@ -140,20 +142,20 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
             || libraries.libstdcxx && !libraries.libcxx && counts.is_some_and(|counts| counts as u32 == 0)
     }
 
-    /// Scan all words of a block.
+    /// Scan all words of the block [address, end) for pointers and candidates. `head`: its first bytes, already read.
     fn words(&mut self, address: u64, end: u64, head: &[u8]) {
         match (end - address) as usize <= head.len() {
-            true => self.scan(head, address, 0..head.len() & !7, Place::Block(address)),
-            false => self.pieces(address, end, Place::Block(address)),
+            true => self.scan(head, address, 0..head.len() & !7, WordPlace::Block(address)),
+            false => self.pieces(address, end, WordPlace::Block(address)),
         }
     }
 
-    /// Scan all words of a range of memory outside blocks.
-    pub(crate) fn range(&mut self, start: u64, end: u64, place: Place) {
+    /// Scan the words of static data or of a stack for pointers and candidates.
+    pub(crate) fn range(&mut self, start: u64, end: u64, place: WordPlace) {
         self.pieces(start.next_multiple_of(8), end, place);
     }
 
-    fn pieces(&mut self, start: u64, end: u64, place: Place) {
+    fn pieces(&mut self, start: u64, end: u64, place: WordPlace) {
         let mut bytes = std::mem::take(&mut self.scratch);
         let (before, after) = (BEFORE as u64 * 8, HOLDER as u64 * 8);
         bytes.resize((before + PIECE + after) as usize, 0);
@@ -173,7 +175,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     }
 
     /// Scan those words of `bytes` that begin at the offsets `core`. `base`: the address of `bytes` in the target.
-    fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
+    fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: WordPlace) {
         let (low, high) = self.look.bounds;
         let libraries = self.look.libraries;
         let cxx = SHAPES && libraries.has_cxx();
@@ -191,23 +193,23 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 keep(&mut self.found.tables, base + offset as u64, &mut self.found.taken);
             }
             let Some((id, block)) = self.look.block_with(word) else { continue };
-            if place == Place::Block(block.address) {
+            if place == WordPlace::Block(block.address) {
                 continue;
             }
             let has_room = self.found.have_room() || self.look.leave_out();
             if libraries.rust && has_room {
-                let words = Words { bytes, offset, at: base + offset as u64, word };
+                let words = PointerWords { bytes, offset, at: base + offset as u64, word };
                 self.found.of_rust.take(self.look, &mut self.reader, &words, (id, &block), place);
             }
             if word != block.address {
                 // A word may also point to the header before a block, which is the end of the previous block.
-                if place != Place::Stack && word > block.address {
+                if place != WordPlace::Stack && word > block.address {
                     self.look.refer(id, false);
                 }
                 continue;
             }
             match place {
-                Place::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
+                WordPlace::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
                 _ => self.look.refer(id, true),
             }
             if cxx && has_room {
@@ -217,12 +219,12 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     }
 
     /// Record the containers that may hold the block to which the word at `offset` points.
-    fn shapes(&mut self, bytes: &[u8], offset: usize, at: u64, (id, block): (u32, &Block), place: Place) {
+    fn shapes(&mut self, bytes: &[u8], offset: usize, at: u64, (id, block): (u32, &Block), place: WordPlace) {
         let [one, two, three] = [8, 16, 24].map(|more| word_at(bytes, offset + more).unwrap_or(u64::MAX));
         let libraries = self.look.libraries;
-        let on_stack = place == Place::Stack;
+        let on_stack = place == WordPlace::Stack;
         let look = self.look;
-        let held = |shape, capacity, pointers| Held {
+        let held = |shape, capacity, pointers| BufferHolder {
             holder: at,
             id,
             block: block.address,
@@ -235,12 +237,12 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
         let has_room = one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1);
         if libraries.libstdcxx && has_room && !is_left_over(before, one, two) {
-            keep(&mut self.found.held, held(Shape::String(one), two + 1, 1), &mut self.found.taken);
+            keep(&mut self.found.held, held(HolderShape::String(one), two + 1, 1), &mut self.found.taken);
         }
         if libraries.libcxx && offset >= 16 {
             let (capacity, size) = (word_at(bytes, offset - 16).unwrap_or(0), word_at(bytes, offset - 8).unwrap_or(0));
             if capacity & 1 == 1 && size < capacity && look.fits(block, capacity & !1) {
-                keep(&mut self.found.held, held(Shape::String(size), capacity & !1, 1), &mut self.found.taken);
+                keep(&mut self.found.held, held(HolderShape::String(size), capacity & !1, 1), &mut self.found.taken);
             }
         }
         // Four pointers into one block belong to no vector, but for example to a file or a split buffer.
@@ -253,7 +255,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
             let pointers = 1 + u32::from(one == block.address);
             keep(
                 &mut self.found.held,
-                Held { inside, ..held(Shape::Vector(one), two - block.address, pointers) },
+                BufferHolder { inside, ..held(HolderShape::Vector(one), two - block.address, pointers) },
                 &mut self.found.taken,
             );
         }
@@ -303,7 +305,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     }
 }
 
-/// Return whether the objects of a class are the counts of shared_ptrs that have a pointer and no deleter of their own.
+/// Return whether objects of a class are control blocks of std::shared_ptr with a pointer to the counted object. Those
+/// with a deleter of their own are not.
 fn points_to_object(class: &str) -> bool {
     class.starts_with("std::_Sp_counted_ptr<") || class.starts_with("std::__1::__shared_ptr_pointer<")
 }

@@ -1,8 +1,9 @@
-//! The kinds that a block can have, and the number of each kind that occurs.
+//! The kinds that a block can have: a family, such as std::map node, together with a class name. Each kind that occurs
+//! has a number.
 
 use std::collections::HashMap;
 
-/// The number of the unknown kind.
+/// The kind of a block that nothing classified.
 pub(crate) const UNKNOWN: u32 = 0;
 
 /// The family of a block's kind, such as a known container or an object.
@@ -10,11 +11,11 @@ pub(crate) const UNKNOWN: u32 = 0;
 pub enum Family {
     /// An object that has a vtable, or an object that is known by the pointers to it.
     Object,
-    /// A block that std::make_shared makes. It contains an object together with the counts of its `std::shared_ptr`s.
+    /// A block that std::make_shared made. It contains an object and the control block of its std::shared_ptrs.
     MakeShared,
-    /// A block of std::make_shared whose object was destroyed. Only std::weak_ptrs keep its memory.
+    /// A block of std::make_shared whose object was destroyed. Only std::weak_ptrs keep its memory allocated.
     Destroyed,
-    /// The counts of the `std::shared_ptr`s to an object that lies in another block.
+    /// The control block of the std::shared_ptrs to an object. The object lies in another block.
     SharedPtr,
     /// A block to which the caller has given a name.
     Named,
@@ -45,7 +46,7 @@ pub enum Family {
     RustCounted,
     /// The object of a Box, or the object of an Arc or Rc: it is unknown which of these it is.
     RustObject,
-    /// The value of an Arc or Rc, with its counts.
+    /// The value of an Arc or Rc, together with its two reference counts.
     RustShared,
     /// The block of a channel. `RustMessages`: a block with messages of the channel.
     RustChannel,
@@ -100,12 +101,13 @@ pub struct KindRow {
     pub bytes: u64,
 }
 
-/// The kinds that occur. They are numbered from one on.
+/// The kinds that occur, as (family, class). The number of a kind is its index in `rows` plus one.
 #[derive(Default)]
 pub(crate) struct Kinds {
     pub(crate) rows: Vec<(Family, String)>,
     numbers: HashMap<(Family, String), u32>,
-    /// The numbers of the kinds that have no class. Nearly all blocks of containers have such a kind.
+    /// The numbers of the kinds that have no class. They are looked up most often: nearly all blocks of containers have
+    /// such a kind.
     plain: HashMap<Family, u32>,
 }
 

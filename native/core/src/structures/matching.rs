@@ -10,17 +10,18 @@ use gdbheap_access::work::{Control, Watcher};
 
 /// A block that contains one of the requested words: (its address, its size including the header, the offset of the
 /// word in it).
-pub type Matched = (u64, u64, u64);
+pub type WordMatch = (u64, u64, u64);
 
-/// The most blocks that are found: a target can put a word into each of its blocks.
+/// The largest number of blocks that are found. The limit is needed because a target can put one of the words into each
+/// of its blocks.
 const MAX_MATCHED: usize = 1 << 19;
 
-struct Matching<'a> {
+struct WordFinder<'a> {
     words: &'a Addresses,
-    found: Vec<Matched>,
+    found: Vec<WordMatch>,
 }
 
-impl Visitor for Matching<'_> {
+impl Visitor for WordFinder<'_> {
     const ALL: bool = true;
     const HEAD: usize = 64;
 
@@ -37,7 +38,7 @@ impl Visitor for Matching<'_> {
 }
 
 /// Remove all but the first MAX_MATCHED blocks in address order.
-fn keep_first(found: &mut Vec<Matched>) {
+fn keep_first(found: &mut Vec<WordMatch>) {
     if found.len() > MAX_MATCHED {
         found.select_nth_unstable(MAX_MATCHED);
         found.truncate(MAX_MATCHED);
@@ -46,15 +47,15 @@ fn keep_first(found: &mut Vec<Matched>) {
 
 /// Find the used blocks that have one of `words` among their first eight words. A block with several of these words is
 /// found once, with the offset of the first one. At most MAX_MATCHED blocks are found, those with the lowest addresses.
-pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<Matched>> {
+pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<WordMatch>> {
     let words: Addresses = words.iter().copied().collect();
     let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());
-    let init = || (Walk::new(heaps), Matching { words: &words, found: Vec::new() });
-    let work = |(walk, matching): &mut (Walk<'_>, Matching<'_>), job: &Job, control: &Control| {
+    let init = || (Walk::new(heaps), WordFinder { words: &words, found: Vec::new() });
+    let work = |(walk, matching): &mut (Walk<'_>, WordFinder<'_>), job: &Job, control: &Control| {
         walk.run(job, control, matching)
     };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
-    let mut found: Vec<Matched> = states.into_iter().flat_map(|(_, matching)| matching.found).collect();
+    let mut found: Vec<WordMatch> = states.into_iter().flat_map(|(_, matching)| matching.found).collect();
     keep_first(&mut found);
     found.sort_unstable();
     Ok(found)

@@ -1,40 +1,43 @@
 //! Prove that containers of C++ are what they look like. Each proof follows all links of a container, and checks that
 //! its parts agree and that it has as many nodes as it says.
 
-use super::capacity::Order;
+use super::capacity::ItemOrder;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
 use super::kinds::{Family, UNKNOWN};
-use super::look::Look;
+use super::search_input::SearchInput;
 use crate::allocators::block::Block;
 use crate::bits::Bits;
 use crate::by_address::Addresses;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// The number of links that all proofs together may follow: LINKS_FOR_EACH for each block of the target, and
-/// FIRST_LINKS more.
+/// The number of links that all proofs together may follow for each block of the target, in addition to FIRST_LINKS.
 const LINKS_FOR_EACH: u64 = 16;
+/// The number of links that all proofs together may follow in a target of any size.
 const FIRST_LINKS: u64 = 1 << 16;
 /// The size in bytes of a node of a std::deque with small items. Items that are smaller than this share a node; each
 /// larger item has a node of its own.
 const DEQUE_BYTES: u64 = 512;
-/// The size of a block of a std::deque of libc++: items smaller than SPLIT_LARGEST bytes share a block, as many as fit
-/// into SPLIT_BYTES.
+/// The size in bytes of a block of a std::deque of libc++, which has as many items as fit. Items of SPLIT_LARGEST bytes
+/// or more have larger blocks, with 16 items each.
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
-/// The least number of nodes that show whether their last word is a field. If it is a field of pointers, at most one
-/// node in MOST_ODD may have a number there that is no address.
+/// The smallest number of nodes that can show that their last word is no field. This is shown if more than one node in
+/// MOST_ODD has a number there that is not an address.
 const FEW_NODES: usize = 4;
 const MOST_ODD: usize = 20;
 
 pub(crate) struct Prover<'a> {
-    look: &'a Look<'a>,
+    look: &'a SearchInput<'a>,
     pub(crate) reader: Reader<'a>,
     /// The parts of blocks that contain no items, according to the containers to which the blocks belong.
     pub(crate) dead: Vec<(u64, u64)>,
+    /// The parts of blocks of std::deques that certainly contain no items, because the iterators of the deque say so.
+    pub(crate) vacant: Vec<(u64, u64)>,
     seen: Bits,
-    /// The addresses of the arrays of buckets that were read.
+    /// The addresses of the bucket arrays that were read. If one is read again, its words count as followed links, so
+    /// that the time stays bounded.
     scanned: Addresses,
     /// The number of links that may still be followed. The limit makes the time of all proofs proportional to the size
     /// of the target.
@@ -42,7 +45,7 @@ pub(crate) struct Prover<'a> {
 }
 
 impl<'a> Prover<'a> {
-    pub(crate) fn new(look: &'a Look<'a>) -> Prover<'a> {
+    pub(crate) fn new(look: &'a SearchInput<'a>) -> Prover<'a> {
         let blocks = look.ids.count() as u64;
         let (reader, seen) = (Reader::large(look.heaps.space), Bits::new(blocks));
         Prover {
@@ -50,6 +53,7 @@ impl<'a> Prover<'a> {
             reader,
             seen,
             dead: Vec::new(),
+            vacant: Vec::new(),
             scanned: Addresses::default(),
             left: blocks.saturating_mul(LINKS_FOR_EACH).saturating_add(FIRST_LINKS),
         }
@@ -61,12 +65,14 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Return the number of the block that begins at `address`; None if the kind of the block is already known.
+    /// Return the number of the block that begins at `address`; None if there is no such block, or if its kind is
+    /// already known.
     fn unknown(&self, address: u64) -> Option<u32> {
         self.unknown_block(address).map(|(id, _)| id)
     }
 
-    /// Return the block that begins at `address`, and its number; None if the kind of the block is already known.
+    /// Return the block that begins at `address`, and its number; None if there is no such block, or if its kind is
+    /// already known.
     fn unknown_block(&self, address: u64) -> Option<(u32, Block)> {
         self.look.block_from(address).filter(|(id, _)| self.look.kind(*id) == UNKNOWN)
     }
@@ -97,7 +103,7 @@ impl<'a> Prover<'a> {
 
     /// Return the offset at which the last field of a container's nodes ends. The smallest blocks of nodes have `most`
     /// bytes. The last word of such a block may lie after the requested bytes. This last word is not a field if some
-    /// nodes have a number there that is no address.
+    /// nodes have a number there that is not an address.
     fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
         let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
         let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));
@@ -119,7 +125,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Prove the tree with this header, and classify its nodes. The tree must have as many nodes as it says, links that
-    /// are consistent in both directions, and its first node among the nodes. None if it is no tree.
+    /// are consistent in both directions, and its first node among the nodes. None if it is not a tree.
     pub(crate) fn tree(&mut self, header: u64, form: TreeForm) -> Option<()> {
         let is_libstdcxx = form == LIBSTDCXX_TREE;
         let (root, leftmost, count) = match is_libstdcxx {
@@ -162,7 +168,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Prove the std::list whose ring of links contains this block, and classify its nodes. One element of the ring
-    /// must be the header, which contains the number of the other elements. None if it is no list.
+    /// must be the header, which contains the number of the other elements. None if it is not a list.
     pub(crate) fn ring(&mut self, id: u32, block: u64) -> Option<()> {
         if self.seen.get(u64::from(id)) {
             return None;
@@ -210,9 +216,9 @@ impl<'a> Prover<'a> {
         found
     }
 
-    /// Prove a hash table, and classify its blocks. The chain of the table must have as many nodes as the table says.
-    /// Each bucket must point to the node of the chain before its own first node, and the bucket of the chain's first
-    /// node must point to the table's own link.
+    /// Prove a hash table, and classify its blocks; None if it is not proven. The chain of the table must have as many
+    /// nodes as the table says. Each bucket must point to the node of the chain before its own first node, and the
+    /// bucket of the chain's first node must point to the table's own link.
     pub(crate) fn table(&mut self, table: u64) -> Option<()> {
         let [buckets, bucket_count, first, count, load] = self.reader.words::<5>(table)?;
         let load = f32::from_bits(load as u32);
@@ -253,14 +259,14 @@ impl<'a> Prover<'a> {
         }
         if let Some((id, block)) = array {
             self.set_all(&[id], Family::Buckets);
-            self.look.fill(id, &block, bucket_count.saturating_mul(8), count.saturating_mul(8), Order::Scattered);
+            self.look.fill(id, &block, bucket_count.saturating_mul(8), count.saturating_mul(8), ItemOrder::Scattered);
         }
         self.name_nodes(&nodes, Family::Unordered);
         Some(())
     }
 
-    /// Prove a std::deque of libstdc++. Both of its iterators must agree with its array of pointers, and each pointer
-    /// between the iterators must be the address of a block.
+    /// Prove a std::deque of libstdc++; None if it is not proven. Both of its iterators must agree with its array of
+    /// pointers, and each pointer between the iterators must be the address of a block.
     pub(crate) fn deque(&mut self, deque: u64) -> Option<()> {
         let [map, places, from @ ..] = self.reader.words::<6>(deque)?;
         let to = self.reader.words::<4>(deque.checked_add(48)?)?;
@@ -292,15 +298,17 @@ impl<'a> Prover<'a> {
             }
             nodes.push(id);
         }
-        let map = self.unknown(map)?;
-        self.set_all(&[map], Family::DequeMap);
+        let (id, (_, block)) = (self.unknown(map)?, self.look.block_from(map)?);
+        self.set_all(&[id], Family::DequeMap);
         self.set_all(&nodes, Family::Deque);
-        self.dead.extend([(first, from[0]), (to[0], to_last)].into_iter().filter(|(start, end)| start < end));
+        // A deque does not clear the pointers to nodes that it freed, and a new array of pointers is not cleared either.
+        let parts = [(first, from[0]), (to[0], to_last), (map, start), (finish + 8, block.end)];
+        self.vacant.extend(parts.into_iter().filter(|(start, end)| start < end));
         Some(())
     }
 
-    /// Prove a std::deque of libc++. All used pointers of its array must point to blocks, and the size of these blocks
-    /// must be the one that libc++ requests.
+    /// Prove a std::deque of libc++; None if it is not proven. All used pointers of its array must point to blocks, and
+    /// the size of these blocks must be the one that libc++ requests.
     pub(crate) fn split_deque(&mut self, deque: u64) -> Option<()> {
         let [array, begin, end, limit, first, count] = self.reader.words::<6>(deque)?;
         let (map, block) = self.look.block_from(array)?;
@@ -331,11 +339,12 @@ impl<'a> Prover<'a> {
         }
         self.set_all(&[map], Family::DequeMap);
         self.set_all(&nodes, Family::Deque);
-        self.dead.extend([(array, begin), (end, block.end)].into_iter().filter(|(start, end)| start < end));
+        self.vacant.extend([(array, begin), (end, block.end)].into_iter().filter(|(start, end)| start < end));
         Some(())
     }
 
-    /// Return whether the block begins with an object that has a vtable. An array of items may also begin so.
+    /// Return whether the block begins with an object that has a vtable. An array of such objects begins in the same
+    /// way.
     pub(crate) fn is_object(&self, id: u32) -> bool {
         self.look.is_of(id, Family::Object)
     }

@@ -1,11 +1,11 @@
 //! Classify the buffers of strings and vectors, and the objects of std::shared_ptr. A buffer shows nothing about its
 //! holder. So words that look like the holder of a buffer count only if nothing else points to the buffer.
 
-use super::capacity::Order;
-use super::finding::{Held, Shape};
+use super::capacity::ItemOrder;
+use super::finding::{BufferHolder, HolderShape};
 use super::kinds::{Family, UNKNOWN};
-use super::look::{Look, MANY};
 use super::proving::Prover;
+use super::search_input::{SearchInput, MANY};
 use crate::by_address::ByAddress;
 use gdbheap_access::bytes::range_at;
 use std::mem::discriminant;
@@ -15,21 +15,24 @@ use std::sync::PoisonError;
 /// The largest number of rounds. If one round finds stale memory, the next round may be able to classify another
 /// buffer, and so on. Strings in the old memory of a vector that grew make the longest chains of this kind.
 const ROUNDS: usize = 64;
-/// The offset, in a std::string of libstdc++, of the second half of a short text. Before it lie a pointer, a size and a
-/// capacity.
+/// The offset, in a std::string of libstdc++, of the second half of the characters of a short string. In a long string,
+/// a pointer, a size and a capacity lie before this offset.
 const SHORT: u64 = 24;
 
-/// The result of the last round. `left_over`: the parts of containers' blocks that contain no items, ascending;
-/// `holders`: the addresses of words that certainly point to buffers, ascending.
+/// The result of the last round. All lists are ascending.
+/// - `left_over`: the parts of containers' blocks that contain no items.
+/// - `vacant`: those that certainly contain no items.
+/// - `holders`: the addresses of words that certainly point to buffers.
 #[derive(Default)]
-pub(crate) struct Settled {
+pub(crate) struct SettlingResult {
     pub(crate) left_over: Vec<(u64, u64)>,
+    pub(crate) vacant: Vec<(u64, u64)>,
     pub(crate) holders: Vec<u64>,
 }
 
 /// A classifier of the buffers of strings and vectors.
 pub(crate) struct Settler<'a, 'b> {
-    pub(crate) look: &'a Look<'a>,
+    pub(crate) look: &'a SearchInput<'a>,
     pub(crate) prover: &'b mut Prover<'a>,
     /// For each block, how many words on stacks point to it.
     pub(crate) from_stacks: ByAddress<u32>,
@@ -37,10 +40,10 @@ pub(crate) struct Settler<'a, 'b> {
     pub(crate) from_dead: ByAddress<u32>,
     /// For each block, how many words in `dead` point into it, after its beginning.
     pub(crate) inside_from_dead: ByAddress<u32>,
-    /// Parts of blocks in which all words are stale or text, ascending.
+    /// Parts of blocks in which all words are stale or characters, ascending.
     pub(crate) dead: Vec<(u64, u64)>,
-    /// The bytes after the text in buffers of strings; and, in the strings themselves, the word that only a short text
-    /// uses.
+    /// The bytes after the characters in the buffers of strings. Also, in each string itself, the word that only a
+    /// short string uses.
     pub(crate) behind_texts: Vec<(u64, u64)>,
     /// The addresses of words that point to the classified buffers.
     pub(crate) holders: Vec<u64>,
@@ -48,10 +51,10 @@ pub(crate) struct Settler<'a, 'b> {
 
 impl Settler<'_, '_> {
     /// Classify all buffers. `held`: all words that look like holders of a buffer.
-    pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Settled {
+    pub(crate) fn settle(mut self, mut held: Vec<BufferHolder>) -> SettlingResult {
         held.sort_unstable_by_key(|row| row.id);
-        let found = std::mem::take(&mut self.dead);
-        self.bury(found);
+        let (found, mut vacant) = (std::mem::take(&mut self.dead), std::mem::take(&mut self.prover.vacant));
+        self.bury([&found[..], &vacant].concat());
         for _ in 0..ROUNDS {
             held.retain(|row| range_at(&self.dead, row.holder).is_none());
             let mut found = Vec::new();
@@ -65,12 +68,13 @@ impl Settler<'_, '_> {
             self.bury(found);
         }
         let Settler { look, mut dead, behind_texts, mut holders, .. } = self;
-        // Words in a text do not count, because a text may contain any bytes.
+        // Words in a string's buffer do not count, because a string may contain any bytes.
         dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
         dead.extend(behind_texts);
         dead.sort_unstable();
         holders.sort_unstable();
-        Settled { left_over: dead, holders }
+        vacant.sort_unstable();
+        SettlingResult { left_over: dead, vacant, holders }
     }
 
     fn is_settled(&self, id: u32) -> bool {
@@ -81,7 +85,7 @@ impl Settler<'_, '_> {
     /// Classify the buffer to which all these words point, if the words agree on its family and nothing else points to
     /// the buffer. Return the parts of the buffer and of its holders that have no content; None if the buffer was not
     /// classified.
-    fn buffer(&mut self, rows: &[Held]) -> Option<Vec<(u64, u64)>> {
+    fn buffer(&mut self, rows: &[BufferHolder]) -> Option<Vec<(u64, u64)>> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
         if self.look.kind(id) != UNKNOWN && !(family == Family::Vector && self.is_row(id, rows)) {
@@ -89,27 +93,27 @@ impl Settler<'_, '_> {
         }
         let reader = &mut self.prover.reader;
         let is_proven = rows.iter().any(|row| match row.shape {
-            Shape::String(size) => block.checked_add(size).and_then(|end| reader.byte(end)) == Some(0),
-            Shape::Vector(_) => true,
+            HolderShape::String(size) => block.checked_add(size).and_then(|end| reader.byte(end)) == Some(0),
+            HolderShape::Vector(_) => true,
         });
         if !is_proven {
             return None;
         }
         let class = if family == Family::Vector { class_of(self.look, id) } else { String::new() };
         self.look.set_kind(id, self.look.number(family, &class));
-        let lives = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).max()?;
+        let lives = rows.iter().map(|row| if let HolderShape::Vector(end) = row.shape { end } else { block }).max()?;
         let (_, found) = self.look.block_from(block)?;
-        let used = |row: &Held| match row.shape {
-            Shape::String(size) => size.saturating_add(1),
-            Shape::Vector(end) => end.saturating_sub(block),
+        let used = |row: &BufferHolder| match row.shape {
+            HolderShape::String(size) => size.saturating_add(1),
+            HolderShape::Vector(end) => end.saturating_sub(block),
         };
         let capacity = rows.iter().map(|row| row.capacity).max()?;
         let (most, end) = (rows.iter().map(used).max()?, found.end);
-        self.look.fill(id, &found, capacity, most, Order::FromStart);
+        self.look.fill(id, &found, capacity, most, ItemOrder::FromStart);
         self.holders.extend(rows.iter().map(|row| row.holder));
         let mut found = vec![(lives, end)];
         if family == Family::String {
-            // The word with the NUL that ends a text is no address either.
+            // The word with the NUL at the end of a string is no address either.
             let last = block.saturating_add((most - 1) / 8 * 8).min(end);
             let short =
                 rows.iter().filter(|_| self.look.libraries.libstdcxx).map(|row| row.holder.saturating_add(SHORT));
@@ -122,17 +126,17 @@ impl Settler<'_, '_> {
 
     /// Return whether the block begins with an object that has a vtable, and contains another object of this class
     /// after it.
-    fn is_row(&mut self, id: u32, rows: &[Held]) -> bool {
+    fn is_row(&mut self, id: u32, rows: &[BufferHolder]) -> bool {
         let block = rows[0].block;
-        let end = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).min();
+        let end = rows.iter().map(|row| if let HolderShape::Vector(end) = row.shape { end } else { block }).min();
         let Some(first) = self.prover.reader.word(block).filter(|_| self.prover.is_object(id)) else { return false };
         let mut rest = (block..end.unwrap_or(block)).step_by(8).skip(1);
         rest.any(|at| self.prover.reader.word(at) == Some(first))
     }
 
-    /// Return whether these words are the only ones that point to the block or into it. Words on stacks count only if
-    /// no word in blocks or static data does so.
-    fn are_all(&self, rows: &[Held]) -> bool {
+    /// Return whether these words are the only ones that point to the block or into it. Words on stacks are compared
+    /// only if no word in blocks or static data points to the block.
+    fn are_all(&self, rows: &[BufferHolder]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
         let counted = self.look.references[id as usize].load(Ordering::Relaxed);
@@ -173,22 +177,22 @@ impl Settler<'_, '_> {
 }
 
 /// Return the family on which all these words agree; None if they do not agree.
-fn only_shape(rows: &[Held]) -> Option<Family> {
+fn only_shape(rows: &[BufferHolder]) -> Option<Family> {
     let first = rows.first()?;
     let family = match first.shape {
-        Shape::String(_) => Family::String,
-        Shape::Vector(_) => Family::Vector,
+        HolderShape::String(_) => Family::String,
+        HolderShape::Vector(_) => Family::Vector,
     };
     rows.iter().all(|row| discriminant(&row.shape) == discriminant(&first.shape)).then_some(family)
 }
 
-fn class_of(look: &Look<'_>, id: u32) -> String {
+fn class_of(look: &SearchInput<'_>, id: u32) -> String {
     let known = look.known.lock().unwrap_or_else(PoisonError::into_inner);
     known.row(look.kind(id)).map(|(_, class)| class.clone()).unwrap_or_default()
 }
 
 /// Classify the objects to which std::shared_ptr counts point. `controls`: the blocks with such counts.
-pub(crate) fn settle_pointees(look: &Look<'_>, prover: &mut Prover<'_>, controls: &[(u32, u64)]) {
+pub(crate) fn settle_pointees(look: &SearchInput<'_>, prover: &mut Prover<'_>, controls: &[(u32, u64)]) {
     for (id, address) in controls {
         let class = class_of(look, *id);
         // libstdc++ counts owners from one, in 32 bits. libc++ counts them from zero, in 64 bits.

@@ -12,9 +12,9 @@ use gdbheap_access::memory::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// The largest length of a class name that is read. Real names are shorter.
+/// The largest length in bytes of a class name that is read. Real names are shorter; a forged one could be endless.
 const LONGEST_NAME: usize = 4 << 10;
-/// The largest offset of a base class in its object.
+/// The largest offset in bytes of a base class in its object.
 const LARGEST_OBJECT: u64 = 1 << 30;
 /// The beginning of the mangled name of every class of type_info: the namespace that contains all these classes.
 const OF_TYPE_INFO: &[u8] = b"N10__cxxabiv1";
@@ -25,7 +25,7 @@ pub(crate) const ROOM_FOR_NAMES: u64 = 64 << 20;
 /// The number of bytes that a name takes in memory in addition to its characters.
 const ENTRY: u64 = 64;
 
-/// The facts that a vtable states about an object that contains a pointer to it.
+/// The facts that a vtable tells about each object that points to it: the class, and the offset of the pointer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vtable {
     pub(crate) class: Arc<str>,
@@ -87,7 +87,7 @@ impl<'a> Vtables<'a> {
         Some(Vtable { class: self.class(name)?, to_top })
     }
 
-    /// Return the address of the mangled name of the class to which this vtable belongs.
+    /// Return the address of the mangled name of the class to which this vtable belongs; None if there is no vtable.
     fn name_of_vtable(&mut self, vtable: u64) -> Option<u64> {
         let info = self.reader.word(vtable.checked_sub(8)?).filter(|info| self.is_in_object(*info))?;
         self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))
@@ -123,8 +123,8 @@ impl<'a> Vtables<'a> {
     }
 }
 
-/// Return the first argument of the template with which `class` begins, without a star. For `std::_Sp_counted_ptr<Foo*,
-/// …>` it is `Foo`.
+/// Return the first template argument in the name `class`, without `*` at its end; None if there is none. For
+/// `std::_Sp_counted_ptr<Foo*, …>` it is `Foo`.
 pub(crate) fn first_argument(class: &str) -> Option<&str> {
     let rest = &class[class.find('<')? + 1..];
     let mut depth = 0u32;
@@ -146,8 +146,8 @@ mod tests {
     use gdbheap_access::memory::space::{Backing, Segment, Space};
     use std::sync::atomic::AtomicU64;
 
-    /// Make vtables of `count` classes, and an object of each class. Each class has its own name, or all share one
-    /// name. Return the memory and the addresses of the objects.
+    /// Make vtables of `count` classes. Each class has its own name, or all share one name. Return the memory, the
+    /// addresses of the vtables, and the address range of the memory.
     fn forged(count: u64, is_shared: bool) -> (Space, Vec<u64>, (u64, u64)) {
         const START: u64 = 1 << 20;
         let one = format!("900{}\0", "x".repeat(900)).into_bytes();

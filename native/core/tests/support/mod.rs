@@ -3,7 +3,7 @@
 
 pub use chance::Chance;
 use gdbheap_access::memory::{Source, Space};
-pub use gdbheap_access::testing::Unwatched;
+pub use gdbheap_access::testing::NoWatcher;
 use gdbheap_core::{Machine, EM_X86_64};
 
 #[path = "../../../access/tests/support/chance.rs"]
@@ -99,7 +99,7 @@ impl Heap {
         Heap::laid(chance, chunks)
     }
 
-    /// Make a heap of a few small chunks in use, then a free one of up to three pages, then a few in use, and so on.
+    /// Make a heap in which a few small chunks in use alternate with one free chunk of up to three pages.
     pub fn draw_islands(chance: &mut Chance, start: u64, size: u64, page: u64) -> Heap {
         let mut chunks: Vec<(u64, u64, bool)> = Vec::new();
         let mut at = start;

@@ -1,12 +1,12 @@
 //! The result of the walk over glibc's chunks, and queries on it.
 
-use crate::allocators::block::Held;
+use crate::allocators::block::UsedRange;
 use crate::allocators::damage::Damage;
 use crate::allocators::glibc::free_links::FreeLinks;
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::Bits;
-use gdbheap_access::bytes::{range_at, u64_at};
+use gdbheap_access::bytes::{range_at, word_at};
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) const GRAIN: u64 = 16;
@@ -15,7 +15,8 @@ pub(crate) const SMALLEST: u64 = 0x20;
 pub const CHUNK_HEADER: u64 = 16;
 
 /// Return whether malloc may have chosen a chunk with `usable` bytes for a request of `bytes`. malloc chooses the
-/// smallest chunk that suffices, or one that is larger by GRAIN if the remainder is too small for a chunk of its own.
+/// smallest chunk that suffices. It also takes a chunk that is larger by GRAIN, because the remainder would be too
+/// small for a chunk of its own.
 pub(crate) fn may_be_given(usable: u64, bytes: u64) -> bool {
     const SIZE_FIELD: u64 = 8;
     let Some(chunk) = bytes.checked_add(SIZE_FIELD).and_then(|size| size.checked_next_multiple_of(GRAIN)) else {
@@ -27,7 +28,7 @@ pub(crate) fn may_be_given(usable: u64, bytes: u64) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum ChunkState {
     Used = 0,
     Free = 1,
     Tcache = 2,
@@ -39,20 +40,20 @@ pub enum State {
     Unexplained = 7,
 }
 
-/// The names of states, in the order of `State`.
+/// The names of states, in the order of `ChunkState`.
 pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
 
-impl State {
+impl ChunkState {
     /// Return the state as a `Part`, the kind of bytes that all allocators have in common.
     pub(crate) fn part(self) -> Part {
         match self {
-            State::Used => Part::Used,
-            State::Free | State::Fast => Part::Free,
-            State::Tcache => Part::Cached,
-            State::Top => Part::Top,
-            State::Fence => Part::Header,
-            State::Foreign => Part::Foreign,
-            State::Unexplained => Part::Unexplained,
+            ChunkState::Used => Part::Used,
+            ChunkState::Free | ChunkState::Fast => Part::Free,
+            ChunkState::Tcache => Part::Cached,
+            ChunkState::Top => Part::Top,
+            ChunkState::Fence => Part::Header,
+            ChunkState::Foreign => Part::Foreign,
+            ChunkState::Unexplained => Part::Unexplained,
         }
     }
 }
@@ -77,13 +78,14 @@ pub struct Region {
     starts: Bits,
     low: Bits,
     high: Bits,
-    /// The blocks that are not ordinary chunks, by ascending address.
-    special: Vec<(u64, State)>,
+    /// The blocks that are not plain chunks, by ascending address: the top chunk, fenceposts, and bytes that are
+    /// foreign or unexplained.
+    special: Vec<(u64, ChunkState)>,
     /// Used chunks that may be in a fast bin, because they have the size of a fast bin that is not empty. The list is
     /// emptied when the fast bins are followed.
     pub(crate) links: Vec<Link>,
     /// The first bytes of chunks that may hold a Python object; None if there are too many such chunks.
-    pub(crate) heads: Option<Vec<Head>>,
+    pub(crate) heads: Option<Vec<ChunkHead>>,
     pub(crate) damage: Vec<Damage>,
     /// The links of free chunks, if the walk collected them. They are taken out when the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
@@ -92,17 +94,17 @@ pub struct Region {
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 
-/// The least number of words of bits for a giant block: none of these words contains the start of another block. A word
-/// has 64 bits for GRAIN bytes each, so it covers 1 KiB.
+/// A block is giant if at least this many consecutive bitmap words contain no start of another block. A word has 64
+/// bits for GRAIN bytes each, so it covers 1 KiB.
 const GIANT_WORDS: usize = 1024;
 
 impl Region {
-    /// Make a region. `starts` has a set bit for the start of each block, `low` for each free chunk.
+    /// Make a region from bitmaps. Bits in `starts` mark the starts of blocks, bits in `low` mark free chunks.
     pub(crate) fn new(
         stretch: Stretch,
         starts: Bits,
         low: Bits,
-        special: Vec<(u64, State)>,
+        special: Vec<(u64, ChunkState)>,
         damage: Vec<Damage>,
     ) -> Region {
         let high = Bits::new((stretch.end - stretch.start) / GRAIN + 1);
@@ -130,7 +132,7 @@ impl Region {
         self.stretch.start + index * GRAIN
     }
 
-    pub(crate) fn mark(&mut self, address: u64, state: State) {
+    pub(crate) fn mark(&mut self, address: u64, state: ChunkState) {
         let index = self.index(address);
         let code = state as u8;
         for (bits, on) in [(&mut self.low, code & 1), (&mut self.high, code >> 1 & 1)] {
@@ -141,23 +143,23 @@ impl Region {
         }
     }
 
-    fn state(&self, address: u64) -> State {
+    fn state(&self, address: u64) -> ChunkState {
         let index = self.index(address);
         match (self.high.get(index), self.low.get(index)) {
-            (false, false) => self.special_state(address).unwrap_or(State::Used),
-            (false, true) => State::Free,
-            (true, false) => State::Tcache,
-            (true, true) => State::Fast,
+            (false, false) => self.special_state(address).unwrap_or(ChunkState::Used),
+            (false, true) => ChunkState::Free,
+            (true, false) => ChunkState::Tcache,
+            (true, true) => ChunkState::Fast,
         }
     }
 
-    fn special_state(&self, address: u64) -> Option<State> {
+    fn special_state(&self, address: u64) -> Option<ChunkState> {
         let found = self.special.binary_search_by_key(&address, |(start, _)| *start).ok()?;
         Some(self.special[found].1)
     }
 
-    /// Return the start, end and state of the block that contains `address`.
-    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, State)> {
+    /// Return the start, end and state of the block that contains `address`; None outside the region.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, ChunkState)> {
         if address < self.stretch.start || address >= self.stretch.end {
             return None;
         }
@@ -203,20 +205,21 @@ impl Region {
 
     /// Return the first bytes of those used chunks in [from, to) that may contain Python objects; None if these bytes
     /// were not kept.
-    pub(crate) fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &Head>> {
+    pub(crate) fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &ChunkHead>> {
         let heads = self.heads.as_ref()?;
         let place = |address| heads.partition_point(|head| head.chunk < address);
-        Some(heads[place(from)..place(to)].iter().filter(|head| self.state(head.chunk) == State::Used))
+        Some(heads[place(from)..place(to)].iter().filter(|head| self.state(head.chunk) == ChunkState::Used))
     }
 
-    /// Count the blocks and bytes in each state, by looking at the bits of 64 possible blocks at a time.
+    /// Count the blocks and bytes in each state. Examine the bits of 64 possible blocks at a time.
     fn tallies(&self) -> [Tally; STATES.len()] {
         let mut tallies = [Tally::default(); STATES.len()];
         let mut blocks = 0;
         for (index, starts) in self.starts.words().iter().enumerate() {
             let (low, high) = (self.low.words()[index], self.high.words()[index]);
             blocks += u64::from(starts.count_ones());
-            for (state, marked) in [(State::Free, low & !high), (State::Tcache, high & !low), (State::Fast, high & low)]
+            for (state, marked) in
+                [(ChunkState::Free, low & !high), (ChunkState::Tcache, high & !low), (ChunkState::Fast, high & low)]
             {
                 let mut left = marked;
                 while left != 0 {
@@ -235,24 +238,25 @@ impl Region {
         }
         let others = tallies.iter().fold(Tally::default(), |sum, tally| sum.with(tally));
         let first = self.starts.first_from(0).map_or(self.stretch.end, |index| self.address(index));
-        tallies[State::Used as usize] =
+        tallies[ChunkState::Used as usize] =
             Tally { count: blocks - others.count, bytes: self.stretch.end - first - others.bytes };
         tallies
     }
 
-    /// Return a set bit for each used block: one bit for each possible block, in words of 64 bits.
+    /// Return a bitmap in words of 64 bits, with one bit for each possible block. The bits of used blocks are set.
     pub(crate) fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & !(low | high))
     }
 
-    /// Return a set bit for each free chunk that belongs into a bin other than a fast bin: one bit for each possible
-    /// block, in words of 64 bits.
+    /// Return a bitmap in words of 64 bits, with one bit for each possible block. The bits of free chunks that belong
+    /// in a bin other than a fast bin are set.
     pub(crate) fn free_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & low & !high)
     }
 
-    /// Return the bits that `choose(starts, low, high)` selects, for 64 possible blocks at a time. Bits of blocks that
-    /// are not ordinary chunks are cleared.
+    /// Return a bitmap in words of 64 bits, with one bit for each possible block. `choose` computes each word from the
+    /// same words of the bitmaps `starts`, `low` and `high`. The bits in `low` and `high` encode the state of a chunk.
+    /// Blocks that are not plain chunks have no bit set.
     fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
@@ -264,8 +268,8 @@ impl Region {
         })
     }
 
-    /// Return maximal runs of adjacent chunks that are free in bins or fast bins, as `(start, end, whether one is in a
-    /// fast bin)`. malloc_consolidate() merges each run into one chunk. Searches the bits 64 at a time.
+    /// Return maximal runs of adjacent chunks that are free in bins or fast bins, as `(start, end, whether a chunk of
+    /// the run is in a fast bin)`. malloc_consolidate() merges each run into one chunk.
     pub(crate) fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -284,12 +288,12 @@ impl Region {
     /// Return the address at which the top chunk starts once malloc_consolidate() has merged it with the free chunks
     /// below it.
     ///
-    /// 0 if there is no top. malloc_consolidate() reaches such chunks only if one of them is in a fast bin: free()
-    /// merges all others at once.
+    /// Return 0 if there is no top. The top stays as it is if none of these chunks is in a fast bin:
+    /// malloc_consolidate() starts only from chunks in fast bins.
     pub(crate) fn top_after_consolidation(&self) -> u64 {
         let (mut at, mut fast) = (self.stretch.top, false);
-        while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
-            (at, fast) = (start, fast || state == State::Fast);
+        while let Some((start, _, state @ (ChunkState::Free | ChunkState::Fast))) = self.find(at.wrapping_sub(1)) {
+            (at, fast) = (start, fast || state == ChunkState::Fast);
         }
         if fast {
             at
@@ -304,13 +308,13 @@ impl Region {
 
     /// Show the blocks that are not free, in order. `trimmed`: whether to assume that malloc_trim() also returns the
     /// memory of the top chunk.
-    pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(Held)) {
+    pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(UsedRange)) {
         let top = self.top_after_consolidation();
         for (start, end, state) in self.all() {
             let ends = top != 0 && start >= top;
-            if !(ends && trimmed) && (ends || !matches!(state, State::Free | State::Fast)) {
-                let fixed = ends || !matches!(state, State::Used | State::Tcache);
-                show(Held { start, end, fixed, ends });
+            if !(ends && trimmed) && (ends || !matches!(state, ChunkState::Free | ChunkState::Fast)) {
+                let fixed = ends || !matches!(state, ChunkState::Used | ChunkState::Tcache);
+                show(UsedRange { start, end, fixed, ends });
             }
         }
     }
@@ -343,7 +347,7 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Iterator for Blocks<'_> {
-    type Item = (u64, u64, State);
+    type Item = (u64, u64, ChunkState);
 
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.next?;
@@ -360,18 +364,19 @@ impl Iterator for Blocks<'_> {
                 *state
             }
             _ => match (region.high.get(index), region.low.get(index)) {
-                (false, false) => State::Used,
-                (false, true) => State::Free,
-                (true, false) => State::Tcache,
-                (true, true) => State::Fast,
+                (false, false) => ChunkState::Used,
+                (false, true) => ChunkState::Free,
+                (true, false) => ChunkState::Tcache,
+                (true, true) => ChunkState::Fast,
             },
         };
         Some((start, end, state))
     }
 }
 
-/// A used chunk that may be in a fast bin, with the word in it that would be the link. The four low bits of `tagged`
-/// are the number of the bin, the other bits are the chunk's address.
+/// A used chunk that may be in a fast bin, because it has the right size. `word`: the first word after the header,
+/// which is the link if the chunk is in the bin. `tagged`: the chunk's address, with the number of the bin in the four
+/// low bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) tagged: u64,
@@ -379,44 +384,42 @@ pub(crate) struct Link {
 }
 
 /// The number of bytes at the start of a chunk that are kept. They include all bytes that may precede a Python object,
-/// and the object's fields that own buffers.
+/// and the fields of the object that point to its buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct ChunkHead {
     pub(crate) chunk: u64,
     pub(crate) size: u8,
     pub(crate) bytes: [u8; HEAD_BYTES],
 }
 
-impl Head {
-    pub(crate) fn new(chunk: u64, known: &[u8]) -> Head {
+impl ChunkHead {
+    pub(crate) fn new(chunk: u64, known: &[u8]) -> ChunkHead {
         let mut bytes = [0; HEAD_BYTES];
         let size = known.len().min(HEAD_BYTES);
         bytes[..size].copy_from_slice(&known[..size]);
-        Head { chunk, size: size as u8, bytes }
+        ChunkHead { chunk, size: size as u8, bytes }
     }
 
-    /// Return those first bytes of the chunk that could be read.
+    /// Return the first bytes of the chunk, as far as they could be read.
     pub(crate) fn known(&self) -> &[u8] {
         &self.bytes[..self.size as usize]
     }
 
-    /// Return whether a block with these first bytes may contain a Python object. There are two such cases: a possible
-    /// address of a type lies at offset 8, 24 or 40; or the block begins with the words of Python's debug hooks, and
-    /// the type lies after these words.
+    /// Return whether a block with these first bytes may contain a Python object. There are two such cases. Either a
+    /// possible address of a type lies at offset 8, 24 or 40. Or the block begins with the words of Python's debug
+    /// hooks, and the address of a type comes after them.
     #[inline]
     pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
-        let pointer = |at| {
-            let word = u64_at(known, at);
-            word % 8 == 0 && (0x10000..user_end).contains(&word)
-        };
-        pointer(8) || pointer(24) || pointer(40) || is_padding(u64_at(known, 8))
+        let is_pointer = |word: u64| word % 8 == 0 && (0x10000..user_end).contains(&word);
+        [8, 24, 40].into_iter().any(|at| word_at(known, at).is_some_and(is_pointer))
+            || word_at(known, 8).is_some_and(is_padding)
     }
 }
 
-/// Return whether a word may be the second word that Python's debug hooks put before a block: a letter, then the same
-/// byte seven times.
+/// Return whether a word may be the second word that Python's debug hooks put before a block. That word is a letter,
+/// then the same byte seven times.
 #[inline]
 pub(crate) fn is_padding(word: u64) -> bool {
     matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
@@ -431,7 +434,7 @@ pub struct Chunks {
     totals: OnceLock<Vec<RegionTotals>>,
 }
 
-type Found = Option<(u64, u64, &'static str)>;
+type FoundChunk = Option<(u64, u64, &'static str)>;
 
 /// A run of adjacent free chunks. `before` and `after` are the blocks next to the run as `(address, size, state)`; None
 /// at an end of the region.
@@ -441,11 +444,11 @@ pub struct Hole {
     pub end: u64,
     /// The index of the region that contains the hole.
     pub region: usize,
-    pub before: Found,
-    pub after: Found,
+    pub before: FoundChunk,
+    pub after: FoundChunk,
 }
 
-/// The number and the bytes of the blocks of a region in each state.
+/// The number and the total size of the blocks of a region in each state.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionTotals {
     pub arena: u32,
@@ -471,13 +474,13 @@ impl Chunks {
         (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
     }
 
-    /// Return the region that begins at `address`.
+    /// Return the region that begins at `address`; None if there is none.
     pub(crate) fn region_from(&self, address: u64) -> Option<&Region> {
         let region = &self.regions[self.region_of(address)?];
         (region.stretch.start == address).then_some(region)
     }
 
-    /// Return the number of the block whose user address is `address`.
+    /// Return the number of the block whose user address is `address`; None if the address cannot be that of a block.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         let chunk = address.checked_sub(CHUNK_HEADER)?;
@@ -486,19 +489,19 @@ impl Chunks {
         ((chunk - region.stretch.start) % GRAIN == 0).then(|| self.firsts[place] + region.index(chunk))
     }
 
-    pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
+    pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, ChunkState)> {
         self.regions[self.region_of(address)?].find(address)
     }
 
-    /// Return the block whose bytes include `address`. The bytes of a used chunk include the first eight bytes of the
-    /// next chunk's header.
-    pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
+    /// Return the block whose bytes include `address`; None outside all regions. The bytes of a used chunk include the
+    /// first eight bytes of the next chunk's header.
+    pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, ChunkState)> {
         self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
-    /// Return the number and the bytes of all used chunks.
+    /// Return the number and the total size of all used chunks.
     pub(crate) fn used(&self) -> Tally {
-        let used = self.totals().iter().map(|totals| totals.states[State::Used as usize]);
+        let used = self.totals().iter().map(|totals| totals.states[ChunkState::Used as usize]);
         used.fold(Tally::default(), |sum, tally| sum.with(&tally))
     }
 
@@ -511,8 +514,8 @@ impl Chunks {
         self.totals.get_or_init(|| self.regions.iter().map(row).collect())
     }
 
-    /// Return whether a used chunk of at least `least` bytes begins 16 to 80 bytes before `address`. Only a few bits
-    /// are looked up.
+    /// Return whether an object may begin at `address`. A used chunk of at least `least` bytes must begin 16 to 80
+    /// bytes before it. Only a few bits are looked up.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
         (16..=80).step_by(8).any(|inside| {
@@ -521,18 +524,18 @@ impl Chunks {
             };
             let index = region.index(chunk);
             let is_start = (chunk - region.stretch.start) % GRAIN == 0 && region.starts.get(index);
-            is_start && !region.starts.any(index + 1, index + least / GRAIN) && region.state(chunk) == State::Used
+            is_start && !region.starts.any(index + 1, index + least / GRAIN) && region.state(chunk) == ChunkState::Used
         })
     }
 
     /// Return the block whose bytes include `address`, as (address of the chunk, size, state). A chunk's bytes are its
     /// size word and the bytes that malloc_usable_size counts. So they include the next chunk's prev_size, but not the
     /// chunk's own prev_size.
-    pub fn find(&self, address: u64) -> Found {
+    pub fn find(&self, address: u64) -> FoundChunk {
         self.holder(address).map(|(start, end, state)| (start, end - start, STATES[state as usize]))
     }
 
-    /// Return the number of the arena whose region contains `address`.
+    /// Return the number of the arena whose region contains `address`; None outside all regions.
     pub fn arena_of(&self, address: u64) -> Option<u32> {
         Some(self.regions[self.region_of(address)?].stretch.arena)
     }
@@ -553,15 +556,15 @@ impl Chunks {
 }
 
 fn holes_of(region: &Region, index: usize, minimum: u64, holes: &mut Vec<Hole>) {
-    let mut before: Found = None;
+    let mut before: FoundChunk = None;
     let mut open: Option<(u64, u64)> = None;
-    let mut close = |open: &mut Option<(u64, u64)>, before: Found, after: Found| {
+    let mut close = |open: &mut Option<(u64, u64)>, before: FoundChunk, after: FoundChunk| {
         if let Some((start, end)) = open.take().filter(|(start, end)| end - start >= minimum) {
             holes.push(Hole { start, end, region: index, before, after });
         }
     };
     for (start, end, state) in region.all() {
-        if matches!(state, State::Free | State::Tcache | State::Fast) {
+        if matches!(state, ChunkState::Free | ChunkState::Tcache | ChunkState::Fast) {
             open = Some((open.map_or(start, |(first, _)| first), end));
             continue;
         }

@@ -1,17 +1,18 @@
 //! Find the free chunks that would serve a request.
 
-use crate::allocators::glibc::chunks::{Chunks, Region, State};
+use crate::allocators::glibc::chunks::{ChunkState, Chunks, Region};
 use std::collections::BTreeMap;
 
 /// A free chunk, or several adjacent free chunks that malloc would merge, as `(address of the header, size)`.
 pub type Piece = (u64, u64);
-/// The pieces of one arena that could serve a request, and the largest pieces that are too small for it.
+/// The smallest free chunk of one arena that could serve a request, and the largest free chunks that are too small for
+/// it. Adjacent free chunks that malloc would merge count as one chunk.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,
-    /// The smallest piece that is large enough for the request.
+    /// The smallest free chunk that is large enough for the request.
     pub best: Option<Piece>,
-    /// The largest pieces that are too small.
+    /// The largest free chunks that are too small, in descending order of size.
     pub short: Vec<Piece>,
     /// The size of the top chunk in bytes.
     pub top: u64,
@@ -40,9 +41,9 @@ impl Pieces {
     fn take_region(&mut self, region: &Region, need: u64, with_fast: bool, most: usize) {
         let mut open: Option<Piece> = None;
         for (start, end, state) in region.all() {
-            if state == State::Free || (with_fast && state == State::Fast) {
+            if state == ChunkState::Free || (with_fast && state == ChunkState::Fast) {
                 open = Some(open.map_or((start, end - start), |(first, _)| (first, end - first)));
-            } else if state == State::Top {
+            } else if state == ChunkState::Top {
                 self.top = open.take().map_or(0, |(_, size)| size) + (end - start);
             } else if let Some(piece) = open.take() {
                 self.put(piece, need, most);
@@ -54,9 +55,9 @@ impl Pieces {
     }
 }
 
-/// Return for each arena the smallest piece of at least `need` bytes, the `most` largest pieces that are smaller, and
-/// the size of its top. `need` is the size of the chunk that the request needs. `with_fast`: whether to assume that
-/// malloc_consolidate() has merged fast-bin chunks with their free neighbours.
+/// Return a `Fit` for each arena. `need`: the chunk size that the request needs. `most`: the largest number of chunks
+/// in `short`. `with_fast`: whether to assume that malloc_consolidate() has merged fast-bin chunks with their free
+/// neighbours.
 pub fn find_fits(chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<Fit> {
     let mut arenas: BTreeMap<u32, Pieces> = BTreeMap::new();
     for region in &chunks.regions {

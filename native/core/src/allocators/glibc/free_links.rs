@@ -5,11 +5,11 @@ use gdbheap_access::bytes::u64_at;
 const IS_MMAPPED: u64 = 2;
 /// The flag in the size word of a chunk which says that the chunk lies in a thread's arena.
 pub(crate) const NON_MAIN_ARENA: u64 = 4;
-/// The size from which chunks are sorted into large bins.
+/// The smallest size in bytes of a chunk in a large bin.
 const MIN_LARGE: u64 = 0x400;
 const MAX_WRONG: usize = 1000;
 
-/// A free chunk with its links.
+/// A free chunk: its address, its size in bytes, and its list links `fd` and `bk`.
 #[derive(Clone, Copy)]
 pub(crate) struct FreeChunk {
     pub(crate) address: u64,
@@ -67,7 +67,7 @@ impl FreeLinks {
         }
     }
 
-    /// Append the entries that another walk collected from address `at` on.
+    /// Append the entries of another walk, but only those of chunks at or after address `at`.
     pub(crate) fn take_over(&mut self, other: FreeLinks, at: u64) {
         for mut part in other.chunks {
             if part.first().is_some_and(|chunk| chunk.address < at) {
@@ -79,7 +79,7 @@ impl FreeLinks {
         self.flags.extend(other.flags.into_iter().filter(|chunk| chunk.address >= at));
     }
 
-    /// Drop the entries that were collected from address `from` on.
+    /// Drop the entries of chunks at or after address `from`.
     pub(crate) fn truncate(&mut self, from: u64) {
         for part in self.chunks.iter_mut().rev().take_while(|part| part.last().is_none_or(|last| last.address >= from))
         {

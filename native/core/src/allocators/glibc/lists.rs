@@ -1,7 +1,7 @@
 //! The singly linked lists of free chunks whose headers say "in use": fast bins and thread caches.
 
 use crate::allocators::damage::Damage;
-use crate::allocators::glibc::chunks::{Chunks, Link, Region, State, CHUNK_HEADER};
+use crate::allocators::glibc::chunks::{ChunkState, Chunks, Link, Region, CHUNK_HEADER};
 use crate::allocators::tally::Tally;
 use crate::bits;
 use gdbheap_access::memory::space::Space;
@@ -28,14 +28,16 @@ impl PageIndex {
         PageIndex { start, first }
     }
 
-    /// Return the position in the ascending addresses at which a search for `address` has to begin.
+    /// Return the position in the ascending addresses at which a search for `address` has to begin; None outside the
+    /// stretch.
     pub(crate) fn place(&self, address: u64) -> Option<usize> {
         let page = (address.checked_sub(self.start)? >> PAGE_BITS) as usize;
         self.first.get(page).map(|place| *place as usize)
     }
 }
 
-/// The chunks of one region that may be in a fast bin, ascending, with a bit for each chunk that really is in one.
+/// The chunks of one region that may be in a fast bin, ascending. `taken` has a set bit for each chunk that is known to
+/// be in a fast bin.
 struct Candidates {
     links: Vec<Link>,
     index: PageIndex,
@@ -50,7 +52,7 @@ impl Candidates {
         Candidates { links, index, taken }
     }
 
-    /// Return the position of the candidate at `chunk`; None if no candidate is there, or if it has the wrong size for
+    /// Return the position of the candidate at `chunk`. None if no candidate is there, or if it has the wrong size for
     /// this bin.
     fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
         let from = self.index.place(chunk)?;
@@ -59,7 +61,7 @@ impl Candidates {
     }
 }
 
-/// The position of a walk through one fast bin.
+/// The progress of following one fast bin: the bin, and the chunk that comes next.
 struct Cursor {
     arena: u32,
     bin: u64,
@@ -68,8 +70,8 @@ struct Cursor {
 }
 
 impl Chunks {
-    /// Follow all fast bins at once, one step of each in turn. Each step waits for memory, and in this way the waits
-    /// overlap.
+    /// Follow all fast bins at once, one step of each in turn. Each step waits for memory, and the waits of different
+    /// bins overlap.
     pub(crate) fn follow_fast_bins(&mut self, safe_linking: bool) {
         let mut cursors: Vec<Cursor> = Vec::new();
         let mut begun = HashSet::new();
@@ -98,7 +100,7 @@ impl Chunks {
         for (region, candidates) in self.regions.iter_mut().zip(candidates) {
             for (place, link) in candidates.links.iter().enumerate() {
                 if bits::get(&candidates.taken, place as u64) {
-                    region.mark(link.tagged & !BIN_BITS, State::Fast);
+                    region.mark(link.tagged & !BIN_BITS, ChunkState::Fast);
                 }
             }
         }
@@ -126,23 +128,24 @@ impl Chunks {
     fn report(&mut self, address: u64, what: &'static str, expected: &str, found: u64) {
         let index = self.region_of(address).unwrap_or(0);
         if let Some(region) = self.regions.get_mut(index) {
-            region.damage.push(Damage { address, what, expected: expected.into(), found: format!("{found:#x}") });
+            region.damage.push(Damage::new(address, what, expected, format!("{found:#x}")));
         }
     }
 
     /// Follow one list of a thread cache, given as `(address of the first entry, number of entries, size)`. Return the
-    /// number of entries taken, and the address to which the last link leads.
+    /// number of entries taken, and the address to which the last link points.
     pub(crate) fn follow_tcache(&mut self, space: &Space, list: (u64, u64, u64), safe_linking: bool) -> (u64, u64) {
         let (mut at, count, size) = list;
         for taken in 0..count {
             let chunk = at.wrapping_sub(16);
             let Some(index) = self.region_of(chunk).filter(|_| at != 0) else { return (taken, at) };
             let region = &mut self.regions[index];
-            let fits = |(start, end, state)| start == chunk && state == State::Used && [0, end - start].contains(&size);
+            let fits =
+                |(start, end, state)| start == chunk && state == ChunkState::Used && [0, end - start].contains(&size);
             if !region.find(chunk).is_some_and(fits) {
                 return (taken, at);
             }
-            region.mark(chunk, State::Tcache);
+            region.mark(chunk, ChunkState::Tcache);
             let Ok(link) = space.word(at) else { return (taken + 1, at) };
             at = reveal(link, at, safe_linking);
         }
@@ -159,15 +162,15 @@ fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     }
 }
 
-/// Return the number and the bytes of the chunks on each list of a thread cache. A list is given as `(address of the
-/// first entry, number of entries)`.
+/// Return the number and the total size of the chunks on each list of a thread cache. A list is given as `(address of
+/// the first entry, number of entries)`.
 pub fn sum_lists(space: &Space, chunks: &Chunks, lists: &[(u64, u64)], safe_linking: bool) -> Vec<Tally> {
     let sum = |(entry, count): &(u64, u64)| {
         let (mut at, mut sum) = (*entry, Tally::default());
         for _ in 0..*count {
             let chunk = at.wrapping_sub(CHUNK_HEADER);
             match chunks.locate(chunk) {
-                Some((start, end, State::Tcache)) if start == chunk => sum.add(end - start),
+                Some((start, end, ChunkState::Tcache)) if start == chunk => sum.add(end - start),
                 _ => break,
             }
             let Ok(link) = space.word(at) else { break };

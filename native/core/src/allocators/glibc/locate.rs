@@ -1,7 +1,8 @@
-//! Find memory of malloc that no list of malloc names: mmapped chunks, and stretches of a main arena without `sbrk`.
+//! Find memory of malloc that is on no list of malloc: mmapped chunks, and stretches of a main arena that could not use
+//! `sbrk`.
 
 use gdbheap_access::bytes::u64_at;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
@@ -16,11 +17,11 @@ pub struct MmappedStyle {
     pub moved: bool,
 }
 
-/// The largest distance from the start of a mapping at which the header of a moved chunk is searched.
+/// The largest distance from the start of a mapping at which gdbheap looks for the header of a moved chunk.
 const MAX_SHIFT: u64 = 4 << 20;
 
-/// Return the mmapped chunks in `ranges`, as `(start of the mapping, chunk, bytes mapped)`. Each range must begin where
-/// a mapping of another owner ends.
+/// Return the mmapped chunks in `ranges`, as `(start of the mapping, chunk, bytes mapped)`. A range must begin where a
+/// mapping of another owner ends, and not inside a chunk.
 pub fn find_mmapped(
     watcher: &dyn Watcher,
     space: &Space,
@@ -58,7 +59,8 @@ fn mmapped_in(
     Ok(found)
 }
 
-/// Return the start of the next page that has bytes, after the page that contains `at`; `end` if there is none.
+/// Return the start of the next page whose bytes the target or its core has. The search begins after the page that
+/// contains `at`. Return `end` if there is no such page.
 fn next_page(space: &Space, at: u64, end: u64) -> u64 {
     let page = space.machine.page.bytes();
     at.checked_add(page).and_then(|next| space.next_backed(next)).map_or(end, |next| next / page * page)
@@ -78,7 +80,7 @@ fn mmapped_at(
     end: u64,
     style: MmappedStyle,
     steps: &mut Steps<'_>,
-) -> Result<Option<(u64, u64)>, Cancelled> {
+) -> Result<Option<(u64, u64)>, Cancellation> {
     steps.look()?;
     let Some((0, total)) = mmapped_header(window, base, style) else { return Ok(None) };
     // memalign puts a second header inside the mapping and leaves the first one unchanged. A later mremap changes only
@@ -104,8 +106,8 @@ fn mmapped_at(
     Ok((total <= end - base).then_some((base, total)))
 }
 
-/// Return the size of the mapping that begins at `base` if the header at `chunk`, further inside, is the mapping's
-/// header.
+/// Return the size of the mapping that begins at `base`, if its header is at `chunk` inside the mapping; otherwise
+/// None.
 fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
     if chunk <= base || chunk >= end {
         return None;
@@ -124,10 +126,10 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     sound.then_some((shift, total))
 }
 
-/// Return `(start, end)` of the stretches of a main arena that could not use `sbrk`. A stretch is page-aligned and
-/// begins with a chunk that has no chunk before it. A walk from there ends at `top`, or at a double fencepost at the
-/// end of a page. Two stretches may begin elsewhere: one at the start of a range, and one in the `foreign` bytes after
-/// another stretch. These bytes are searched in steps of 16.
+/// Return `(start, end)` of the extents: the stretches of a main arena that could not use `sbrk`. An extent is
+/// page-aligned and begins with a chunk that has no chunk before it. A walk from there ends at `top`, or at a double
+/// fencepost at the end of a page. An extent at the start of a range may be unaligned. The same holds for an extent in
+/// the `foreign` bytes after another one. Therefore these bytes are searched in steps of 16.
 pub fn find_extents(
     watcher: &dyn Watcher,
     space: &Space,
@@ -169,14 +171,14 @@ fn extents_in(
     Ok(found)
 }
 
-/// Return the end of the extent that begins at `start`; None if none begins there.
+/// Return the end of the extent (see `find_extents`) that begins at `start`; None if none begins there.
 fn extent_at(
     window: &mut Window<'_>,
     start: u64,
     limit: u64,
     top: u64,
     steps: &mut Steps<'_>,
-) -> Result<Option<u64>, Cancelled> {
+) -> Result<Option<u64>, Cancellation> {
     steps.look()?;
     let mut at = start;
     if steps.left == 0 || !header(window, start).is_some_and(|(prev_size, word)| prev_size == 0 && word & 7 == 1) {
@@ -200,7 +202,7 @@ fn header(window: &mut Window<'_>, at: u64) -> Option<(u64, u64)> {
 enum Step {
     /// The walk continues with the chunk at this address.
     Chunk(u64),
-    /// The extent ends at this address.
+    /// The walk has reached the end of the extent, which is at this address.
     End(u64),
 }
 
@@ -226,7 +228,7 @@ fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top
     (size >= 32 && size % 16 == 0 && size < rest).then(|| Step::Chunk(at + size))
 }
 
-/// Return the extents of exactly `size` bytes, recognized only by their two ends. The start is page-aligned, and a
+/// Find extents (see `find_extents`) of exactly `size` bytes by their two ends alone. The start is page-aligned, and a
 /// chunk begins there that has no chunk before it. The end is the end of a double fencepost or of `top`.
 pub fn find_fenced(
     watcher: &dyn Watcher,

@@ -1,14 +1,14 @@
-//! Read an arena of a running process. A result counts only if two readings agree.
+//! Read an arena of a running process. gdbheap trusts the free lists only if two readings of them agree.
 //!
 //! By malloc's own count, all bytes of an arena except its top, its bins and its fast bins are in use. Blocks in thread
-//! caches count as in use (malloc/malloc.c, `int_mallinfo`). So it suffices to read the free lists, and no block in use
-//! is read. If a thread changes a list during the reading, at least one of three things happens: the list cannot be
-//! followed, the second reading differs, or `malloc_state` has changed.
+//! caches count as in use (malloc/malloc.c, `int_mallinfo`). So gdbheap computes the bytes in use from the free lists
+//! alone. It reads no block in use. If a thread changes a list during the reading, at least one of three things
+//! happens: the list cannot be followed, the second reading differs, or `malloc_state` has changed.
 
 use super::bins::BINS;
 use super::trim::whole_pages;
 use gdbheap_access::bytes::{u32_at, u64_at};
-use gdbheap_access::error::Missing;
+use gdbheap_access::error::MissingByte;
 use gdbheap_access::memory::space::Space;
 
 const GRAIN: u64 = 16;
@@ -29,21 +29,21 @@ pub struct StateLayout {
     pub size: u64,
 }
 
-/// The content of an arena's bins and fast bins. `chunks`: the number of chunks; `bytes`: their size, headers included;
-/// `whole`: the bytes of the whole pages inside those chunks that are in bins.
+/// The content of an arena's bins and fast bins. `chunks`: the number of chunks. `bytes`: their total size, headers
+/// included. `whole`: the total size of the whole pages inside those chunks that are in bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FreeLists {
     pub chunks: u64,
     pub bytes: u64,
     pub whole: u64,
-    /// A hash of all chunks and of their order.
+    /// A hash of all chunks and of their order. It differs if a list has changed between two readings.
     seal: u64,
 }
 
 /// An arena at one moment. `top` is the size of its top chunk, None if it has none. `listed` is the content of the free
-/// lists: None if it was not requested, if two readings differed, or if the lists are longer than allowed.
+/// lists. It is None if it was not requested, if two readings differed, or if the lists are longer than allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Running {
+pub struct RunningArena {
     pub next: u64,
     pub system: u64,
     pub peak: u64,
@@ -64,7 +64,12 @@ impl FreeLists {
 
 /// Read the arena at `address`. The content of its free lists is included if they have at most `most` chunks in all. If
 /// `most` is 0, the lists are not followed.
-pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u64) -> Result<Running, Missing> {
+pub fn look_at_arena(
+    space: &Space,
+    address: u64,
+    layout: &StateLayout,
+    most: u64,
+) -> Result<RunningArena, MissingByte> {
     let (before, top) = state(space, address, layout)?;
     let lists =
         || (most > 0 && u32_at(&before, 0) == 0).then(|| follow(space, address, layout, &before, most)).flatten();
@@ -73,7 +78,7 @@ pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u6
     let (after, top_after) = state(space, address, layout)?;
     let word = |offset: u64| u64_at(&after, offset as usize);
     let is_same = before == after && top == top_after;
-    Ok(Running {
+    Ok(RunningArena {
         next: word(layout.next),
         system: word(layout.system_mem),
         peak: word(layout.max_system_mem),
@@ -84,8 +89,9 @@ pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u6
     })
 }
 
-/// Return the bytes of `malloc_state`, and the size of the top chunk that it names.
-fn state(space: &Space, address: u64, layout: &StateLayout) -> Result<(Vec<u8>, Option<u64>), Missing> {
+/// Return the content of `malloc_state`, and the size in bytes of the top chunk. The size is None if the arena has no
+/// top chunk.
+fn state(space: &Space, address: u64, layout: &StateLayout) -> Result<(Vec<u8>, Option<u64>), MissingByte> {
     let mut bytes = vec![0; layout.size as usize];
     space.exact(address, &mut bytes)?;
     let top = u64_at(&bytes, layout.top as usize);
@@ -107,13 +113,14 @@ fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most:
     for index in 0..layout.fastbins.map_or(0, |_| FAST_BINS) {
         let head = u64_at(state, (layout.fastbins? + 8 * index) as usize);
         let size = SMALLEST + GRAIN * index;
-        // Only the right decoding of links leads to the end of the list.
+        // The end of the list is reached only if the links are decoded in the right way.
         found = [true, false].iter().find_map(|is_safe| go_along(space, head, size, *is_safe, most, found))?;
     }
     Some(found)
 }
 
-/// Follow a bin from its head by `fd` back to the head, and check each `bk`.
+/// Follow a bin from its head by `fd` back to the head, and check each `bk`. Return None if a link is wrong, or if the
+/// lists have more than `most` chunks.
 fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut FreeLists) -> Option<()> {
     let (mut before, mut at) = (head, ends.0);
     while at != head {
@@ -129,7 +136,8 @@ fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut F
     (before == ends.1).then_some(())
 }
 
-/// Follow a fast bin, a singly linked list of chunks of one size. `is_safe`: links are XORed with the address where
+/// Follow a fast bin, a singly linked list of chunks of one size, and return `found` with these chunks. Return None if
+/// a link is wrong, or if the lists have more than `most` chunks. `is_safe`: links are XORed with the address where
 /// they are stored, shifted right (2.32 and later).
 fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut found: FreeLists) -> Option<FreeLists> {
     let mut at = head;
@@ -144,7 +152,7 @@ fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut f
     Some(found)
 }
 
-/// Return the size and the links of the chunk at `at`; None if no chunk is there.
+/// Return the size in bytes, and the links, of the chunk at `at`; None if no chunk is there.
 fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
     let mut bytes = [0; 32];
     if at % GRAIN != 0 || space.exact(at, &mut bytes).is_err() {
@@ -230,7 +238,7 @@ mod tests {
         words.extend(chunks.iter().map(|(address, size)| (address + 8, size | 1)));
     }
 
-    fn look(memory: Memory, most: u64) -> Running {
+    fn look(memory: Memory, most: u64) -> RunningArena {
         let machine = Machine::new(EM_X86_64, 8, 4096, 1 << 47, u64::MAX).unwrap();
         let space = Space::for_remote(machine, &[(0x1000, 0x100000)], Box::new(Shown(Arc::new(memory)))).unwrap();
         look_at_arena(&space, ARENA, &LAYOUT, most).unwrap()
@@ -241,7 +249,7 @@ mod tests {
         let memory = memory(None);
         fill_bin(&memory, &[(HEAP, 0x1000), (HEAP + 0x4000, 0x3000)]);
         {
-            // Two chunks of the second fast bin, of 48 bytes, linked as since 2.32.
+            // Two chunks of 48 bytes in the second fast bin, with links encoded as since 2.32.
             let (first, second) = (HEAP + 0x100, HEAP + 0x200);
             let mut words = memory.words.lock().unwrap();
             words.insert(ARENA + 16 + 8, first);

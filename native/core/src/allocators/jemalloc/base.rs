@@ -13,15 +13,15 @@ const HEADER: u64 = 16 + 128;
 /// there.
 const HEAD: usize = 4 << 10;
 
-/// A base block.
+/// A base block: memory of jemalloc's own data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct BaseBlock {
     pub(crate) end: u64,
     next: u64,
 }
 
 /// Return the base block at `address`; None if there is none.
-fn block_at(space: &Space, address: u64) -> Option<Block> {
+fn block_at(space: &Space, address: u64) -> Option<BaseBlock> {
     let [size, next, _, left, left_size] = words_from::<5>(space, address)?;
     let end = address.checked_add(size)?;
     let is_block = size > 0
@@ -30,11 +30,11 @@ fn block_at(space: &Space, address: u64) -> Option<Block> {
         && left >= address + HEADER
         && left.checked_add(left_size) == Some(end)
         && space.covers(address, size);
-    is_block.then_some(Block { end, next })
+    is_block.then_some(BaseBlock { end, next })
 }
 
 /// Return the possible base blocks in `ranges` (ascending), by address.
-pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, Block> {
+pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, BaseBlock> {
     let mut found = BTreeMap::new();
     for (start, end) in ranges.iter().copied() {
         let mut at = start;
@@ -50,11 +50,11 @@ pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64,
     found
 }
 
-/// Return [start, end) of the base blocks that contain the addresses in `inside`, and of the base blocks that are
-/// linked with them, ascending.
+/// Return [start, end) of base blocks, ascending: those that contain the addresses in `inside`, and those that are
+/// linked with them.
 pub(crate) fn blocks_of(
     space: &Space,
-    blocks: &BTreeMap<u64, Block>,
+    blocks: &BTreeMap<u64, BaseBlock>,
     inside: impl Iterator<Item = u64>,
 ) -> Vec<(u64, u64)> {
     let whole = |address: u64| {

@@ -8,29 +8,30 @@
 use crate::allocators::jemalloc::layout::JemallocForm;
 use crate::allocators::jemalloc::tree::words_from;
 use gdbheap_access::bytes::words;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::space::Space;
-use gdbheap_access::work::Look;
+use gdbheap_access::work::ContinueCheck;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The number of bytes at the start of an arena in which the head of its ring lies.
+/// The number of bytes at the start of an arena's structure that are searched for the head of its ring of thread
+/// caches.
 const ARENA_HEAD: u64 = 24 << 10;
 const MAX_CACHES: usize = 1 << 16;
-/// The largest sizes in bytes: of a thread's storage for one module (MAX_STORAGE), and of the lists of all bins of a
-/// cache (MAX_LISTS).
+/// The largest size in bytes of a thread's storage for one module.
 const MAX_STORAGE: u64 = 64 << 10;
+/// The largest size in bytes of the lists of all bins of a cache.
 const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
-/// The limits for reading words of bins and lists in hostile memory. For one ring it is the number of words in the
-/// target's memory plus MORE_WORDS. For all rings in total it is TIMES_READ times as many words, because several rings
-/// may name the same caches.
+/// The limits for reading words of bins and lists in hostile memory. The limit for one ring is the number of words in
+/// the target's memory plus MORE_WORDS. The limit for all rings in total is TIMES_READ times as high, because several
+/// rings may name the same caches.
 const MORE_WORDS: u64 = 1 << 16;
 const TIMES_READ: u64 = 8;
 
-/// A bin of a cache. `class`: the number of its size class; `list`: the address of its list of blocks; `blocks`: the
-/// addresses of these blocks, in the order in which they are handed out.
+/// A bin of a thread's cache. `class`: the number of its size class. `list`: the address of its list of blocks.
+/// `blocks`: the addresses of these blocks, in the order in which they are handed out.
 pub(crate) struct Bin {
     pub(crate) class: usize,
     pub(crate) list: u64,
@@ -38,14 +39,14 @@ pub(crate) struct Bin {
 }
 
 /// For each cache in an arena's ring, the addresses of its bins.
-type Places = Vec<[u64; 2]>;
+type BinAddresses = Vec<[u64; 2]>;
 
 pub(crate) struct Finder<'a> {
     pub(crate) space: &'a Space,
     pub(crate) form: &'a JemallocForm,
     /// The number of small size classes.
     pub(crate) small: usize,
-    pub(crate) go_on: Look<'a>,
+    pub(crate) go_on: ContinueCheck<'a>,
 }
 
 /// The lists that were accepted so far. `ends`: for the start of each list, its end. No two lists of one jemalloc share
@@ -84,15 +85,15 @@ pub(crate) struct Caches {
 }
 
 impl Finder<'_> {
-    /// Find the caches of some arenas (or of other structures to which static data points). The head of the ring has
-    /// the same offset in every arena: the offset at which the most blocks are right. At least nine in ten blocks must
-    /// be right at that offset. `is_right(block, class)` says whether a block may be in a bin of a class.
+    /// Find the thread caches of `arenas`, which may also be other structures to which static data points. The head of
+    /// the ring has the same offset in every arena. The offset is chosen at which `is_right` accepts the most blocks.
+    /// It must accept nine in ten of them. `is_right(block, class)` returns whether a block may be in a bin of a class.
     pub(crate) fn find(
         &self,
         arenas: &BTreeSet<u64>,
         is_right: impl Fn(u64, usize) -> bool,
-    ) -> Result<Caches, Cancelled> {
-        let mut rings: BTreeMap<u64, Places> = BTreeMap::new();
+    ) -> Result<Caches, Cancellation> {
+        let mut rings: BTreeMap<u64, BinAddresses> = BTreeMap::new();
         let mut links = self.space.vain_steps(0, u64::MAX);
         for arena in arenas {
             (self.go_on)()?;
@@ -124,14 +125,14 @@ impl Finder<'_> {
         self.space.backed_bytes(0, u64::MAX) / 8 + MORE_WORDS
     }
 
-    /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. The bins of a cache
-    /// are consecutive, and their lists lie in the same order in one block. A cache is accepted if nine in ten of its
-    /// blocks are right.
+    /// Find caches in threads' storage. Builds without statistics need this search, because their arenas have no ring.
+    /// The bins of a cache are consecutive, and their lists lie in the same order in one block. A cache is accepted if
+    /// `is_right` accepts nine in ten of its blocks.
     pub(crate) fn find_in(
         &self,
         storage: &[(u64, u64)],
         is_right: impl Fn(u64, usize) -> bool,
-    ) -> Result<Caches, Cancelled> {
+    ) -> Result<Caches, Cancellation> {
         let (mut found, mut lists) = (Caches::default(), Lists::of(self.most_words()));
         for (start, end) in storage.iter().filter(|_| self.form.has_low_bits) {
             (self.go_on)()?;
@@ -165,7 +166,7 @@ impl Finder<'_> {
         all && last - words[0] < MAX_LISTS
     }
 
-    fn all_of(&self, bins: &[[u64; 2]], lists: &mut Lists) -> Result<Caches, Cancelled> {
+    fn all_of(&self, bins: &[[u64; 2]], lists: &mut Lists) -> Result<Caches, Cancellation> {
         let (mut seen, mut found) = (HashSet::new(), Caches::default());
         for bins in bins.iter().filter(|bins| seen.insert(bins[0])) {
             (self.go_on)()?;
@@ -179,7 +180,7 @@ impl Finder<'_> {
 
     /// Return the bins of a ring that begins at `first`; None if no ring begins there. `links`: how many more links may
     /// be followed.
-    fn ring(&self, first: u64, links: &mut u64) -> Result<Option<Places>, Cancelled> {
+    fn ring(&self, first: u64, links: &mut u64) -> Result<Option<BinAddresses>, Cancellation> {
         let (mut found, mut at) = (Vec::new(), first);
         let Some([_, mut before, ..]) = self.link(first) else { return Ok(None) };
         let last = before;
@@ -241,7 +242,8 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// Return the address of a bin's list of pointers, and the number of these pointers.
+    /// Return the address of a bin's list of pointers, and the number of these pointers; None if the words are not a
+    /// bin.
     fn list_of(&self, [first, _, last]: [u64; 3]) -> Option<(u64, u64)> {
         if self.form.has_low_bits {
             let (head, full, empty) = (first as u16, (last >> 16) as u16, (last >> 32) as u16);

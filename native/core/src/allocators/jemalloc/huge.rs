@@ -1,10 +1,11 @@
-//! Memory of jemalloc's huge page allocator (`opt.hpa`, from 5.3.0 on). The tree contains only its extents in use.
+//! Memory of jemalloc's huge page allocator (`opt.hpa`, since 5.3.0). jemalloc's tree contains this allocator's extents
+//! only while they are in use.
 //!
 //! The allocator cuts slabs of 2 MiB into extents. The description of a slab (`hpdata_t`, in jemalloc's own memory)
-//! begins with the slab's address. From offset 96 on it has `size_t h_longest_free_range, h_nactive, active_pages[8],
+//! begins with the slab's address. At offset 96 it has `size_t h_longest_free_range, h_nactive, active_pages[8],
 //! h_ntouched, touched_pages[8]`, with a bit for each page: active pages have an extent, and the other touched pages
-//! are dirty. A description is recognized by figures that agree with each other. Static data names the range that is
-//! not cut yet (`eden`), which begins where a slab ends.
+//! are dirty. A description is recognized by these counts and bitmaps, which must agree with each other. Static data
+//! has the address and the size of the range that is not cut yet (`eden`). This range begins where a slab ends.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
@@ -16,8 +17,9 @@ pub(crate) const PAGES: usize = 512;
 const WORDS: usize = PAGES / 64;
 /// The alignment of slab descriptions in bytes (`CACHELINE`).
 const ALIGNMENT: usize = 64;
-/// The offsets at which the figures may begin, and the size of the figures in bytes.
+/// The offsets in a slab's description at which its counts and bitmaps may begin.
 const FIGURES_AT: std::ops::RangeInclusive<usize> = 64..=160;
+/// The size in bytes of the counts and bitmaps in a slab's description.
 const FIGURES: usize = 8 * (3 + 2 * WORDS);
 const BYTES: usize = 160 + FIGURES;
 /// The largest number of bytes that are requested from the kernel at once (`HPA_EDEN_SIZE`).
@@ -35,7 +37,7 @@ pub(crate) struct HugeSlab {
 
 /// The state of a page without an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unused {
+pub(crate) enum FreePageState {
     /// An extent is being made from the page, or removed from it, at this moment.
     Moving,
     Dirty,
@@ -56,7 +58,7 @@ fn longest_free(active: &[u64; WORDS]) -> u64 {
 }
 
 impl HugeSlab {
-    /// Parse the description at the start of `bytes`; None if the figures in it contradict each other.
+    /// Parse the slab description at the start of `bytes`. None if its counts and bitmaps contradict each other.
     fn of(bytes: &[u8]) -> Option<HugeSlab> {
         let start = u64_at(bytes, 0);
         if start == 0 || start % HUGE != 0 {
@@ -76,11 +78,16 @@ impl HugeSlab {
 
     /// Show the slab's pages outside `taken` (ascending) as ranges [start, end). Adjacent pages in the same state form
     /// one range.
-    pub(crate) fn show_unused(&self, page: PageSize, taken: &[(u64, u64)], mut show: impl FnMut(u64, u64, Unused)) {
+    pub(crate) fn show_unused(
+        &self,
+        page: PageSize,
+        taken: &[(u64, u64)],
+        mut show: impl FnMut(u64, u64, FreePageState),
+    ) {
         let of = |number: usize| match (is_set(&self.active, number), is_set(&self.touched, number)) {
-            (true, _) => Unused::Moving,
-            (_, true) => Unused::Dirty,
-            _ => Unused::GivenBack,
+            (true, _) => FreePageState::Moving,
+            (_, true) => FreePageState::Dirty,
+            _ => FreePageState::GivenBack,
         };
         let address = |number: usize| self.start + number as u64 * page.bytes();
         let is_taken = |number: usize| {
@@ -121,8 +128,8 @@ pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, Hug
     found
 }
 
-/// Return [start, end) of the ranges that are not cut into slabs yet. Static data names these ranges, and each begins
-/// where a known slab ends.
+/// Return [start, end) of the ranges that are not cut into slabs yet. Static data has their addresses and sizes, and
+/// each begins where a known slab ends.
 pub(crate) fn find_edens(space: &Space, data: &[(u64, u64)], slabs: &BTreeMap<u64, HugeSlab>) -> Vec<(u64, u64)> {
     let (mut found, mut bytes) = (Vec::new(), vec![0; WINDOW]);
     for (start, end) in data.iter().copied() {
@@ -159,7 +166,7 @@ mod tests {
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Check that the bits of a page tell its state, and that pages in known extents are left out.
+    /// Check that the bits of a page determine its state, and that pages in known extents are left out.
     #[test]
     fn unused() {
         let mut slab = HugeSlab { start: 5 * HUGE, active: [0; WORDS], touched: [0; WORDS] };
@@ -171,7 +178,7 @@ mod tests {
         slab.show_unused(page, &[(slab.start, slab.start + 4096)], |start, end, what| {
             rows.push((start - slab.start, end - slab.start, what));
         });
-        let rest = (3 << 12, HUGE, Unused::GivenBack);
-        assert_eq!(rows, [(4096, 8192, Unused::Moving), (8192, 3 << 12, Unused::Dirty), rest]);
+        let rest = (3 << 12, HUGE, FreePageState::GivenBack);
+        assert_eq!(rows, [(4096, 8192, FreePageState::Moving), (8192, 3 << 12, FreePageState::Dirty), rest]);
     }
 }

@@ -1,15 +1,15 @@
-//! Offsets of the fields of jemalloc's structures, for each form that these structures have had (`FORMS`), and the size
-//! classes.
+//! Offsets of the fields of jemalloc's structures, for each layout that these structures have had (`FORMS`), and the
+//! size classes.
 //!
-//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, then
-//! links, and from offset 64 on a bit for each region of a slab, set if the region is free. Offsets and bits come from
-//! the headers and the debug information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
+//! An extent (`extent_t` up to 5.2, `edata_t` since 5.3) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, then
+//! links. At offset 64 a bitmap begins, with a bit for each region of a slab, set if the region is free. Offsets and
+//! bits come from the headers and the debug information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
 
 pub(crate) const EXTENT_BYTES: usize = 128;
-/// The alignment of extents: their addresses are multiples of at least this. In a leaf of the tree, the bits below have
+/// The smallest alignment of extent structures. In a leaf of the tree, the lower bits of an extent's address contain
 /// other information.
 pub(crate) const EXTENT_ALIGNMENT: u64 = 64;
 const BITMAP: usize = 64;
@@ -20,14 +20,14 @@ pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
 /// slabs have their list links at the last two of these words, at 64 and 72.
 const LINKS: usize = 24;
 pub(crate) const LINK_WORDS: usize = 7;
-/// The number of words of an extent, from offset 64 on, one of which may point to the stack of a sampled block.
+/// The number of words at offset 64 of an extent that may point to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
 /// The mask of the arena number in `e_bits`. All of its bits are set if the extent belongs to no arena.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
-/// The bit in `e_bits` which says that an extent belongs to the huge page allocator, from 5.3 on.
+/// The bit in `e_bits` which says that an extent belongs to the huge page allocator (since 5.3).
 const HUGE: u32 = 14;
-/// The size in bytes from which blocks have extents of their own. Blocks of smaller classes lie in slabs.
+/// The smallest size class, in bytes, whose blocks have extents of their own. Blocks of smaller classes lie in slabs.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
 
@@ -37,11 +37,13 @@ pub struct JemallocForm {
     pub name: &'static str,
     /// The quantum: sizes of small classes are multiples of it.
     pub quantum: u64,
-    /// Positions in `e_bits`: of the state (with its mask), of the size class, and of the count of free regions.
+    /// The lowest bit of the extent's state in `e_bits`, and the mask of the state.
     state: (u32, u64),
+    /// The lowest bit of the size class in `e_bits`.
     class: u32,
+    /// The lowest bit of the count of free regions in `e_bits`.
     free: u32,
-    /// Whether the bins of threads' caches store only the low halves of addresses, as since 5.3.
+    /// Whether the bins of threads' caches store only the low halves of addresses (since 5.3).
     pub(crate) has_low_bits: bool,
 }
 
@@ -50,7 +52,7 @@ const OLD: JemallocForm =
 const NEW: JemallocForm =
     JemallocForm { name: "5.3", quantum: 16, state: (17, 7), class: 20, free: 28, has_low_bits: true };
 
-/// All known forms of the structures.
+/// All known forms (layouts) of jemalloc's structures.
 pub const FORMS: [JemallocForm; 4] = [
     NEW,
     JemallocForm { name: "5.3, quantum 8", quantum: 8, ..NEW },
@@ -58,7 +60,7 @@ pub const FORMS: [JemallocForm; 4] = [
     JemallocForm { name: "5.1, quantum 8", quantum: 8, ..OLD },
 ];
 
-/// Return the form with this name.
+/// Return the layout with this name, such as `5.3`; None if there is none.
 pub fn form_named(name: &str) -> Option<&'static JemallocForm> {
     FORMS.iter().find(|form| form.name == name)
 }
@@ -97,11 +99,11 @@ impl JemallocForm {
             is_slab: bits >> SLAB & 1 == 1,
             is_huge: self.has_low_bits && bits >> HUGE & 1 == 1,
             state: match bits >> self.state.0 & self.state.1 {
-                0 => State::Active,
-                1 => State::Dirty,
-                2 => State::Muzzy,
-                3 => State::Retained,
-                _ => State::Moving,
+                0 => ExtentState::Active,
+                1 => ExtentState::Dirty,
+                2 => ExtentState::Muzzy,
+                3 => ExtentState::Retained,
+                _ => ExtentState::Moving,
             },
             class: (bits >> self.class & 0xff) as usize,
             free_count: bits >> self.free & 0x3ff,
@@ -113,7 +115,7 @@ impl JemallocForm {
 
 /// The use of an extent. A moving extent is being split, merged or purged by a thread at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ExtentState {
     Active,
     Dirty,
     Muzzy,
@@ -121,21 +123,21 @@ pub(crate) enum State {
     Moving,
 }
 
-/// An extent as its structure describes it.
+/// An extent, parsed from its structure (`extent_t` or `edata_t`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// The address of the extent's structure.
     pub(crate) at: u64,
     /// The address of the first block in the extent.
     pub(crate) address: u64,
-    /// The address range of the extent's pages.
+    /// The address of the extent's first page. `end` is the end of its last page.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) arena: u32,
     pub(crate) is_slab: bool,
     /// Whether the extent is a part of a slab of the huge page allocator.
     pub(crate) is_huge: bool,
-    pub(crate) state: State,
+    pub(crate) state: ExtentState,
     pub(crate) class: usize,
     pub(crate) free_count: u64,
     /// A bitmap: the bit of each free region is set. Bits after the bit of the last region have other meanings.
@@ -163,8 +165,8 @@ impl Extent {
         is_clean.then_some(words)
     }
 
-    /// Return whether the fields of an active extent agree: the size of its class fits its own size and, in a slab, the
-    /// bitmap fits the count of free regions.
+    /// Return whether the fields of an active extent agree. The size of its class must fit its own size. In a slab, the
+    /// bitmap must fit the count of free regions.
     pub(crate) fn agrees(&self, page: PageSize, sizes: &[u64]) -> bool {
         let Some(size) = sizes.get(self.class).copied() else { return false };
         if self.is_slab {
@@ -178,16 +180,15 @@ impl Extent {
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
     }
 
-    /// Return whether this may be the extent of a sampled block of `size` bytes. `size` is the size of a small class,
-    /// which the extent of such a block keeps. Up to 5.3.0 the extent is as long as one of the smallest large class; in
-    /// 5.3.1 it has the pages that the block needs. `pad` is added to either length.
+    /// Return whether this may be the extent of a sampled block of `size` bytes. `size` is the size of a small class:
+    /// the extent of a sampled block still names the block's class. Up to 5.3.0 the extent has the size of the smallest
+    /// large class. In 5.3.1 it has only the pages that the block needs. `pad` is added to either size.
     fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
         [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
-    /// Return the usable bytes of the block in an active extent that is not a slab. `size`: the size of its class. From
-    /// 5.3.1 on a large block may have any number of pages. `pad`: by how many bytes extents are longer than their
-    /// blocks.
+    /// Return the usable size of the block in an active extent that is not a slab. `size`: the size of its class. Since
+    /// 5.3.1 a large block may have any number of pages. `pad`: by how many bytes extents are longer than their blocks.
     pub(crate) fn usable(&self, size: u64, pad: u64) -> u64 {
         if size < SMALLEST_LARGE {
             size
@@ -205,14 +206,14 @@ impl Extent {
             false => self.size() > size,
         };
         let is_longer = || sizes.get(self.class).is_some_and(|size| longer(*size));
-        self.state == State::Active && !self.is_slab && (self.address != self.start || is_longer())
+        self.state == ExtentState::Active && !self.is_slab && (self.address != self.start || is_longer())
     }
 }
 
-/// A block in use that has an extent of its own: the number of its jemalloc, its address and size, and the words after
-/// the extent's links. If the block was sampled, one of these words points to the data about its stack.
+/// A block in use that has an extent of its own. `root`: the number of its jemalloc. `words`: the words after the
+/// extent's links. If the block was sampled, one of these words points to the data about its stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Large {
+pub(crate) struct LargeBlock {
     pub(crate) root: u32,
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -234,7 +235,7 @@ pub(crate) fn ones(words: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Check against jemalloc's own table: the values of `SC_NSIZES` and `SC_NBINS`, and some sizes.
+    /// Check the size classes against jemalloc's own table: the values of `SC_NSIZES` and `SC_NBINS`, and some sizes.
     #[test]
     fn classes() {
         let sizes = NEW.sizes();

@@ -10,5 +10,5 @@ pub(crate) mod walk;
 
 pub use layout::{form_named, JemallocForm, FORMS};
 pub use samples::SampledStack;
-pub use tree::{find_trees, FoundTree, Shape};
+pub use tree::{find_trees, FoundTree, TreeShape};
 pub use walk::{fit_of, read_jemalloc, ArenaUse, ClassUse, InMotion, Jemalloc, JemallocFit, JemallocRoot};

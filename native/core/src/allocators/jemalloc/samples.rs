@@ -7,7 +7,7 @@
 //! possible places are tried. At the right ones, the counts equal the number and the bytes of the blocks that point
 //! there.
 
-use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
+use crate::allocators::jemalloc::layout::{LargeBlock, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::words_from;
 use crate::allocators::jemalloc::walk::Jemalloc;
 use gdbheap_access::bytes::words;
@@ -16,9 +16,9 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Positions of fields in a `prof_tctx_t`, in words: `curobjs`; `curbytes`; the estimates for all blocks that these
-/// samples represent (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not before 5.3); the address of the
-/// `prof_gctx_t`.
+/// Positions of fields in a `prof_tctx_t`, in words. The first two are `curobjs` and `curbytes`. The third is a pair:
+/// the estimates for all blocks that these samples represent (`curobjs_shifted_unbiased`, `curbytes_unbiased`), None
+/// before 5.3. The last is the address of the `prof_gctx_t`.
 type Fields = (usize, usize, Option<(usize, usize)>, usize);
 const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
 const CONTEXT_WORDS: usize = 13;
@@ -28,27 +28,30 @@ const SHIFT: u32 = 3;
 const MAX_STACK_AT: usize = 40;
 /// The largest number of frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option for it).
 const MAX_FRAMES: u64 = 4 << 10;
-/// The least number of stacks in ten whose counts must match the blocks. The others may not match, because threads may
-/// be changing their counts.
+/// At least this many of ten stacks must have counts that match the blocks. The other stacks may differ, because
+/// threads may be changing their counts.
 const ENOUGH: usize = 9;
 
-/// A stack of the jemalloc with the number `root`. `frames`: its return addresses, innermost first. `blocks`, `bytes`:
-/// the sampled blocks in use that were allocated there. `likely_blocks`, `likely_bytes`: jemalloc's own estimate of all
-/// blocks that these samples represent, None before 5.3. `first`: the address of the first of the sampled blocks.
+/// A stack at which sampled blocks in use were allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledStack {
+    /// The number of the jemalloc that recorded the stack.
     pub root: u32,
+    /// The return addresses, innermost first.
     pub frames: Vec<u64>,
+    /// The number of sampled blocks in use that were allocated at this stack. `bytes` is their total size.
     pub blocks: u64,
     pub bytes: u64,
+    /// jemalloc's own estimate for all blocks that these samples represent; None before 5.3.
     pub likely_blocks: Option<u64>,
     pub likely_bytes: Option<u64>,
+    /// The address of the first sampled block.
     pub first: u64,
 }
 
-/// For each `prof_tctx_t`, by its address, the blocks that point to it: their number, their bytes, and the address of
-/// the first block.
-type Counted = BTreeMap<u64, (u64, u64, u64)>;
+/// For each `prof_tctx_t`, by its address, the blocks that point to it: their number, their total size, and the address
+/// of the first block.
+type SampleSums = BTreeMap<u64, (u64, u64, u64)>;
 
 impl Jemalloc {
     /// Return the stacks of sampled blocks in use, those with the most bytes first; none for a jemalloc that does not
@@ -74,15 +77,15 @@ impl Jemalloc {
         Ok(found)
     }
 
-    fn is_used(&self, large: &Large) -> bool {
+    fn is_used(&self, large: &LargeBlock) -> bool {
         self.extents.runs.block_at(large.address).is_some_and(|cell| cell.address == large.address)
     }
 }
 
-/// Group blocks by the address to which a word of their extents points. The values 0 and 1 of that word are no
+/// Group blocks by the address to which a word of their extents points. The values 0 and 1 of that word are not
 /// addresses.
-fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
-    let mut found = Counted::new();
+fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> SampleSums {
+    let mut found = SampleSums::new();
     for (to, address, size) in blocks.filter(|(to, ..)| *to > 1 && to % 8 == 0) {
         let row = found.entry(to).or_insert((0, 0, address));
         *row = (row.0 + 1, row.1.saturating_add(size), row.2.min(address));
@@ -97,7 +100,7 @@ fn stacks_of(
     watcher: &dyn Watcher,
     space: &Space,
     root: u32,
-    counted: &Counted,
+    counted: &SampleSums,
     (objects, bytes, likely, stack): Fields,
 ) -> Result<(Vec<SampledStack>, usize)> {
     let (mut rows, mut right): (BTreeMap<Vec<u64>, SampledStack>, usize) = (BTreeMap::new(), 0);

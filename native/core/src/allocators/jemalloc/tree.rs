@@ -5,27 +5,25 @@
 //! on which jemalloc was configured decides between the two.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
-use crate::allocators::roots::Place;
+use crate::allocators::roots::{has_room, show_words, RootRange};
 use crate::allocators::spread::spread;
-use gdbheap_access::bytes::{range_at, u64_at, words};
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::bytes::{u64_at, words};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
-use gdbheap_access::work::{Look, Watcher};
+use gdbheap_access::work::{ContinueCheck, Watcher};
 
-/// The number of bytes that are read at a time.
-const PIECE: usize = 256 << 10;
 const PAGE_BITS: u32 = 12;
 const STRETCH: u64 = 4 << 10;
 /// The highest number of a size class that an element of a leaf may contain.
 const MAX_CLASSES: u64 = 240;
 /// The number of elements of a table that are read to find out whether the table is a leaf.
 const ELEMENTS_ASKED: usize = 32;
-/// The number of extents that are checked for whether they contain the page that points to them.
+/// The number of extents that are sampled from a tree. Most of them must contain the page that points to them.
 const EXTENTS_ASKED: usize = 5000;
-/// The number of leaves that are read to check a tree's extents, or to see whether a form fits. Each leaf covers at
-/// most a GiB of addresses.
+/// The number of leaves that are read to check a tree's extents, or to see whether a layout (`JemallocForm`) fits. Each
+/// leaf covers at most a GiB of addresses.
 pub(crate) const LEAVES_ASKED: usize = 16;
-/// The mask of the address of an extent in an element: the low 48 bits, without the lowest bits, which have other
+/// The mask of the address of an extent in an element: the low 48 bits, without the lowest bits, which contain other
 /// information.
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
 /// The number of extents that are read at once.
@@ -34,7 +32,7 @@ const BATCH: usize = 4 << 10;
 /// The way in which a tree splits addresses: the number of bits for each level, and the size in bytes of an element of
 /// a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TreeShape {
     pub bits: u32,
     /// The number of address bits for the root, for the nodes between (None if there are no nodes), and for the leaves.
     levels: (u32, Option<u32>, u32),
@@ -42,14 +40,14 @@ pub struct Shape {
 }
 
 /// The shapes of trees for addresses of 48 bits and of 57 bits.
-pub const SHAPES: [Shape; 2] = [
-    Shape { bits: 48, levels: (18, None, 18), element: 8 },
-    Shape { bits: 57, levels: (15, Some(15), 15), element: 16 },
+pub const SHAPES: [TreeShape; 2] = [
+    TreeShape { bits: 48, levels: (18, None, 18), element: 8 },
+    TreeShape { bits: 57, levels: (15, Some(15), 15), element: 16 },
 ];
 
-impl Shape {
-    /// Return the shape for addresses of `bits` bits.
-    pub fn of(bits: u32) -> Option<Shape> {
+impl TreeShape {
+    /// Return the shape of a tree for addresses of `bits` bits; None if no tree has this shape.
+    pub fn of(bits: u32) -> Option<TreeShape> {
         SHAPES.into_iter().find(|shape| shape.bits == bits)
     }
 
@@ -65,7 +63,7 @@ impl Shape {
         self.element << self.levels.2
     }
 
-    /// Return the number of address bits below the index in the root.
+    /// Return by how many bits an address is shifted right to get its index in the root.
     fn root_shift(&self) -> u32 {
         self.bits - self.levels.0
     }
@@ -86,18 +84,6 @@ impl Shape {
 pub struct FoundTree {
     pub address: u64,
     pub bits: u32,
-}
-
-/// Show the words of a table that are not zero, `step` bytes apart, each with its index. Absent pages count as zeros.
-fn show_words(space: &Space, start: u64, size: u64, step: u64, mut show: impl FnMut(u64, u64)) {
-    let mut scratch = vec![0; PIECE.min(size as usize)];
-    space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
-        for (word, place) in words(piece).into_iter().zip((at - start) / 8..).filter(|(word, _)| *word != 0) {
-            if place * 8 % step == 0 {
-                show(place * 8 / step, word);
-            }
-        }
-    });
 }
 
 /// Find the roots of trees in `data` (ascending, joined). The tables and extents of a tree must lie in `anonymous`
@@ -122,30 +108,26 @@ pub fn find_trees(
 
 struct Search<'a> {
     space: &'a Space,
-    shape: Shape,
+    shape: TreeShape,
     data: (u64, u64),
     anonymous: &'a [(u64, u64)],
 }
 
 impl Search<'_> {
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
-        let (data, shape) = (self.data, self.shape);
-        let place = Place { data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous: self.anonymous };
-        let mut words = Vec::new();
-        show_words(self.space, data.0, data.1 - data.0, 8, |index, word| {
-            place.keep(&mut words, data.0 + 8 * index, word, |word| self.is_table(word, shape.node_bytes()));
-        });
+        let Search { space, shape, data, anonymous } = *self;
+        let place = RootRange { space, data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous };
+        let is_table = |word: u64| self.is_table(word, shape.node_bytes());
         let is_proven = |root: u64| self.is_proven(&|| watcher.check(), root);
-        place.roots(watcher, words, |word| self.upper_bits(word), is_proven)
+        place.roots(watcher, is_table, |word| self.upper_bits(word), is_proven)
     }
 
     fn is_table(&self, address: u64, size: u64) -> bool {
-        let place = range_at(self.anonymous, address).map(|place| self.anonymous[place]);
-        address % EXTENT_ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
+        has_room(self.anonymous, address, EXTENT_ALIGNMENT, size)
     }
 
-    /// Return a table's index in the root, derived from the first extents to which the table points; None if it points
-    /// to no extents, or to anything else.
+    /// Return a table's index in the root, derived from the first extents to which the table points. None if the table
+    /// points to no extent, or to something that cannot be an extent.
     fn upper_bits(&self, table: u64) -> Option<u64> {
         let leaf = match self.shape.levels.1 {
             None => table,
@@ -165,8 +147,8 @@ impl Search<'_> {
         })
     }
 
-    /// Return whether a word may be an element of a leaf. An element names an extent, or the remains of an extent that
-    /// was removed.
+    /// Return whether a word may be an element of a leaf. An element points to an extent, or to the remains of an
+    /// extent that was removed.
     fn is_element(&self, word: u64) -> bool {
         let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
         let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
@@ -180,8 +162,8 @@ impl Search<'_> {
         Some(FORMS[0].extent(self.space.page(), at, &bytes))
     }
 
-    /// Return whether nine in ten elements name an extent that contains the element's page.
-    fn is_proven(&self, go_on: Look, root: u64) -> Result<bool> {
+    /// Return whether nine in ten elements point to an extent that contains the element's page.
+    fn is_proven(&self, go_on: ContinueCheck, root: u64) -> Result<bool> {
         let (mut right, mut wrong) = (0u64, 0u64);
         let named = named_extents(go_on, self.space, self.shape, root, LEAVES_ASKED)?;
         for (at, page) in named.into_iter().take(EXTENTS_ASKED) {
@@ -225,7 +207,7 @@ type Tables = Vec<(u64, u64)>;
 
 /// Return the tables of a tree: its nodes, if it has some, and its leaves, each with the lowest address that it covers.
 /// Tables that overlap others are dropped, so that hostile data is not read many times.
-fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
+fn tables(space: &Space, shape: TreeShape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));
         found.sort_unstable();
@@ -248,7 +230,7 @@ fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
 }
 
 /// Return the addresses of all nodes and leaves of a tree.
-pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64> {
+pub(crate) fn table_addresses(space: &Space, shape: TreeShape, root: u64) -> Vec<u64> {
     let (nodes, leaves) = tables(space, shape, root);
     nodes.into_iter().chain(leaves).map(|(table, _)| table).collect()
 }
@@ -256,12 +238,12 @@ pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64
 /// Return the extents to which at most `most` leaves of a tree point, ascending, each with the first page that points
 /// to it.
 pub(crate) fn named_extents(
-    go_on: Look,
+    go_on: ContinueCheck,
     space: &Space,
-    shape: Shape,
+    shape: TreeShape,
     root: u64,
     most: usize,
-) -> Result<Vec<(u64, u64)>, Cancelled> {
+) -> Result<Vec<(u64, u64)>, Cancellation> {
     let (_, leaves) = tables(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
     for ((leaf, base), _) in spread(&leaves.iter().collect::<Vec<_>>(), most) {
@@ -293,7 +275,7 @@ pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u
     absent
 }
 
-/// Return `COUNT` words from `at` on; None if they cannot be read.
+/// Return the `COUNT` words at `at`; None if they cannot be read.
 pub(crate) fn words_from<const COUNT: usize>(space: &Space, at: u64) -> Option<[u64; COUNT]> {
     let mut bytes = vec![0; 8 * COUNT];
     space.exact(at, &mut bytes).ok()?;

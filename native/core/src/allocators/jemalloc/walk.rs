@@ -1,29 +1,29 @@
 //! Read all memory of one or more jemallocs: extents, base blocks, and the blocks that are in use, cached and free.
 
-use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::extents::{Areas, Extents, Owner, Piece, Use, Words};
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::extents::{Areas, Extents, Owner, Piece, StateNames, Use};
 use crate::allocators::jemalloc::base::{blocks_of, find_blocks, led_into};
 use crate::allocators::jemalloc::caches::{Bin, Caches, Finder};
-use crate::allocators::jemalloc::huge::{find_edens, find_slabs, Unused, HUGE, PAGES};
+use crate::allocators::jemalloc::huge::{find_edens, find_slabs, FreePageState, HUGE, PAGES};
 use crate::allocators::jemalloc::layout::{
-    is_of_class, ones, Extent, JemallocForm, Large, State, LINK_WORDS, SAMPLE_WORDS,
+    is_of_class, ones, Extent, ExtentState, JemallocForm, LargeBlock, LINK_WORDS, SAMPLE_WORDS,
 };
-use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, Shape, LEAVES_ASKED};
+use crate::allocators::jemalloc::tree::{named_extents, show_extents, table_addresses, TreeShape, LEAVES_ASKED};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::bits;
 use gdbheap_access::bytes::range_at;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
-use gdbheap_access::work::{Look, Watcher};
+use gdbheap_access::work::{ContinueCheck, Watcher};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// The largest number of unfinished changes that are kept. It is higher than MAX_DAMAGE because some changes are met
-/// twice.
+/// The largest number of unfinished changes that are kept. An unfinished change is a contradiction that a thread
+/// stopped inside jemalloc may have left. The limit is higher than MAX_DAMAGE because some changes are found twice.
 const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
 /// The largest number of extents that are checked against a layout of the structures (`JemallocForm`).
 const EXTENTS_ASKED: usize = 2048;
@@ -42,7 +42,7 @@ pub fn fit_of(
     space: &Space,
     form: &JemallocForm,
     root: u64,
-    shape: Shape,
+    shape: TreeShape,
 ) -> Result<JemallocFit> {
     let named = named_extents(&|| watcher.check(), space, shape, root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
@@ -50,7 +50,7 @@ pub fn fit_of(
     let (sizes, page, mut found) = (form.sizes(), space.page(), JemallocFit::default());
     show_extents(space, &asked, |at, bytes| {
         let extent = form.extent(page, at, bytes);
-        if extent.state == State::Active && extent.class < sizes.len() {
+        if extent.state == ExtentState::Active && extent.class < sizes.len() {
             found.extents += 1;
             found.fit += u64::from(extent.agrees(page, &sizes));
         }
@@ -58,28 +58,32 @@ pub fn fit_of(
     Ok(found)
 }
 
-/// One jemalloc. `form`: the layout of its structures; `root` and `shape`: the root of its tree of extents, and the
-/// shape of the tree; `data`: the static data of its module; `storage`: the ranges in which threads' storage may lie.
+/// One jemalloc. `form`: the layout of its structures. `root`: the root of its tree of extents. `shape`: the shape of
+/// this tree. `data`: the static data of its module. `storage`: the ranges in which threads' storage may lie.
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
-    pub shape: Shape,
+    pub shape: TreeShape,
     pub data: Vec<(u64, u64)>,
     pub storage: Vec<(u64, u64)>,
 }
 
-/// The memory of an arena in bytes: extents by use, blocks in use, blocks in threads' caches, and blocks in which these
-/// caches keep their lists (`own`). `arena`: the number of the arena.
+/// The memory of one arena of jemalloc, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUse {
     pub root: u32,
     pub arena: u32,
+    /// The size of the extents with blocks. `dirty`, `muzzy` and `retained` are jemalloc's states of free extents. An
+    /// extent that a thread is changing counts as dirty.
     pub active: u64,
     pub dirty: u64,
     pub muzzy: u64,
     pub retained: u64,
+    /// The size of the blocks in use by the program.
     pub used: u64,
+    /// The size of the free blocks in threads' caches.
     pub cached: u64,
+    /// The size of the blocks in which threads' caches keep their lists.
     pub own: u64,
 }
 
@@ -96,17 +100,19 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// The changes that threads inside jemalloc had not finished. `extents`: the number of extents that a thread was
-/// changing. `lists`: the same number, except that extents that link to each other count once, because a thread that
-/// purges has all its extents on a list. `both`: blocks that are in a cache and also in another cache or free in a
-/// slab. `astray`: entries of caches that are not blocks of their class. `bins`: the smallest number of bins of caches
-/// that explains `both` and `astray`.
+/// The changes that threads inside jemalloc had not finished, as counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
+    /// The number of extents that a thread was changing.
     pub extents: u64,
+    /// The same number, but extents that link to each other count once: a thread that purges puts its extents on one
+    /// list.
     pub lists: u64,
+    /// The number of blocks in a cache that are also in another cache, or free in a slab.
     pub both: u64,
+    /// The number of entries of caches that are not blocks of their class.
     pub astray: u64,
+    /// The smallest number of bins of caches that explains `both` and `astray`.
     pub bins: u64,
 }
 
@@ -114,35 +120,36 @@ pub struct InMotion {
 pub struct Jemalloc {
     pub extents: Arc<Extents>,
     /// The blocks that have an extent of their own, by address.
-    pub(super) larges: Vec<Large>,
+    pub(super) larges: Vec<LargeBlock>,
     /// For each jemalloc, the number of threads' caches that were found.
     pub caches: Vec<usize>,
-    /// For each jemalloc, the bytes of those extents of the huge page allocator that are in no known slab.
+    /// For each jemalloc, the total size in bytes of the huge page allocator's extents that are in no known slab.
     pub astray: Vec<u64>,
     pub moving: InMotion,
     /// Active extents whose size or bitmap does not fit their size class.
     pub unfit: Vec<Damage>,
     /// Slabs whose bitmap and whose count of free regions differ.
     pub miscounted: Vec<Damage>,
-    /// Changes that a thread inside jemalloc had not finished: extents that are being changed; blocks in a cache that
-    /// are also in another cache or free in a slab; entries of caches that are not blocks.
+    /// Changes that a thread inside jemalloc had not finished. Some are extents that are being changed. Others are
+    /// blocks in a cache that are also in another cache, or free in a slab. Others are cache entries that are not
+    /// blocks.
     pub unfinished: Vec<Damage>,
 }
 
 /// The results of reading one or more jemallocs, collected one jemalloc after the other.
 #[derive(Default)]
-struct Gathered {
+struct JemallocContent {
     runs: Vec<(Run, Vec<u64>)>,
     /// The owner of each run, by the run's start.
     owners: BTreeMap<u64, Owner>,
     pieces: Vec<Piece>,
-    larges: Vec<Large>,
+    larges: Vec<LargeBlock>,
     /// For each bin of a cache: its blocks, and whether the bin also has an entry that is not a block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
-    /// The extents that the huge page allocator of the present jemalloc has, with the numbers of their arenas.
+    /// The extents that the huge page allocator of the current jemalloc has, with the numbers of their arenas.
     huge: Vec<(u64, u64, u32)>,
-    /// For each jemalloc, the bytes of extents of the huge page allocator that are in no known slab.
+    /// For each jemalloc, the total size in bytes of the huge page allocator's extents that are in no known slab.
     astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
@@ -166,7 +173,7 @@ pub fn read_jemalloc(
         .task(watcher, None)
         .alone(|control| {
             let blocks = find_blocks(space, anonymous);
-            let mut found = Gathered::default();
+            let mut found = JemallocContent::default();
             for (root, number) in roots.iter().zip(0..) {
                 control.advance(0)?;
                 let named = named_extents(&|| control.advance(0), space, root.shape, root.root, usize::MAX)?;
@@ -192,8 +199,8 @@ pub fn read_jemalloc(
         .finish()
 }
 
-impl Gathered {
-    /// Add the extents whose structures are at `places`: a piece of memory for each extent, and the blocks of active
+impl JemallocContent {
+    /// Add the extents whose structures are at `places`: one range (piece) for each extent, and the blocks of active
     /// extents. `anonymous`: the mapped ranges. They are needed because a core contains no bytes of a mapping that was
     /// never touched.
     fn add_extents(
@@ -214,23 +221,26 @@ impl Gathered {
             let extent = form.extent(page, at, bytes);
             // The address range of a retained extent may be mapped without read access.
             let is_mapped = range_at(anonymous, extent.start).is_some_and(|place| extent.end <= anonymous[place].1);
-            let is_there = extent.state != State::Active || is_mapped || space.covers(extent.start, extent.size());
+            let is_there =
+                extent.state != ExtentState::Active || is_mapped || space.covers(extent.start, extent.size());
             if extent.size() == 0 || extent.end > space.machine.user_end || !is_there {
-                self.report(at, "memory of an extent", "mapped memory", format!("{:#x}", extent.address));
+                let found = format!("{:#x}", extent.address);
+                let damage = Damage::new(at, "memory of an extent", "mapped memory", found);
+                self.report(Damage { is_absent: !is_there, ..damage });
             } else {
                 self.add_extent(&extent, (&sizes, pad), root);
             }
         });
-        absent.into_iter().for_each(|at| self.report(at, "extent", READABLE, ABSENT));
+        absent.into_iter().for_each(|at| self.report(Damage::absent(at, "extent")));
     }
 
     fn add_extent(&mut self, extent: &Extent, sizes: (&[u64], u64), root: u32) {
         let span = match extent.state {
-            State::Active => self.add_active(extent, sizes, root),
-            State::Dirty => Use::Free,
-            State::Muzzy => Use::Muzzy,
-            State::Retained => Use::Returned,
-            State::Moving => Use::Moving,
+            ExtentState::Active => self.add_active(extent, sizes, root),
+            ExtentState::Dirty => Use::Free,
+            ExtentState::Muzzy => Use::Muzzy,
+            ExtentState::Retained => Use::Returned,
+            ExtentState::Moving => Use::Moving,
         };
         if span == Use::Moving {
             self.moving.extents += 1;
@@ -276,7 +286,7 @@ impl Gathered {
                 return Use::Unexplained;
             }
             let words = std::array::from_fn::<u64, SAMPLE_WORDS, _>(|place| extent.free[place]);
-            self.larges.push(Large { root, address: extent.address, size: usable, words });
+            self.larges.push(LargeBlock { root, address: extent.address, size: usable, words });
             (Run { start: extent.address, stride: usable, count: 1 }, vec![1])
         };
         self.owners.insert(run.start, Owner { root, arena: extent.arena, is_slab: extent.is_slab });
@@ -284,15 +294,15 @@ impl Gathered {
         Use::Run(run.start)
     }
 
-    /// Add the threads' caches of the jemalloc whose runs have the indices from `from` on. `own`: the base blocks of
-    /// this jemalloc.
+    /// Add the threads' caches of the jemalloc whose runs begin at the index `from`. `own`: the base blocks of this
+    /// jemalloc.
     fn add_caches(
         &mut self,
-        go_on: Look,
+        go_on: ContinueCheck,
         space: &Space,
         root: &JemallocRoot,
         (own, from): (&[(u64, u64)], usize),
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let sizes = root.form.sizes();
         let mut runs: Vec<Run> = self.runs[from..].iter().map(|(run, _)| *run).collect();
         runs.sort_unstable_by_key(|run| run.start);
@@ -331,12 +341,12 @@ impl Gathered {
     /// Add the memory of the huge page allocator that lies in no extent in use.
     fn add_huge(
         &mut self,
-        go_on: Look,
+        go_on: ContinueCheck,
         space: &Space,
         data: &[(u64, u64)],
         number: u32,
         own: &[(u64, u64)],
-    ) -> Result<(), Cancelled> {
+    ) -> Result<(), Cancellation> {
         let mut extents = std::mem::take(&mut self.huge);
         let is_none = extents.is_empty() || space.page().bytes() * PAGES as u64 != HUGE;
         let slabs = if is_none { BTreeMap::new() } else { find_slabs(space, own) };
@@ -349,7 +359,7 @@ impl Gathered {
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
-            // Limit the number of pieces: a slab's description is far smaller than all pieces that may come of it.
+            // Limit the number of pieces: a slab's description is far smaller than all the pieces that it can produce.
             if left == 0 {
                 astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
                 continue;
@@ -358,9 +368,9 @@ impl Gathered {
             let arena = extents.get(first).filter(|_| !taken.is_empty()).map_or(0, |(_, _, arena)| *arena);
             slab.show_unused(space.page(), &taken, |start, end, what| {
                 let span = match what {
-                    Unused::Moving => Use::Moving,
-                    Unused::Dirty => Use::Free,
-                    Unused::GivenBack => Use::Returned,
+                    FreePageState::Moving => Use::Moving,
+                    FreePageState::Dirty => Use::Free,
+                    FreePageState::GivenBack => Use::Returned,
                 };
                 if span == Use::Moving {
                     self.moving.extents += 1;
@@ -376,9 +386,9 @@ impl Gathered {
         Ok(())
     }
 
-    fn report(&mut self, at: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
+    fn report(&mut self, damage: Damage) {
         if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Damage::new(at, what, expected, found));
+            self.damage.push(damage);
         }
     }
 
@@ -446,16 +456,17 @@ impl Gathered {
                 runs.clear(number);
             }
         }
-        let words = Words { free: "dirty pages", returned: "retained address space", list: "slab", has_arenas: true };
-        let Gathered { larges, caches, astray, moving, damage, unfit, miscounted, unfinished, .. } = self;
+        let words =
+            StateNames { free: "dirty pages", returned: "retained address space", list: "slab", has_arenas: true };
+        let JemallocContent { larges, caches, astray, moving, damage, unfit, miscounted, unfinished, .. } = self;
         let extents = Arc::new(Extents { words, runs, owners, cached, transfer, own, areas, damage });
         Ok(Jemalloc { extents, larges, caches, astray, moving, unfit, miscounted, unfinished })
     }
 }
 
-/// Return the pieces, ascending and disjoint. Also return the starts of pieces that overlap others; these are cut or
-/// dropped. Two pieces may claim the same pages while an extent is split or merged. The pages then go to the piece with
-/// blocks.
+/// Sort the pieces, and cut or drop pieces that overlap others. Return the pieces, ascending and disjoint, and the
+/// starts of those that overlapped others. Two pieces may claim the same pages while an extent is split or merged. The
+/// pages then go to the piece with blocks.
 fn disjoint(mut all: Vec<Piece>) -> (Vec<Piece>, Vec<u64>) {
     all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
     let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), Vec::new());
@@ -529,8 +540,8 @@ fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
 }
 
 impl Jemalloc {
-    /// Return the slabs. Blocks in threads' caches count as not free. `arenas`: pretend that there are only this many
-    /// arenas; None for the real number.
+    /// Return the slabs. Blocks in threads' caches count as used. `arenas`: compute as if the slabs belonged to only
+    /// this many arenas, to predict the effect of fewer arenas. None: keep the real arenas.
     pub fn slabs(&self, arenas: Option<NonZeroU32>) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.extents.owned_runs().filter(|(_, _, owner)| owner.is_slab);
         all.map(move |(place, run, Owner { root, arena, .. })| BlockSlab {
@@ -541,7 +552,7 @@ impl Jemalloc {
             end: run.end(),
             room: run.count,
             live: self.extents.runs.count_of(place) + ones(self.extents.cached_of(place)),
-            // The count is zero, because a thread can flush its cache.
+            // Free blocks need not stay in a cache, because a thread can flush its cache.
             waiting: 0,
         })
     }
@@ -597,8 +608,8 @@ mod tests {
     use gdbheap_access::machine::{Machine, EM_X86_64};
     use gdbheap_access::memory::space::{Backing, Segment};
 
-    /// Check a slab whose description has 256 bytes and says that every second page is active, although no extent has
-    /// these pages.
+    /// Check that slabs with many active pages outside extents produce a limited number of pieces and reports. Each
+    /// slab's description has 256 bytes and says that every second page is active.
     #[test]
     fn stretches_without_extents() {
         let (own, count, start) = (4 * HUGE, 1000, 1000 * HUGE);
@@ -618,12 +629,12 @@ mod tests {
         let space = Space::for_core(machine, vec![file, zeros], &[path.to_string_lossy().into_owned()]);
         std::fs::remove_file(&path).expect("the file");
         let space = space.expect("disjoint segments");
-        let mut found = Gathered { huge: vec![(start, start + 4096, 0)], ..Gathered::default() };
+        let mut found = JemallocContent { huge: vec![(start, start + 4096, 0)], ..JemallocContent::default() };
         found.add_huge(&|| Ok(()), &space, &[], 0, &[(own, end)]).expect("not cancelled");
         assert!(found.unfinished.len() <= MAX_UNFINISHED, "{} are told", found.unfinished.len());
         assert!(found.pieces.len() < 300_000 && found.moving.extents > 100_000, "{} pieces", found.pieces.len());
         found.huge = vec![(start, start + 4096, 0)];
-        assert!(found.add_huge(&|| Err(Cancelled), &space, &[], 0, &[(own, end)]).is_err());
+        assert!(found.add_huge(&|| Err(Cancellation), &space, &[], 0, &[(own, end)]).is_err());
     }
 
     /// Check that three extents on a list count once, whichever of them link to each other.
@@ -635,7 +646,7 @@ mod tests {
         assert_eq!(joined_by(&[]), 0);
     }
 
-    /// Check that one bin that is being emptied explains the blocks that two other bins share with it, and that a bin
+    /// Check that one bin that is being emptied explains the blocks that two other bins share with it. Check that a bin
     /// with an entry that is not a block always counts.
     #[test]
     fn fewest_bins() {

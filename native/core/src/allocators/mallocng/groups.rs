@@ -11,7 +11,7 @@ use gdbheap_access::memory::window::Window;
 use std::collections::BTreeMap;
 
 const OBJECT_AT: u64 = 80;
-/// The largest number of bytes of a block that are shown.
+/// The largest number of bytes that `show_used` passes on of one block.
 const WINDOW: u64 = 256 << 10;
 pub(super) const NOBODY: u32 = u32::MAX;
 
@@ -24,10 +24,11 @@ pub struct Group {
     pub end: u64,
     pub stride: u64,
     pub(crate) count: u32,
-    /// Masks with a bit for each slot. The bits are set for slots that are ready to be handed out (`avail`), for freed
-    /// slots (`freed`), and for slots that contain another group (`nested`).
+    /// A bit for each slot, set if the slot is ready to be handed out.
     pub(super) avail: u32,
+    /// A bit for each slot, set if the slot was freed.
     pub(super) freed: u32,
+    /// A bit for each slot, set if the slot contains another group.
     pub(super) nested: u32,
     /// Whether the group is freed when it is empty.
     pub(super) freeable: bool,
@@ -86,7 +87,7 @@ pub struct Misfit {
     pub transient: bool,
 }
 
-/// The number of slots of one size class, used or free: `walked` is the number counted in the groups, `said` the number
+/// The number of slots of one size class, used or free. `walked`: the number counted in the groups. `said`: the number
 /// that `usage_by_class` states.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
@@ -95,7 +96,7 @@ pub struct Usage {
     pub said: u64,
 }
 
-/// The position of a block in its slot. `skipped`: the offset of the block's start, in units of 16 bytes; `reserved`:
+/// The position of a block in its slot. `skipped`: the offset of the block's start, in units of 16 bytes. `reserved`:
 /// the number of bytes between the block's end and the slot's end. Both are `MOST` if the position is recorded in
 /// `large`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,8 +124,8 @@ pub struct Mallocng {
     pub(super) outer: Vec<u32>,
     /// For each slot, by its number, the position of its block.
     pub(super) spans: Vec<Span>,
-    /// The numbers of bytes before and after a block in its slot, by the slot's number, if they are too large for a
-    /// `Span`.
+    /// The positions of blocks that are too large for a `Span`, by slot number: the bytes before and after the block in
+    /// its slot.
     pub(super) large: BTreeMap<u64, (u64, u64)>,
     pub(super) used: Bits,
     pub(super) areas: Vec<(u64, u64)>,
@@ -170,7 +171,7 @@ impl Mallocng {
         Cell { number: group.first + index, address, size: group.stride, end }
     }
 
-    /// Return the index of the innermost group that contains `address`.
+    /// Return the index of the innermost group that contains `address`; None if there is none.
     #[inline]
     pub(super) fn group_at(&self, address: u64) -> Option<usize> {
         let mut place = self.groups.partition_point(|group| group.start <= address).checked_sub(1)?;
@@ -181,7 +182,7 @@ impl Mallocng {
         Some(place)
     }
 
-    /// Return the innermost group that contains `address`, and the index of the slot of this group that contains
+    /// Return the innermost group that contains `address`, and the index of the slot there. None if no slot contains
     /// `address`.
     #[inline]
     pub(super) fn slot_at(&self, address: u64) -> Option<(&Group, u64)> {
@@ -189,7 +190,8 @@ impl Mallocng {
         Some((group, group.index_at(address)?))
     }
 
-    /// Return the used block that contains `address`. The bytes after a block in its slot count as part of the block.
+    /// Return the used block that contains `address`; None if there is none. The bytes after a block in its slot count
+    /// as part of the block.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let (group, index) = self.slot_at(address)?;
@@ -214,7 +216,8 @@ impl Mallocng {
         (start, start + group.stride)
     }
 
-    /// Return a number above the numbers of all slots.
+    /// Return the limit of slot numbers: the number of every slot is smaller. A bitmap with one bit for each slot has
+    /// this many bits.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.spans.len() as u64
     }
@@ -228,7 +231,7 @@ impl Mallocng {
         bits::members_of(u64::from(group.used())).map(|index| self.cell(group, index))
     }
 
-    /// Return every used block.
+    /// Return the used blocks of all groups, ascending.
     pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
         self.groups.iter().flat_map(|group| self.used_of(group))
     }
@@ -258,8 +261,8 @@ impl Mallocng {
         self.outer.iter().map(|place| *place as usize).zip(ends)
     }
 
-    /// Return each range [start, end) that is freed when the last block in it is freed, with the number and the bytes
-    /// of the blocks in use there.
+    /// Return each range [start, end) that is freed when the last block in it is freed. Also return the number and the
+    /// total size of the blocks in use there.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         self.outermost().filter(|(place, _)| self.groups[*place].freeable).map(|(place, next)| {
             let mut used = Tally::default();
@@ -270,14 +273,14 @@ impl Mallocng {
         })
     }
 
-    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
+    /// Return whether an object may begin at `address`: at most 80 bytes after the start of a used block. The block
+    /// must have at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address)
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 }
 
-/// Methods that only this allocator has.
 impl Mallocng {
     /// Return [start, end) of the mappings and of the ranges that the dynamic linker donated to mallocng, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
@@ -294,10 +297,6 @@ impl Mallocng {
     /// Return [start, end) of the pages that contain metadata.
     pub fn areas(&self) -> &[(u64, u64)] {
         &self.areas
-    }
-
-    pub fn group_count(&self) -> usize {
-        self.groups.len()
     }
 
     /// Return `(size, groups, used slots, free slots)` of each slot size, by ascending size.

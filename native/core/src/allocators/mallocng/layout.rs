@@ -5,7 +5,7 @@ use gdbheap_access::bytes::{u32_at, u64_at};
 
 /// The unit of slots in bytes: sizes and addresses of slots are multiples of it.
 pub(super) const UNIT: u64 = 16;
-/// The size of the header before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
+/// The size in bytes of the header before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
 pub(super) const IN_BAND: u64 = 4;
 pub(super) const AREA: u64 = 4 << 10;
 pub(super) const MAPPED_CLASS: u8 = 63;
@@ -17,7 +17,8 @@ pub(super) const CLASSES: [u64; 48] = [
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// Offsets of those fields of `struct malloc_context` that are read, and the size of the structure.
+/// The offsets in bytes of `meta_area_head`, `meta_area_tail` and `usage_by_class` in `struct malloc_context`.
+/// `CONTEXT` is the size of the structure.
 pub(super) const AREA_CHAIN: usize = 56;
 pub(super) const AREA_TAIL: usize = 64;
 pub(super) const USAGE: usize = 464;
@@ -54,8 +55,8 @@ impl Meta {
         }
     }
 
-    /// Return the distance from the start of one slot to the start of the next (`get_stride`); None for an invalid
-    /// class.
+    /// Return the distance in bytes from the start of one slot to the start of the next (`get_stride`); None for an
+    /// invalid class.
     pub(super) fn stride(&self) -> Option<u64> {
         if self.count == 1 && self.pages > 0 {
             return (self.pages * AREA).checked_sub(UNIT).filter(|stride| *stride > 0);

@@ -1,9 +1,9 @@
 //! The parts of a mapping of mallocng, and the unused bytes in it.
 
-use crate::allocators::block_list::{Asked, BlockList};
+use crate::allocators::block_list::{BlockList, BlockQuery};
 use crate::allocators::damage::Damage;
 use crate::allocators::holes::{Hole, HoleFinder};
-use crate::allocators::listing::Listing;
+use crate::allocators::listing::BlockLister;
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
 use gdbheap_access::error::Result;
@@ -50,8 +50,9 @@ impl Mallocng {
         show_some(show, group.slot(index), group.end, Part::Header);
     }
 
-    /// Return the block that contains `address`: its start, the size of its slot, its state (used or free), its end,
-    /// and for a free block the mask in which its slot is marked. None if no block contains `address`.
+    /// Return the block that contains `address`, as `(start, slot size, state, end, mask)`. The state is used or free.
+    /// `mask` names the mask in which the slot of a free block is marked; None for a used block. None if no block
+    /// contains `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64, Option<&'static str>)> {
         let (group, index) = self.slot_at(address)?;
         let bit = 1u32 << index;
@@ -79,7 +80,7 @@ impl Mallocng {
     }
 }
 
-impl Listing for Mallocng {
+impl BlockLister for Mallocng {
     fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -98,7 +99,7 @@ impl Listing for Mallocng {
 
     /// List the blocks that pass the filter. A free block is a whole slot, including the header. No block counts as
     /// cached.
-    fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &BlockQuery) -> BlockList {
         let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
         if asked.used {
             return asked
@@ -111,7 +112,7 @@ impl Listing for Mallocng {
     }
 
     fn used_of_sizes(&self, least: u64, largest: u64) -> Box<dyn Iterator<Item = (u64, u64)> + '_> {
-        // Groups lie in each other, so the blocks of a region are not in order.
+        // A group may lie inside another group, so the blocks of a region are not in order.
         Box::new(self.outermost().flat_map(move |(place, next)| {
             let meant = self.groups[place..next].iter().filter(|group| (least..=largest).contains(&group.stride));
             let mut rows: Vec<(u64, u64)> =

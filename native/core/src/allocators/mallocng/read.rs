@@ -1,6 +1,6 @@
 //! Read all of one mallocng: its areas of metadata, the groups, and the headers of the slots.
 
-use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
+use crate::allocators::damage::{hex, Damage};
 use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Span, Usage, NOBODY};
 use crate::allocators::mallocng::layout::{
     metas, Meta, AREA, AREA_CHAIN, CLASSES, CONTEXT, MAPPED_CLASS, METAS_IN_AREA, UNIT, USAGE,
@@ -22,7 +22,7 @@ const GROUPS_IN_JOB: usize = 1024;
 /// wrong by up to this number.
 const SLOTS: u64 = 32;
 
-/// The groups with indices [from, to), which one worker walks. Their slots are numbered from `first` on.
+/// The groups with indices [from, to), which one worker walks. `first`: the number of their first slot.
 struct Job<'a> {
     from: usize,
     to: usize,
@@ -32,9 +32,8 @@ struct Job<'a> {
 
 /// The data that a worker found in the slots of the groups of its job.
 #[derive(Default)]
-struct Walked {
-    /// The blocks that are too far from the bounds of their slots for a `Span`. For each block: the number of its slot,
-    /// and the numbers of bytes before and after the block.
+struct SlotContent {
+    /// The blocks whose position is too large for a `Span`, as `(slot number, bytes before the block, bytes after it)`.
     large: Vec<(u64, u64, u64)>,
     damage: Vec<Damage>,
     misfits: Vec<Misfit>,
@@ -45,7 +44,7 @@ struct Walker<'a> {
     first: u64,
     /// The position of each block in its slot.
     spans: &'a mut [Span],
-    found: Walked,
+    found: SlotContent,
 }
 
 /// Read all memory of a mallocng. `context`: the address of its `__malloc_context`, which `find_contexts` found. Fails
@@ -79,7 +78,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
             break;
         }
         let Ok(area) = window.bytes(at, AREA as usize) else {
-            found.damage.push(Damage::new(at, "area of metadata", READABLE, ABSENT));
+            found.damage.push(Damage::absent(at, "area of metadata"));
             break;
         };
         if u64_at(area, 0) != secret {
@@ -151,7 +150,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
         let place = found.groups.len();
         let next = metas.get(index + 1);
         if meta.class == MAPPED_CLASS && has_moved(space, &found.areas, &group, !inside.is_empty(), next) {
-            found.misfits.push(misplaced(meta, true));
+            found.misfits.push(misplaced(space, &group, true));
             continue;
         }
         match inside.last() {
@@ -161,7 +160,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
                     // A nested group gives its slot back, and the first word of the slot is cleared, before the group's
                     // structure is freed.
                     let leaving = meta.pages == 0 && space.word(group.start).ok() == Some(0);
-                    found.misfits.push(misplaced(meta, !meta.freeable || leaving));
+                    found.misfits.push(misplaced(space, &group, !meta.freeable || leaving));
                     continue;
                 }
             },
@@ -170,7 +169,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
                 found.groups.push(group);
             }
             None => {
-                found.misfits.push(misplaced(meta, !meta.freeable || meta.pages == 0));
+                found.misfits.push(misplaced(space, &group, !meta.freeable || meta.pages == 0));
                 continue;
             }
         }
@@ -184,8 +183,8 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
 }
 
 /// Return whether realloc has moved a mapping with a single block, so that the group's structure still has the old
-/// address or size (realloc does not hold the lock meanwhile). The old address then has no group, or another group,
-/// whose own structure may not point to it yet or any more.
+/// address or size. realloc does not hold the lock while it moves the mapping. The old address then has no group, or it
+/// has another group. The structure of that other group may not point to the address yet, or may no longer point to it.
 fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);
@@ -196,12 +195,13 @@ fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool
         || next.is_some_and(|next| next.mem < group.end && (!is_there() || names(next.mem, next.address)))
 }
 
-/// Report a group at a place where no group can be. While a group is being made, first its `freeable` and then the size
-/// of its mapping is not set yet.
-fn misplaced(meta: &Meta, transient: bool) -> Misfit {
+/// Report a group at a place where no group can be. While a thread makes a group, it sets `freeable` and then the size
+/// of the mapping last.
+fn misplaced(space: &Space, group: &Group, transient: bool) -> Misfit {
     let expected = "a mapping, or a used slot of a larger group";
-    let damage = Damage::new(meta.address, "memory of a group", expected, hex(meta.mem));
-    Misfit { damage, transient }
+    let damage = Damage::new(group.meta, "memory of a group", expected, hex(group.start));
+    let is_absent = !space.covers(group.start, group.end - group.start);
+    Misfit { damage: Damage { is_absent, ..damage }, transient }
 }
 
 impl Group {
@@ -238,7 +238,8 @@ impl Mallocng {
         }
     }
 
-    /// Give each slot a number.
+    /// Number the slots of all groups, in address order, and mark the used ones in a bitmap. Fails if
+    /// memory does not suffice for all slots.
     fn number(&mut self) -> Result<()> {
         let mut numbers = 0;
         for group in &mut self.groups {
@@ -264,9 +265,9 @@ impl Mallocng {
     fn walk_slots(&mut self, watcher: &dyn Watcher, space: &Space) -> Result<()> {
         let mut spans = std::mem::take(&mut self.spans);
         let jobs = self.jobs(&mut spans);
-        let walk = |all: &mut Vec<Walked>, job: &Job<'_>, control: &Control<'_>| {
+        let walk = |all: &mut Vec<SlotContent>, job: &Job<'_>, control: &Control<'_>| {
             let Some(spans) = work::take(&job.spans) else { return Ok(()) };
-            let mut walker = Walker { first: job.first, spans, found: Walked::default() };
+            let mut walker = Walker { first: job.first, spans, found: SlotContent::default() };
             let (mut next, mut window) = (job.from, Window::new(space, u64::MAX));
             while next < job.to {
                 self.walk_group(&mut next, &mut window, &mut walker);
@@ -274,7 +275,8 @@ impl Mallocng {
             all.push(walker.found);
             control.advance(0)
         };
-        let found: Vec<Walked> = space.task(watcher, None).run(&jobs, Vec::new, walk)?.into_iter().flatten().collect();
+        let found: Vec<SlotContent> =
+            space.task(watcher, None).run(&jobs, Vec::new, walk)?.into_iter().flatten().collect();
         drop(jobs);
         let mut large = Vec::new();
         for walked in found {
@@ -290,7 +292,8 @@ impl Mallocng {
         Ok(())
     }
 
-    /// Divide the groups into jobs, in order and each with the groups inside it. Each job gets its part of `spans`.
+    /// Divide the groups into jobs, in order. A group and the groups inside it are in the same job. Each job gets its
+    /// part of `spans`.
     fn jobs<'a>(&self, mut spans: &'a mut [Span]) -> Vec<Job<'a>> {
         let mut ranges: Vec<(usize, usize)> = Vec::new();
         for (place, next) in self.outermost() {
@@ -339,30 +342,34 @@ impl Walker<'_> {
                 let damage = Damage::new(group.start, "meta of a group", hex(group.meta), hex(meta));
                 self.found.misfits.push(Misfit { damage, transient: meta == 0 });
             }
-            Err(_) => self.found.damage.push(Damage::new(group.start, "header of a group", READABLE, ABSENT)),
+            Err(_) => self.found.damage.push(Damage::absent(group.start, "header of a group")),
         }
     }
 
     fn add(&mut self, number: u64, slot: &Slot, content: Content) {
-        let mut report = |what, expected: &str, found: &str| {
+        let mut report = |damage| {
             if self.found.damage.len() < MAX_DAMAGE {
-                self.found.damage.push(Damage::new(slot.start, what, expected, found));
+                self.found.damage.push(damage);
             }
         };
+        let wrong = |what, expected: &str, found: &str| Damage::new(slot.start, what, expected, found);
         match content {
             Content::Block { skipped, reserved, intact } => {
                 if !intact {
-                    report("byte behind a block", "0", "something else: more was written than was asked for");
+                    let found = "something else: more was written than was asked for";
+                    report(wrong("byte behind a block", "0", found));
                 }
                 match Span::of(skipped, reserved) {
                     Some(span) => self.spans[(number - self.first) as usize] = span,
                     None => self.found.large.push((number, skipped, reserved)),
                 }
             }
-            // A group is being made in the slot: the group's structure does not name it yet.
+            // A thread is making a group in the slot. The group's structure does not point to the slot yet.
             Content::Moving | Content::Group => self.found.moving += 1,
-            Content::Broken => report("header of a slot in use", "its number and its place", "something else"),
-            Content::Absent => report("header of a slot in use", READABLE, ABSENT),
+            Content::Broken => {
+                report(wrong("header of a slot in use", "its number and its place", "something else"));
+            }
+            Content::Absent => report(Damage::absent(slot.start, "header of a slot in use")),
         }
     }
 }

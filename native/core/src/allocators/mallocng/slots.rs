@@ -1,19 +1,19 @@
-//! Parse the header of a slot: where the block begins in it, and how many bytes were requested.
+//! Parse the header of a slot. It says where the block begins in the slot, and how many bytes were requested.
 
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::memory::window::Window;
 
-/// The value of the third byte before a slot that means: the block does not begin at the slot's start.
+/// If the third byte before a slot has this value, the block does not begin at the slot's start.
 const CYCLED: u8 = 7 << 5;
 /// The value that `free` writes to the third byte before a block.
 const FREED: u8 = 255;
 const NESTED: u8 = 6;
-/// The value of `reserved` that means: the slot's last four bytes contain the number of bytes after the requested ones.
+/// If `reserved` has this value, the slot's last four bytes contain the number of bytes after the requested ones.
 const COUNTED_BEHIND: u8 = 5;
 const HEADER: u64 = 8;
-/// The number of values of `offset`, which has 16 bits. If a block begins this many units or more into its slot, as
-/// with a large alignment, the upper bits of its offset are lost.
+/// The number of values of `offset`, which has 16 bits. A block with a large alignment may begin this many units or
+/// more into its slot. The upper bits of its offset are then lost.
 const OFFSETS: u64 = 1 << 16;
 /// The largest number of values that are tried for the lost upper bits of an offset: enough for an alignment of 4 GiB.
 const MOST_LOST: usize = 4 << 10;
@@ -38,7 +38,7 @@ pub(super) enum Content {
     Absent,
 }
 
-/// A slot. `storage`: the address of the first slot of its group; `index`: its index in the group; `start`: its start;
+/// A slot. `storage`: the address of the first slot of its group. `index`: its index in the group. `start`: its start.
 /// `end`: the end of its usable bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {

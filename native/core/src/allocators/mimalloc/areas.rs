@@ -1,10 +1,11 @@
 //! mimalloc 3: arenas with their pages, and pages outside arenas.
 
-use crate::allocators::damage::{Damage, ABSENT, READABLE};
+use crate::allocators::damage::Damage;
+use crate::allocators::evidence::Evidence;
 use crate::allocators::mimalloc::layout::{ArenaHead, Family, MimallocForm, SLICE};
 use crate::allocators::mimalloc::maps::{mapped_pages, origin, Arena, Origin, Slice};
-use crate::allocators::mimalloc::page::{Miscounted, Page};
-use crate::allocators::mimalloc::spans::{Read, Span};
+use crate::allocators::mimalloc::page::{Page, UsedBits};
+use crate::allocators::mimalloc::spans::{SegmentContent, Span};
 use crate::allocators::spread::spread;
 use gdbheap_access::bytes::range_at;
 use gdbheap_access::error::Result;
@@ -14,19 +15,20 @@ use std::collections::BTreeMap;
 
 /// The number of pages that one worker reads at a time.
 const PAGES_IN_JOB: usize = 64;
-/// The number of rows of a map that are checked against a form. It is large because many pages may be full, and a full
-/// page proves nothing about a form.
+/// The number of rows of a map that are checked against a layout (`MimallocForm`). The number is large because many
+/// pages may be full, and a full page proves nothing.
 const ROWS_ASKED: usize = 1024;
-/// The number of submaps that are read to check a form. A submap covers 512 MiB of addresses.
+/// The number of submaps that are read to check a layout (`MimallocForm`). A submap covers 512 MiB of addresses.
 const SUBMAPS_ASKED: usize = 16;
 
-type Used = (Vec<u64>, Option<Miscounted>);
+type UsedBlocks = std::result::Result<UsedBits, Damage>;
 
 /// The address of a misplaced `mi_page_t`, and the damage there.
-type Misplaced = (u64, Damage);
+type MisplacedPage = (u64, Damage);
 
-/// Return the pages to which a map points, as `mapped_pages` does. If the map has leftovers, return only those pages
-/// whose `mi_page_t` lies at the start of their first slice, and for each page only this slice.
+/// Return the pages to which a map points, as `mapped_pages` does. If the map may have stale entries (leftovers),
+/// return only those pages whose `mi_page_t` lies at the start of their first slice. For each of these pages, return
+/// only this slice.
 fn rows_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -47,22 +49,28 @@ fn rows_of(
 fn placed_pages(
     space: &Space,
     form: &MimallocForm,
+    head: &ArenaHead,
     rows: Vec<(u64, u64, u64)>,
-) -> (Vec<(Page, Origin)>, Vec<Misplaced>) {
+) -> (Vec<(Page, Origin)>, Vec<MisplacedPage>) {
     let size = form.fields.bytes;
     let places: Vec<u64> = rows.iter().map(|row| row.0).collect();
     let mut bytes = vec![0; size * rows.len()];
     let good = space.many(&places, size, &mut bytes);
     let (mut found, mut damage) = (Vec::new(), Vec::new());
+    let mut starts = BTreeMap::new();
+    let mut first_slice = |arena: u64| match head.start {
+        Some(field) => *starts.entry(arena).or_insert_with(|| space.word(arena.checked_add(field as u64)?).ok()),
+        None => Some(arena),
+    };
     for (((at, first, last), is_there), bytes) in rows.into_iter().zip(good).zip(bytes.chunks_exact(size)) {
-        let origin = origin(bytes, form, first, last).filter(|_| is_there);
+        let origin = origin(bytes, form, (first, last), &mut first_slice).filter(|_| is_there);
         let page = origin.and_then(|origin| {
             let (Origin::Arena { start, end, .. } | Origin::Own { start, end }) = origin;
             Some((form.page(bytes, start, end, at)?, origin))
         });
         match (page, is_there) {
             (Some(page), _) => found.push(page),
-            (None, false) => damage.push((at, Damage::new(at, "mi_page_t of a slice", READABLE, ABSENT))),
+            (None, false) => damage.push((at, Damage::absent(at, "mi_page_t of a slice"))),
             (None, true) => {
                 let expected = format!("the memory that contains {first:#x}");
                 let place = at + form.fields.memid as u64;
@@ -74,9 +82,10 @@ fn placed_pages(
     (found, damage)
 }
 
-/// Return a sample of the pages of a map. Pages whose arena contradicts the form, or says that the slices of the page
-/// are free, are left out. Also return the number of sampled entries that point to readable memory and stand for slices
-/// that exist, whether or not the form finds a page there.
+/// Return the pages that the layout `form` finds for a sample of a map's entries, and the number of sampled entries.
+/// Pages are left out if their arena contradicts the layout, or says that their slices are free. An entry counts if it
+/// points to readable memory and belongs to mapped slices. If the map may have stale entries, an entry counts only if
+/// its page is returned.
 pub(super) fn some_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -99,7 +108,7 @@ pub(super) fn some_pages(
         at % 8 == 0 && space.covers(*first, last - first) && space.word(*at).is_ok()
     };
     let entries = rows.iter().filter(is_there).count();
-    let pages = placed_pages(space, form, rows).0.into_iter();
+    let pages = placed_pages(space, form, &head, rows).0.into_iter();
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
     // Leftover entries point to whatever was written after their pages were freed. They do not count as evidence
     // against a form.
@@ -110,13 +119,13 @@ pub(super) fn some_pages(
 /// Read the arenas to which a map points, and the pages outside arenas.
 pub(super) fn read_areas(
     watcher: &dyn Watcher,
-    space: &Space,
+    (space, evidence): (&Space, &Evidence),
     root: u32,
     form: &'static MimallocForm,
     map: u64,
-) -> Result<Vec<Read>> {
+) -> Result<Vec<SegmentContent>> {
     let Family::Map(head) = form.family else { return Ok(Vec::new()) };
-    let (found, misplaced) = placed_pages(space, form, rows_of(watcher, space, &head, map, None)?);
+    let (found, misplaced) = placed_pages(space, form, &head, rows_of(watcher, space, &head, map, None)?);
     let mut damage = Vec::new();
     let found: Vec<(Page, Origin)> = found.into_iter().map(|(page, from)| (Page { root, ..page }, from)).collect();
     let (mut arenas, mut beside) = (BTreeMap::<u64, Vec<Page>>::new(), Vec::new());
@@ -153,19 +162,19 @@ pub(super) fn read_areas(
     let limits: Vec<u64> = areas.iter().skip(1).map(|area| area.start).chain([u64::MAX]).collect();
     let pages = areas.iter().zip(limits).flat_map(|(area, limit)| area.pages.iter().map(move |page| (*page, limit)));
     let pages: Vec<(Page, bool)> = pages.map(|(page, limit)| (page, page.end <= limit)).collect();
-    let mut used = read_pages(watcher, space, &pages)?.into_iter();
-    let mut reads: Vec<Read> = areas.into_iter().map(|area| area.read(root, &mut used)).collect();
+    let mut used = read_pages(watcher, space, evidence, &pages)?.into_iter();
+    let mut reads: Vec<SegmentContent> = areas.into_iter().map(|area| area.read(root, &mut used)).collect();
     match reads.first_mut() {
         Some(read) => read.damage.extend(damage),
         None if damage.is_empty() => (),
-        None => reads.push(Read { damage, ..Read::new(map, map, 0, root) }),
+        None => reads.push(SegmentContent { damage, ..SegmentContent::new(map, map, 0, root) }),
     }
     Ok(reads)
 }
 
-/// Return the damage of those misplaced entries that are not leftovers. `areas` is only given for a map with leftovers.
-/// In such a map, entries in other pages, in free slices or in unmapped memory are leftovers.
-fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
+/// Return the damage of those misplaced entries that are not stale. `areas` is only given for a map that may have stale
+/// entries: there, entries in other pages, in free slices or in unmapped memory are stale.
+fn lasting(space: &Space, misplaced: Vec<MisplacedPage>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
     let Some(areas) = areas else { return misplaced.into_iter().map(|(_, damage)| damage).collect() };
     let mut spans: Vec<(u64, u64)> =
         areas.iter().flat_map(|(_, pages)| pages.iter().map(|page| (page.start, page.end))).collect();
@@ -187,13 +196,18 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
 
 /// Return the used blocks of each page, in the order of `pages`. No blocks are returned for a page whose own fields are
 /// wrong, or whose bool in `pages` is false.
-fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
+fn read_pages(
+    watcher: &dyn Watcher,
+    space: &Space,
+    evidence: &Evidence,
+    pages: &[(Page, bool)],
+) -> Result<Vec<UsedBlocks>> {
     let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
-    type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
+    type Parts = (Vec<(usize, Vec<UsedBlocks>)>, Vec<u8>);
     let work = |(parts, bytes): &mut Parts, (place, pages): &(usize, &[(Page, bool)]), control: &Control| {
         let read = |(page, wanted): &(Page, bool)| match *wanted && page.fault().is_none() {
-            true => page.used_bits(space, bytes),
-            false => (Vec::new(), None),
+            true => page.proven_bits(space, evidence, bytes),
+            false => Ok((Vec::new(), None)),
         };
         parts.push((*place, pages.iter().map(read).collect()));
         control.advance(0)
@@ -204,8 +218,9 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> R
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }
 
-/// Return whether a page of a map with leftovers is itself a leftover: it has no used block, or the map points to
-/// another page from slices that contain its blocks. `next` is the page that begins after `page`.
+/// Return whether `page` comes from a stale entry of the map, which a released page may leave. `next` is the page that
+/// begins after `page`. The entry is stale only if `next` begins inside `page`. One of two more conditions must hold.
+/// Either `page` has no used block. Or `next` has used blocks and begins among the blocks of `page`.
 fn is_leftover(page: &Page, next: &Page) -> bool {
     let blocks_end = page.blocks.saturating_add(page.reserved.saturating_mul(page.size));
     next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
@@ -222,9 +237,9 @@ struct Area {
 }
 
 impl Area {
-    /// Make an area from its pages, which are in ascending order. A page that begins inside another page is dropped,
-    /// and counts as damage unless the map has `leftovers`. Dropped pages are not read, because there may be any number
-    /// of them, each of any size.
+    /// Make an area from its pages, which are in ascending order. A page that begins inside another page is dropped. It
+    /// is reported as damage unless the map has `leftovers`. Dropped pages are not read, because there may be any
+    /// number of them, each of any size.
     fn of(arena: Option<Arena>, pages: Vec<Page>, leftovers: bool) -> Area {
         let (start, end) = match (&arena, pages.first()) {
             (Some(arena), _) => (arena.start, arena.end),
@@ -249,9 +264,9 @@ impl Area {
         Area { arena, start, end, pages: kept, damage }
     }
 
-    /// Read the area. `used` yields the used blocks of each page of the area.
-    fn read(self, root: u32, used: &mut impl Iterator<Item = Used>) -> Read {
-        let mut read = Read::new(self.start, self.end, 0, root);
+    /// Convert the area to the content of a segment. `used` yields the used blocks of each of its pages, in order.
+    fn read(self, root: u32, used: &mut impl Iterator<Item = UsedBlocks>) -> SegmentContent {
+        let mut read = SegmentContent::new(self.start, self.end, 0, root);
         read.damage = self.damage;
         let mut at = self.start;
         if let Some(arena) = &self.arena {
@@ -259,7 +274,7 @@ impl Area {
             read.segment.spans.push((self.start, Span::Info));
         }
         for page in self.pages {
-            let used = used.next().unwrap_or_default();
+            let used = used.next().unwrap_or(Ok((Vec::new(), None)));
             add_slices(&mut read, self.arena.as_ref(), at, page.start);
             at = page.end;
             read.add_blocks(page, |_| used);
@@ -270,7 +285,7 @@ impl Area {
 }
 
 /// Add the slices between pages in [start, end) to `read`. Neighbours of the same kind are joined.
-fn add_slices(read: &mut Read, arena: Option<&Arena>, start: u64, end: u64) {
+fn add_slices(read: &mut SegmentContent, arena: Option<&Arena>, start: u64, end: u64) {
     let Some(arena) = arena else { return };
     let mut last = None;
     for address in (start..end).step_by(SLICE as usize) {

@@ -1,45 +1,47 @@
-//! Offsets of the fields of mimalloc's structures, for each form that these structures have had: `FORMS`.
+//! Offsets of the fields of mimalloc's structures, for each layout that these structures have had: `FORMS`.
 //!
 //! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
 //! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
 //! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with `u32 slice_count@0, u32
-//! slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut from arenas
+//! slice_offset@4`. Since 3.0 a map has for each slice the address of its `mi_page_t`. Pages are cut from arenas
 //! (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
 //!
-//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2,
+//! The offsets come from the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2,
 //! with and without `MI_SECURE=4`. The offsets of 3.0 are from its headers, and were checked on Debian's 3.0.1.
-//! CPython's own copy has the form 3.13t, and in late 3.14 and 3.15 the form 2.2. In 3.4 `page_start` is a number of
-//! words, which was checked on a build.
+//! CPython's own copy has the layout 3.13t, and in late 3.14 and 3.15 the layout 2.2. In 3.4 `page_start` is a number
+//! of words, which was checked on a build. The offsets of 3.6 come from the memory and the machine code of Debian's
+//! 3.6.0.
 
 use crate::allocators::mimalloc::page::Page;
 use gdbheap_access::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;
-/// The largest number of entries of a segment's table. Each slice has an entry, but in a segment with more slices only
-/// this number of them have one.
+/// The largest number of entries of a segment's table. Each slice has an entry. If a segment has more slices than
+/// entries, its last slices have none.
 pub(crate) const ENTRIES: u64 = 512;
 pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 
-/// The offsets of the fields of `mi_segment_t`.
+/// The offsets in bytes of the fields of `mi_segment_t`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct SegmentFields {
     pub(crate) used: usize,
     pub(crate) cookie: usize,
-    /// The offset of `segment_slices`, after which `segment_info_slices`, `kind`, `slice_entries`, `thread_id` and
-    /// `slices` follow.
+    /// The offset in bytes of `segment_slices`, after which `segment_info_slices`, `kind`, `slice_entries`, `thread_id`
+    /// and `slices` follow.
     pub(crate) counts: usize,
     pub(crate) table: u64,
 }
 
-/// Offsets of the fields of `mi_arena_t`. `slices`: the offset of `slice_count`, after which `info_slices` follows.
-/// `bitmaps`: the offset of `slices_free`, after which `slices_committed` and `slices_dirty` follow. `leftovers`:
-/// whether the map may still point to freed pages, as it does in 3.0.1 (`_mi_page_map_unregister` registers them
-/// again).
+/// Offsets of the fields of `mi_arena_t`. `start`: the offset of the address of the first slice, or None if the
+/// `mi_arena_t` itself lies there. `slices`: the offset of `slice_count`, after which `info_slices` follows. `bitmaps`:
+/// the offset of `slices_free`, after which `slices_committed` and `slices_dirty` follow. `leftovers`: whether the map
+/// may still point to freed pages, as it does in 3.0.1 (`_mi_page_map_unregister` registers them again).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaHead {
+    pub(crate) start: Option<usize>,
     pub(crate) slices: usize,
     pub(crate) bitmaps: usize,
     pub(crate) leftovers: bool,
@@ -55,8 +57,10 @@ enum Start {
     Fixed(u64),
     /// The blocks begin at the address that the field at this offset contains.
     Stored(usize),
-    /// The blocks begin after the `mi_page_t`. The field at this offset contains the distance in words.
+    /// The blocks begin after the `mi_page_t`, at a distance in words that the field at this offset contains.
     Words(usize),
+    /// The blocks begin after the `mi_page_t`, at a distance in bytes that the field at this offset contains.
+    Bytes(usize),
 }
 
 /// Offsets of the fields of `mi_page_t`. A pair is an offset and a size in bytes.
@@ -75,8 +79,7 @@ pub(crate) struct Fields {
     /// The offset of the owner: the address of the heap, or the id of the thread. The owner is zero if that thread has
     /// ended.
     owner: usize,
-    /// The offset of the field with the tag of the page's heap, and the number of the bit in it at which the tag
-    /// begins.
+    /// The offset of the field with the tag of the page's heap, and the position of the tag's lowest bit in this field.
     tag: Option<(usize, u8)>,
     /// The offset of the two keys with which list links, or the words after blocks, are encoded.
     keys: Option<usize>,
@@ -87,7 +90,7 @@ pub(crate) struct Fields {
 /// The way in which memory is cut into pages: from segments, or with a map of pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
-    Segments(Head),
+    Segments(SegmentFields),
     Map(ArenaHead),
 }
 
@@ -97,7 +100,7 @@ pub struct MimallocForm {
     pub name: &'static str,
     pub(crate) family: Family,
     pub(crate) fields: Fields,
-    /// The offset of `thread_delayed_free` in `mi_heap_t`.
+    /// The offset in bytes of `thread_delayed_free` in `mi_heap_t`.
     pub(crate) delayed: Option<u64>,
     /// Whether each heap of a thread has its own tag.
     pub tagged: bool,
@@ -107,11 +110,11 @@ pub struct MimallocForm {
     pub(crate) encoded: bool,
 }
 
-const EARLY: Head = Head { used: 208, cookie: 216, counts: 224, table: 264 };
-const LATE: Head = Head { used: 216, cookie: 224, counts: 248, table: 288 };
+const EARLY: SegmentFields = SegmentFields { used: 208, cookie: 216, counts: 224, table: 264 };
+const LATE: SegmentFields = SegmentFields { used: 216, cookie: 224, counts: 248, table: 288 };
 const OLD_DELAYED: Option<u64> = Some(2840);
 const DELAYED: Option<u64> = Some(8);
-/// The offset of the heap's keys, counted from `thread_delayed_free`.
+/// The offset in bytes of the heap's keys, counted from `thread_delayed_free`.
 pub(crate) const HEAP_KEYS: u64 = 32;
 
 const OLD: Fields = Fields {
@@ -153,12 +156,26 @@ const MAPPED: Fields = Fields {
     memid: 96,
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
-const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 64, leftovers: true };
+const SEPARATE: Fields = Fields {
+    bytes: 128,
+    capacity: 56,
+    reserved: 58,
+    used: (40, 2),
+    size: (32, 8),
+    start: Start::Bytes(48),
+    lists: [16, 24, 64],
+    owner: 8,
+    memid: 104,
+    ..MAPPED
+};
+const FIRST_ARENA: ArenaHead = ArenaHead { start: None, slices: 32, bitmaps: 64, leftovers: true };
 /// The arena since 3.1: the program may supply a function that commits memory, and the fields for this function precede
 /// the bitmaps.
-const COMMITTED_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80, leftovers: false };
-const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88, leftovers: false };
-const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104, leftovers: false };
+const COMMITTED_ARENA: ArenaHead = ArenaHead { start: None, slices: 32, bitmaps: 80, leftovers: false };
+const SECOND_ARENA: ArenaHead = ArenaHead { start: None, slices: 40, bitmaps: 88, leftovers: false };
+const ARENA: ArenaHead = ArenaHead { start: None, slices: 40, bitmaps: 104, leftovers: false };
+/// The arena of 3.6: the `mi_page_t` of its first pages precede the `mi_arena_t`.
+const MOVED_ARENA: ArenaHead = ArenaHead { start: Some(40), slices: 48, bitmaps: 112, leftovers: false };
 
 /// Insert two keys at offset `at`. The fields after `at` move by the size of the keys.
 const fn keyed(fields: Fields, at: usize) -> Fields {
@@ -177,7 +194,7 @@ const fn started(start: Start) -> Fields {
     Fields { start, ..OLD }
 }
 
-const fn of_segments(name: &'static str, head: Head, fields: Fields, delayed: Option<u64>) -> MimallocForm {
+const fn of_segments(name: &'static str, head: SegmentFields, fields: Fields, delayed: Option<u64>) -> MimallocForm {
     let encoded = fields.keys.is_some();
     MimallocForm { name, family: Family::Segments(head), fields, delayed, tagged: false, only_pythons: false, encoded }
 }
@@ -201,9 +218,9 @@ const fn plain(name: &'static str, form: MimallocForm) -> MimallocForm {
 
 const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
-/// All known forms. Forms that fit the same segments are distinguished by the lists of the pages. If several forms fit
-/// everything, the first of them is used.
-pub const FORMS: [MimallocForm; 23] = [
+/// All known layouts. Layouts that fit the same segments are distinguished by the lists of free blocks in the pages. If
+/// several layouts fit everything, the first one is used.
+pub const FORMS: [MimallocForm; 24] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
     of_segments("2.0.9", EARLY, started(Start::Fixed(384)), OLD_DELAYED),
@@ -227,23 +244,24 @@ pub const FORMS: [MimallocForm; 23] = [
     plain("3.3 padded", of_map("", ARENA, keyed(MAPPED, 56))),
     of_map("3.4", ARENA, WORDS),
     of_map("3.4 secure", ARENA, keyed(WORDS, 56)),
+    of_map("3.6", MOVED_ARENA, SEPARATE),
 ];
 
-/// Return the form with this name.
+/// Return the layout with this name, such as `2.1.0`; None if there is none.
 pub fn form_named(name: &str) -> Option<&'static MimallocForm> {
     FORMS.iter().find(|form| form.name == name)
 }
 
 impl MimallocForm {
-    /// Return the offsets of the fields in a segment's header; None for forms without segments.
-    pub(crate) fn head(&self) -> Option<&Head> {
+    /// Return the offsets in bytes of the fields in a segment's header; None for layouts without segments.
+    pub(crate) fn head(&self) -> Option<&SegmentFields> {
         match &self.family {
             Family::Segments(head) => Some(head),
             Family::Map(_) => None,
         }
     }
 
-    /// Return whether memory of this form has a map that points to the pages.
+    /// Return whether this layout has a map that points to the pages (since 3.0).
     pub fn has_map(&self) -> bool {
         matches!(self.family, Family::Map(_))
     }
@@ -258,7 +276,7 @@ impl MimallocForm {
         self.fields.bytes as u64
     }
 
-    /// Return the offset of the cookie in a segment; zero for forms without segments.
+    /// Return the offset in bytes of the cookie in a segment; zero for forms without segments.
     pub fn cookie(&self) -> u64 {
         self.head().map_or(0, |head| head.cookie as u64)
     }
@@ -275,6 +293,7 @@ impl MimallocForm {
         let blocks = match fields.start {
             Start::Stored(at) => word_at(bytes, at)?,
             Start::Words(at) => entry.wrapping_add(8 * u64::from(half_at(bytes, at)?)),
+            Start::Bytes(at) => entry.wrapping_add(word_at(bytes, at)?),
             rule => start + rule.before(size),
         };
         let keys = match fields.keys {
@@ -316,7 +335,7 @@ impl MimallocForm {
 }
 
 impl Start {
-    /// Return the offset in a page at which its blocks of `size` bytes begin, if a rule gives it; else 0.
+    /// Return the offset in a page at which its blocks of `size` bytes begin; 0 if this rule does not give the offset.
     fn before(self, size: u64) -> u64 {
         match self {
             Start::Blocks if size <= 64 => 3 * size,

@@ -1,7 +1,7 @@
 //! Find mimalloc's segments by the shape of their headers.
 
 use crate::allocators::mimalloc::layout::{
-    Head, MimallocForm, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE,
+    MimallocForm, SegmentFields, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE,
 };
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::error::Result;
@@ -21,7 +21,7 @@ struct Header {
 }
 
 impl Header {
-    fn read(space: &Space, address: u64, head: &Head) -> Option<Header> {
+    fn read(space: &Space, address: u64, head: &SegmentFields) -> Option<Header> {
         let mut bytes = [0; LARGEST_HEAD + 8];
         space.exact(address, &mut bytes).ok()?;
         let word = |offset| u64_at(&bytes, offset);
@@ -67,12 +67,12 @@ pub struct FoundSegment {
     pub cookie: u64,
     /// The number of used pages. A segment that was freed keeps its header for a while, with 0 used pages.
     pub used: u64,
-    /// Whether the segment's spans follow each other without gaps, if the entries of its table have the size of this
-    /// form.
+    /// Whether the segment's spans follow each other without gaps, if its table has entries of the size that the layout
+    /// states.
     pub tiles: bool,
 }
 
-/// Find headers that look like those of segments, at multiples of 32 MiB in `ranges`. Nothing is found for a form
+/// Find headers that look like those of segments, at multiples of 32 MiB in `ranges`. Nothing is found for a layout
 /// without segments.
 pub fn find_segments(
     watcher: &dyn Watcher,

@@ -12,6 +12,6 @@ pub(crate) mod spans;
 pub use layout::{form_named, MimallocForm, FORMS};
 pub use locate::{find_segments, FoundSegment};
 pub use maps::{find_page_maps, map_tables, FoundMap};
-pub use page::Miscounted;
+pub use page::CountMismatch;
 pub use segments::{fit_of, owners_of, read_mimalloc, Fit, HeapUse, Mimalloc, MimallocRoot};
 pub use spans::Segment;

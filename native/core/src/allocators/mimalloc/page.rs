@@ -3,7 +3,8 @@
 //! mimalloc counts blocks on `xthread_free`, and blocks on a heap's `thread_delayed_free`, as used; here both count as
 //! free.
 
-use crate::allocators::damage::Damage;
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::evidence::Evidence;
 use crate::allocators::runs::Run;
 use crate::bits;
 use gdbheap_access::bytes::{u64_at, word_at};
@@ -11,34 +12,36 @@ use gdbheap_access::memory::space::Space;
 
 /// The largest size in bytes of blocks whose lists are followed in a copy of the page.
 const MAX_BULK: u64 = 1024;
-/// The number of bytes that a block has after the requested ones, if it records the requested size.
+/// The size in bytes of `mi_padding_t`, the record of the requested size at the end of a block.
 const PADDING: u64 = 8;
 
 /// A page of mimalloc: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
 pub(crate) struct Page {
-    /// The start of the page's first slice, and the end of its last slice.
+    /// The start of the page's first slice.
     pub(super) start: u64,
+    /// The end of the page's last slice.
     pub(super) end: u64,
     /// The address of the first block.
     pub(crate) blocks: u64,
     pub(crate) size: u64,
-    /// The number of blocks that were handed out at least once, and the number of blocks for which the page has space.
+    /// The number of blocks that were handed out at least once.
     pub(crate) capacity: u64,
+    /// The number of blocks for which the page has space.
     pub(crate) reserved: u64,
     /// The number of used blocks according to the page's own count.
     pub(super) counted: u64,
     /// The heads of the page's three lists of free blocks.
     pub(super) lists: [u64; 3],
-    /// The tag of the thread's heap that owns the page: 0 for PyMem, 1 for objects, 2 for objects of the garbage
-    /// collector, 3 for objects of the collector with a pre-header.
+    /// The tag of the thread's heap that owns the page. 0 is for PyMem, 1 for objects. 2 is for objects of the garbage
+    /// collector, 3 for those of them with a pre-header.
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
     /// The keys with which list links, and the words after blocks, are encoded.
     pub(super) keys: [u64; 2],
     pub(super) encoded: bool,
-    /// The index of the mimalloc that owns the page, among several.
+    /// The index of the mimalloc that owns the page, if the target has several.
     pub(super) root: u32,
     /// The number of the page's first block among all blocks: a multiple of 64.
     pub(crate) first: u64,
@@ -46,7 +49,7 @@ pub(crate) struct Page {
 
 /// A page's count of used blocks that contradicts the page's lists.
 #[derive(Clone, Debug)]
-pub struct Miscounted {
+pub struct CountMismatch {
     pub damage: Damage,
     /// Whether the count is off by one block.
     pub by_one: bool,
@@ -57,6 +60,10 @@ pub struct Miscounted {
     /// includes them (`mi_page_extend_free`).
     pub passing: bool,
 }
+
+/// A bitmap of a page's blocks, in which the bits of used blocks are set. With it, the contradiction between the page's
+/// count and its lists, or None.
+pub(super) type UsedBits = (Vec<u64>, Option<CountMismatch>);
 
 pub(crate) const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
 
@@ -98,7 +105,7 @@ impl Page {
         inside % self.size == 0 && (self.capacity..self.reserved).contains(&(inside / self.size))
     }
 
-    /// Return the range of the page's slices.
+    /// Return the address range [start, end) of the page's slices.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.start, self.end)
     }
@@ -125,9 +132,9 @@ impl Page {
         }
     }
 
-    /// Return the requested bytes of a block that ends at `end`, from the words at its end: `{u32 canary, u32 delta}`
-    /// (`mi_padding_t`). The canary is the encoded address of the block, in newer releases without its lowest byte.
-    /// None if the canary is wrong.
+    /// Return the requested size of the block with this number. `end` is the last word of the block: `{u32 canary, u32
+    /// delta}` (`mi_padding_t`). The canary is the encoded address of the block, in newer releases without its lowest
+    /// byte. None if the canary is wrong.
     fn asked_by(&self, number: u64, end: u64) -> Option<u64> {
         let word =
             (self.block(number) ^ self.keys[1]).rotate_left((self.keys[0] % 64) as u32).wrapping_add(self.keys[0]);
@@ -136,7 +143,7 @@ impl Page {
         self.size.checked_sub(PADDING + delta).filter(|_| is_canary)
     }
 
-    /// Return the requested bytes of a block; None if the block does not record them.
+    /// Return the requested size of a block; None if the block does not record it.
     pub(super) fn asked(&self, space: &Space, number: u64) -> Option<u64> {
         let end = self.block(number) + self.size.checked_sub(PADDING)?;
         self.asked_by(number, space.word(end).ok()?)
@@ -158,8 +165,8 @@ impl Page {
         }
     }
 
-    /// Call `visit` for each block of a list. Fails with the address at which the list leaves the page, or at which
-    /// `visit` returns false, for example because the list runs into itself.
+    /// Call `visit` for each block of a list. Fails with the address at which the list leaves the page. Also fails with
+    /// the address at which `visit` returns false, for example because the list runs into itself.
     fn follow(
         &self,
         list: usize,
@@ -177,9 +184,24 @@ impl Page {
         Ok(())
     }
 
-    /// Return the used blocks as bits, and the contradiction between the page's count and its lists, if there is one.
-    /// `bytes` is a scratch buffer.
-    pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> (Vec<u64>, Option<Miscounted>) {
+    /// Return the used blocks as `used_bits` does. Fails with damage if the page claims too many blocks in memory that
+    /// the target never wrote to (`Evidence`).
+    pub(super) fn proven_bits(
+        &self,
+        space: &Space,
+        evidence: &Evidence,
+        bytes: &mut Vec<u8>,
+    ) -> Result<UsedBits, Damage> {
+        let run = self.run();
+        if evidence.allows(space, (run.start, run.end()), run.count) {
+            return Ok(self.used_bits(space, bytes));
+        }
+        Err(Damage::new(self.entry, "memory of a page with blocks", "resident memory", hex(self.start)))
+    }
+
+    /// Return the used blocks as a bitmap, and the contradiction between the page's count and its lists, if there is
+    /// one. `bytes` is a scratch buffer.
+    pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> UsedBits {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
         let mut there: &[u8] = &[];
@@ -209,7 +231,7 @@ impl Page {
                 let damage = Damage::new(self.entry, "list of free blocks of a page", expected, found);
                 let others = self.lists.iter().enumerate().filter(|(other, _)| *other != list);
                 let passing = others.into_iter().any(|(_, head)| *head == at) || self.is_new(at);
-                fault = fault.or(Some(Miscounted { damage, by_one: false, passing }));
+                fault = fault.or(Some(CountMismatch { damage, by_one: false, passing }));
             }
             waiting = count;
         }
@@ -217,7 +239,7 @@ impl Page {
         if left != self.counted {
             let found = format!("{} blocks that are on no list except xthread_free", left);
             let damage = Damage::new(self.entry, "used blocks of a page", self.counted.to_string(), found);
-            fault = fault.or(Some(Miscounted { damage, by_one: left.abs_diff(self.counted) == 1, passing: true }));
+            fault = fault.or(Some(CountMismatch { damage, by_one: left.abs_diff(self.counted) == 1, passing: true }));
         }
         (used, fault)
     }
@@ -228,7 +250,8 @@ pub(super) fn decoded(word: u64, keys: [u64; 2]) -> u64 {
     word.wrapping_sub(keys[0]).rotate_right((keys[0] % 64) as u32) ^ keys[1]
 }
 
-/// Return the name of the list that contains the free block with the number `wanted`; None if no list does.
+/// Return the name of the list that contains the free block with the number `wanted`. If no list of the page contains
+/// the block, it is taken to be on the heap's list `thread_delayed_free`.
 pub(super) fn list_of(space: &Space, page: &Page, wanted: u64) -> Option<&'static str> {
     let mut left = page.capacity;
     for (list, name) in LISTS.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! The parts of a segment of mimalloc, and the unused bytes in it.
 
-use crate::allocators::block_list::{Asked, BlockList, BlockRow};
+use crate::allocators::block_list::{BlockList, BlockQuery, BlockRow};
 use crate::allocators::damage::Damage;
 use crate::allocators::holes::{Hole, HoleFinder};
-use crate::allocators::listing::Listing;
+use crate::allocators::listing::BlockLister;
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::mimalloc::spans::{Segment, Span};
@@ -14,7 +14,7 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
 /// The part that contains an address: `(start, size, state, list)`.
-type Found = (u64, u64, &'static str, Option<&'static str>);
+type FoundBlock = (u64, u64, &'static str, Option<&'static str>);
 
 impl Mimalloc {
     /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. A block that
@@ -23,7 +23,7 @@ impl Mimalloc {
         self.parts_in(segment, Some(space), visit);
     }
 
-    /// Show the parts of a segment in order. Slack is not shown separately but counts as used.
+    /// Show the parts of a segment in order. Slack is not shown separately: it is part of the used blocks.
     fn parts_of(&self, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, None, visit);
     }
@@ -64,7 +64,7 @@ impl Mimalloc {
         show(page.block(page.reserved), page.end, Part::Padding);
     }
 
-    /// Return the number of the heap that owns all pages in [start, end); None if there are no pages, or if several
+    /// Return the number of the heap that owns all pages in [start, end). None if there are no pages, or if several
     /// heaps own them.
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
         let first = self.pages.partition_point(|page| page.end <= start);
@@ -76,12 +76,12 @@ impl Mimalloc {
     /// Return the index of the mimalloc that owns `address`, and the part that contains `address`; None outside every
     /// segment. The state is used, free, `free span`, `segment header`, reserved, padding or unexplained. For a free
     /// block, the list is the one that contains the block; None for a block that was never handed out.
-    pub fn find(&self, space: &Space, address: u64) -> Option<(u32, Found)> {
+    pub fn find(&self, space: &Space, address: u64) -> Option<(u32, FoundBlock)> {
         let segment = self.segment_at(address)?;
         Some((segment.root, self.find_in(space, segment, address)?))
     }
 
-    fn find_in(&self, space: &Space, segment: &Segment, address: u64) -> Option<Found> {
+    fn find_in(&self, space: &Space, segment: &Segment, address: u64) -> Option<FoundBlock> {
         let page = self.page_at(address).map(|index| &self.pages[index]);
         if let Some((page, number)) = page.and_then(|page| Some((page, page.number_at(address)?))) {
             let is_used = self.used.get(page.first + number);
@@ -97,13 +97,13 @@ impl Mimalloc {
         found
     }
 
-    /// Return the number of the heap that owns the page at `address`.
+    /// Return the number of the heap that owns the page at `address`; None if there is no page.
     pub fn arena_at(&self, address: u64) -> Option<u32> {
         self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
     }
 }
 
-impl Listing for Mimalloc {
+impl BlockLister for Mimalloc {
     fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -122,13 +122,13 @@ impl Listing for Mimalloc {
 
     /// List the blocks that pass the filter. Free blocks include those that were never handed out. No block counts as
     /// cached.
-    fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &BlockQuery) -> BlockList {
         let is_meant = |page: &&Page| asked.takes(page.size) && (asked.used || !asked.cached);
         let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
         asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
             let words = self.words_of(page);
-            // The words of bits of a page cover the blocks that were handed out at least once. Blocks after them were
-            // never handed out.
+            // The bitmap of a page covers only the blocks that were handed out at least once. Later blocks were never
+            // handed out.
             let is_used = |number: u64| number < 64 * words.len() as u64 && bits::get(words, number);
             let row = move |number| BlockRow { address: page.block(number), size: page.size, arena: Some(heap) };
             (0..page.reserved).filter(move |number| is_used(*number) == asked.used).map(row)

@@ -1,30 +1,32 @@
 //! The segments of mimalloc, their pages, and the used blocks in the pages.
 
 use crate::allocators::block::Cell;
-use crate::allocators::damage::{Damage, ABSENT, READABLE};
+use crate::allocators::damage::Damage;
+use crate::allocators::evidence::Evidence;
 use crate::allocators::mimalloc::areas::{read_areas, some_pages};
-use crate::allocators::mimalloc::layout::{Head, MimallocForm, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
-use crate::allocators::mimalloc::page::{decoded, Miscounted, Page};
-use crate::allocators::mimalloc::spans::{Read, Segment, Span};
+use crate::allocators::mimalloc::layout::{MimallocForm, SegmentFields, ENTRIES, HEAP_KEYS, MAX_SEGMENT_SLICES, SLICE};
+use crate::allocators::mimalloc::page::{decoded, CountMismatch, Page};
+use crate::allocators::mimalloc::spans::{Segment, SegmentContent, Span};
 use crate::allocators::runs::show_equal;
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use gdbheap_access::bytes::{half_at, word_at};
-use gdbheap_access::error::{Cancelled, Missing, Result};
+use gdbheap_access::error::{Cancellation, MissingByte, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Steps, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DAMAGE: usize = 1000;
-/// The largest number of links that are followed on one list (MAX_WAITING), and the largest number of followed links,
-/// over all lists, that lead to no used block (MAX_ASTRAY).
+/// The largest number of links that are followed on one list.
 const MAX_WAITING: usize = 1 << 16;
+/// The largest number of followed links, over all lists, that point to no used block.
 const MAX_ASTRAY: u64 = 1 << 16;
 const OBJECT_AT: u64 = 80;
-/// The largest numbers of pages, segments and blocks that are checked against a form.
+/// The largest number of pages that are checked against a layout. SEGMENTS_ASKED is the limit for segments,
+/// BLOCKS_ASKED the limit for the blocks of each page.
 const PAGES_ASKED: usize = 128;
 const SEGMENTS_ASKED: usize = 16;
 const BLOCKS_ASKED: usize = 8;
@@ -32,27 +34,28 @@ const BLOCKS_ASKED: usize = 8;
 /// build.
 const PADDED_TABLE: u64 = 16;
 
-/// The memory of one heap of a thread. `pages`: the number of its pages; `active`: the bytes of its pages with blocks
-/// in use; `empty`: the bytes of its pages without blocks in use; `used`: the bytes of blocks in use. `heap`: the
-/// address of the heap, 0 for pages without a heap. `number`: the index of the heap among the heaps of its mimalloc.
+/// The memory of one heap of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     pub root: u32,
+    /// The index of the heap among the heaps of its mimalloc.
     pub number: u32,
+    /// The address of the heap; 0 for pages without a heap.
     pub heap: u64,
     pub pages: u64,
+    /// The total size of the heap's pages with blocks in use.
     pub active: u64,
+    /// The total size of the heap's pages without blocks in use.
     pub empty: u64,
+    /// The total size of the heap's blocks in use.
     pub used: u64,
 }
 
-/// Return the key by which pages are sorted by their heaps. Pages without a heap come last.
+/// Return the sort key that groups pages by heap: the index of the mimalloc, then the heap's address minus one. Pages
+/// without a heap come last.
 fn owner_of(page: &Page) -> (u32, u64) {
     (page.root, page.heap.wrapping_sub(1))
 }
-
-/// The expected state of a list, and the state that was found.
-type Wrong = (&'static str, &'static str);
 
 /// All memory of one or more mimallocs, by address.
 pub struct Mimalloc {
@@ -68,10 +71,10 @@ pub struct Mimalloc {
     /// Damage in the segments.
     pub damage: Vec<Damage>,
     /// Pages whose lists contradict the page's count of used blocks.
-    pub miscounted: Vec<Miscounted>,
+    pub miscounted: Vec<CountMismatch>,
 }
 
-/// The fields that a segment has before its table.
+/// The fields of a segment's header that come before the table of slices.
 struct Counts {
     slices: u64,
     entries: u64,
@@ -81,7 +84,7 @@ struct Counts {
 
 impl Counts {
     /// Parse the fields from the bytes of a segment; None if the bytes end too early.
-    fn of(bytes: &[u8], head: &Head) -> Option<Counts> {
+    fn of(bytes: &[u8], head: &SegmentFields) -> Option<Counts> {
         let word = |at: usize| word_at(bytes, at);
         Some(Counts {
             slices: word(head.counts)?.min(MAX_SEGMENT_SLICES),
@@ -94,10 +97,10 @@ impl Counts {
 
 /// The table of a segment. An entry that begins a span contains a page, with its address range. The walk of the table
 /// stops if the table ends too early (`Cut`), or if an entry is `Wrong`.
-struct Table<'a> {
+struct SegmentTable<'a> {
     bytes: &'a [u8],
     form: &'a MimallocForm,
-    head: &'a Head,
+    head: &'a SegmentFields,
     address: u64,
     counts: &'a Counts,
 }
@@ -108,7 +111,7 @@ enum Entry {
     Wrong(u64, u32),
 }
 
-impl Table<'_> {
+impl SegmentTable<'_> {
     /// Return the entry with this number, and the number of slices in its span.
     fn entry(&self, index: u64) -> (Entry, u64) {
         let (at, start) = (self.head.table + index * self.form.entry(), self.address + index * SLICE);
@@ -126,7 +129,7 @@ impl Table<'_> {
     }
 }
 
-fn header(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> (Vec<u8>, Option<Counts>) {
+fn header(space: &Space, address: u64, form: &MimallocForm, head: &SegmentFields) -> (Vec<u8>, Option<Counts>) {
     let mut bytes = vec![0; (head.table + (ENTRIES + 1) * form.entry()) as usize];
     let got = space.fill(address, &mut bytes);
     bytes.truncate(got);
@@ -135,11 +138,11 @@ fn header(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> (Vec
 }
 
 /// Return the pages of a segment without checking them.
-fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Vec<Page> {
+fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &SegmentFields) -> Vec<Page> {
     let (bytes, counts) = header(space, address, form, head);
     let (mut pages, mut index) = (Vec::new(), 0);
     let Some(counts) = counts else { return pages };
-    let table = Table { bytes: &bytes, form, head, address, counts: &counts };
+    let table = SegmentTable { bytes: &bytes, form, head, address, counts: &counts };
     while index < counts.entries {
         let (entry, count) = table.entry(index);
         match entry {
@@ -152,29 +155,29 @@ fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Ve
 }
 
 fn read_segment(
-    space: &Space,
+    (space, evidence): (&Space, &Evidence),
     root: u32,
     address: u64,
     form: &MimallocForm,
-    head: &Head,
+    head: &SegmentFields,
     scratch: &mut Vec<u8>,
-) -> Read {
+) -> SegmentContent {
     let (bytes, counts) = header(space, address, form, head);
     let Some(counts) = counts else {
-        let mut read = Read::new(address, address, 0, root);
-        read.report(address, "header of a segment", READABLE, ABSENT);
+        let mut read = SegmentContent::new(address, address, 0, root);
+        read.damage.push(Damage::absent(address, "header of a segment"));
         return read;
     };
-    let mut read = Read::new(address, address.saturating_add(counts.slices * SLICE), counts.thread, root);
-    let table = Table { bytes: &bytes, form, head, address, counts: &counts };
+    let mut read = SegmentContent::new(address, address.saturating_add(counts.slices * SLICE), counts.thread, root);
+    let table = SegmentTable { bytes: &bytes, form, head, address, counts: &counts };
     let mut index = 0;
     while index < counts.entries {
         let (entry, count) = table.entry(index);
         let at = address + head.table + index * form.entry();
         let start = address + index * SLICE;
         match entry {
-            Entry::Page(page) => read.add_page(space, Page { root, ..page }, index == 0, scratch),
-            Entry::Cut => read.report(at, "entry of a page", READABLE, ABSENT),
+            Entry::Page(page) => read.add_page((space, evidence), Page { root, ..page }, index == 0, scratch),
+            Entry::Cut => read.damage.push(Damage::absent(at, "entry of a page")),
             Entry::Wrong(most, found) => {
                 read.report(at, "slice_count of a page", format!("1 to {most}"), found.to_string());
             }
@@ -191,16 +194,16 @@ fn read_segment(
         let (at, found) = (address + head.used as u64, read.pages.len() as u64);
         let damage = Damage::new(at, "used pages of a segment", counts.used.to_string(), found.to_string());
         let by_one = found.abs_diff(counts.used) == 1;
-        read.miscounted.push(Miscounted { damage, by_one, passing: by_one });
+        read.miscounted.push(CountMismatch { damage, by_one, passing: by_one });
     }
     read
 }
 
-/// The fit of a form, in numbers.
+/// The counts that show how well a layout (`MimallocForm`) fits the memory of a target.
 ///
-/// `pages`: how many pages were checked; `fit`: how many of them agree with the form, including their lists and counts.
-/// `padded`: how many used blocks of the checked pages record their requested size; 0 unless most of them do.
-/// `entries`: how many entries of a map were read; `placed`: for how many of these entries the form finds a page.
+/// `pages`: how many pages were checked; `fit`: how many of them agree with the layout, including their lists and
+/// counts. `padded`: how many used blocks of the checked pages record their requested size; 0 unless most of them do.
+/// `entries`: how many entries of a map were read; `placed`: for how many of these entries the layout finds a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
     pub entries: u64,
@@ -210,7 +213,8 @@ pub struct Fit {
     pub padded: u64,
 }
 
-/// Check how well a form fits a sample of pages. `places`: the addresses of segments, or the address of a map of pages.
+/// Check how well a layout fits a sample of pages. `places`: the addresses of segments, or the address of a map of
+/// pages.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places: &[u64]) -> Result<Fit> {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
@@ -249,7 +253,7 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
 }
 
 /// Return the owners of the pages in a sample of segments, ascending: addresses of heaps, or ids of threads. The list
-/// is empty for forms with a map.
+/// is empty for layouts with a map.
 pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64> {
     let few: Vec<&u64> = places.iter().collect();
     let Some(head) = form.head() else { return Vec::new() };
@@ -257,7 +261,7 @@ pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64>
     pages.map(|page| page.heap).collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// One mimalloc: its form, and the addresses of its segments or of its map of pages.
+/// One mimalloc: the layout of its structures, and the addresses of its segments or of its map of pages.
 pub struct MimallocRoot {
     pub form: &'static MimallocForm,
     /// Whether the blocks record their requested size.
@@ -267,23 +271,24 @@ pub struct MimallocRoot {
 
 /// Read all memory of several mimallocs.
 pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot]) -> Result<Mimalloc> {
-    let (mut reads, mut jobs) = (Vec::new(), Vec::new());
+    let (mut reads, mut jobs, evidence) = (Vec::new(), Vec::new(), Evidence::default());
     for (root, number) in roots.iter().zip(0..) {
         match root.form.head() {
             Some(head) => jobs.extend(root.places.iter().map(|place| (number, *place, root.form, head))),
             None => {
                 for map in &root.places {
-                    reads.extend(read_areas(watcher, space, number, root.form, *map)?);
+                    reads.extend(read_areas(watcher, (space, &evidence), number, root.form, *map)?);
                 }
             }
         }
     }
-    type Job<'a> = (u32, u64, &'a MimallocForm, &'a Head);
-    let work =
-        |(parts, bytes): &mut (Vec<Read>, Vec<u8>), (number, address, form, head): &Job<'_>, control: &Control| {
-            parts.push(read_segment(space, *number, *address, form, head, bytes));
-            control.advance(0)
-        };
+    type Job<'a> = (u32, u64, &'a MimallocForm, &'a SegmentFields);
+    let work = |(parts, bytes): &mut (Vec<SegmentContent>, Vec<u8>),
+                (number, address, form, head): &Job<'_>,
+                control: &Control| {
+        parts.push(read_segment((space, &evidence), *number, *address, form, head, bytes));
+        control.advance(0)
+    };
     reads.extend(space.task(watcher, None).run(&jobs, Default::default, work)?.into_iter().flat_map(|part| part.0));
     let mut found = Mimalloc::of(reads, roots);
     for (root, number) in roots.iter().zip(0..) {
@@ -293,7 +298,7 @@ pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot
 }
 
 impl Mimalloc {
-    fn of(mut reads: Vec<Read>, roots: &[MimallocRoot]) -> Mimalloc {
+    fn of(mut reads: Vec<SegmentContent>, roots: &[MimallocRoot]) -> Mimalloc {
         reads.sort_by_key(|read| read.segment.address);
         let (mut segments, mut pages, mut words) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
         let (mut damage, mut miscounted) = (Vec::new(), Vec::new());
@@ -331,7 +336,7 @@ fn heap_link(
     heap: u64,
     delayed: u64,
     word: u64,
-) -> std::result::Result<u64, Missing> {
+) -> std::result::Result<u64, MissingByte> {
     if !form.encoded {
         return Ok(word);
     }
@@ -343,14 +348,14 @@ fn heap_link(
 
 impl Mimalloc {
     /// Mark as free the blocks that other threads freed in full pages and put on the owning heap's list
-    /// (`thread_delayed_free`). A page may be damaged, so a link to an address in a segment is followed even if no
-    /// block of the heap's pages is there.
+    /// (`thread_delayed_free`). A page may be damaged. Therefore a link to an address in a segment is followed even if
+    /// no block of the heap's pages is there.
     fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
         let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
         // In padded builds the table before the list is longer. In other builds the list is always at its usual place,
-        // whatever is wrong there.
+        // even if the list there is damaged.
         let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
         let (mut best, mut least) = (first, (u64::MAX, Reverse(0)));
         for delayed in (first..=first + moved).step_by(8).filter(|_| moved > 0) {
@@ -367,10 +372,7 @@ impl Mimalloc {
         for heap in heaps {
             let (blocks, fault) = self.waiting(&mut steps, space, form, (heap, best))?;
             blocks.into_iter().for_each(|number| self.used.clear(number));
-            if let Some((expected, found)) = fault.filter(|_| self.damage.len() < MAX_DAMAGE) {
-                let list = heap.wrapping_add(best);
-                self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
-            }
+            self.damage.extend(fault.filter(|_| self.damage.len() < MAX_DAMAGE));
         }
         Ok(())
     }
@@ -384,7 +386,7 @@ impl Mimalloc {
         space: &Space,
         form: &MimallocForm,
         (heap, delayed): (u64, u64),
-    ) -> Result<(BTreeSet<u64>, Option<Wrong>), Cancelled> {
+    ) -> Result<(BTreeSet<u64>, Option<Damage>), Cancellation> {
         // The head is a plain address even if links are encoded.
         let (mut next, mut whole) = (space.word(heap.wrapping_add(delayed)), true);
         let (mut blocks, mut met) = (BTreeSet::new(), 0);
@@ -408,12 +410,13 @@ impl Mimalloc {
             }
             next = space.word(at).and_then(|word| heap_link(space, form, heap, delayed, word));
         }
-        let wrong = match (whole, next) {
-            (false, _) => Some(("used blocks of its pages", "a link to something else")),
-            (_, Err(_)) => Some((READABLE, ABSENT)),
+        let (list, what) = (heap.wrapping_add(delayed), "thread_delayed_free of a heap");
+        let fault = match (whole, next) {
+            (false, _) => Some(Damage::new(list, what, "used blocks of its pages", "a link to something else")),
+            (_, Err(_)) => Some(Damage::absent(list, what)),
             _ => None,
         };
-        Ok((blocks, wrong))
+        Ok((blocks, fault))
     }
 
     /// Return the number of the used block at `address`; None if `address` is not in a page of `heap`.
@@ -434,7 +437,7 @@ impl Mimalloc {
         self.pages.get(place).is_some_and(|page| page.start <= address).then_some(place)
     }
 
-    /// Return the used block that contains `address`.
+    /// Return the used block that contains `address`; None if there is none.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let page = &self.pages[self.page_at(address)?];
@@ -449,12 +452,13 @@ impl Mimalloc {
         Cell::plain(number, page.block(number - page.first), page.size)
     }
 
-    /// Return a number above the numbers of all blocks.
+    /// Return the limit of block numbers: the number of every block is smaller. A bitmap with one bit for each block
+    /// has this many bits.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.numbers
     }
 
-    /// Return the used blocks as words of 64 bits: the bit of each used block is set, by the block's number.
+    /// Return a bitmap in words of 64 bits, in which the bit with the number of each used block is set.
     pub(crate) fn used_words(&self) -> &[u64] {
         self.used.words()
     }
@@ -480,7 +484,7 @@ impl Mimalloc {
         bits::members(self.words_of(page))
     }
 
-    /// Return the used blocks of a page as bits.
+    /// Return the used blocks of a page as a bitmap.
     pub(crate) fn words_of(&self, page: &Page) -> &[u64] {
         let first = (page.first / 64) as usize;
         &self.used.words()[first..first + page.capacity.div_ceil(64) as usize]
@@ -490,7 +494,8 @@ impl Mimalloc {
         self.words_of(page).iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
+    /// Return whether an object may begin at `address`: at most 80 bytes after the start of a used block. The block
+    /// must have at least `least` bytes.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
     }
@@ -521,7 +526,7 @@ impl Mimalloc {
         self.padded.get(page.root as usize).copied().unwrap_or(false)
     }
 
-    /// Return the requested bytes of the used block that contains `address`; None if the block does not record them.
+    /// Return the requested size of the used block that contains `address`; None if the block does not record it.
     pub fn asked_at(&self, space: &Space, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| self.tells(page))?;
         page.asked(space, page.number_at(address)?)
@@ -611,7 +616,7 @@ impl Mimalloc {
         rows.into_iter().map(|(size, (pages, used, free))| (size, pages, used, free)).collect()
     }
 
-    /// Return `(tag, pages, used blocks, bytes of these blocks, pages that no thread owns)` of each tag.
+    /// Return `(tag, pages, used blocks, total size of these blocks, pages that no thread owns)` of each tag.
     pub fn heaps(&self) -> Vec<(u8, u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u8, (u64, u64, u64, u64)> = BTreeMap::new();
         for page in &self.pages {

@@ -1,7 +1,8 @@
 //! Segments, arenas and pages outside arenas, as ranges of memory that consist of spans.
 
 use crate::allocators::damage::Damage;
-use crate::allocators::mimalloc::page::{Miscounted, Page};
+use crate::allocators::evidence::Evidence;
+use crate::allocators::mimalloc::page::{CountMismatch, Page, UsedBits};
 use gdbheap_access::memory::space::Space;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -20,23 +21,23 @@ pub struct Segment {
     pub end: u64,
     /// The thread that owns the segment; 0 if that thread has ended.
     pub thread: u64,
-    /// The index of the mimalloc that owns the segment, among several.
+    /// The index of the mimalloc that owns the segment, if the target has several.
     pub root: u32,
     pub(super) spans: Vec<(u64, Span)>,
 }
 
-/// The data that a worker reads of a segment: the segment, its pages with their used blocks, and the damage.
-pub(super) struct Read {
+/// One segment as a worker read it: its spans, its pages with their used blocks, and the damage.
+pub(super) struct SegmentContent {
     pub(super) segment: Segment,
     pub(super) pages: Vec<(Page, Vec<u64>)>,
     pub(super) damage: Vec<Damage>,
-    pub(super) miscounted: Vec<Miscounted>,
+    pub(super) miscounted: Vec<CountMismatch>,
 }
 
-impl Read {
-    pub(super) fn new(address: u64, end: u64, thread: u64, root: u32) -> Read {
+impl SegmentContent {
+    pub(super) fn new(address: u64, end: u64, thread: u64, root: u32) -> SegmentContent {
         let segment = Segment { address, end, thread, root, spans: Vec::new() };
-        Read { segment, pages: Vec::new(), damage: Vec::new(), miscounted: Vec::new() }
+        SegmentContent { segment, pages: Vec::new(), damage: Vec::new(), miscounted: Vec::new() }
     }
 
     pub(super) fn report(
@@ -49,30 +50,38 @@ impl Read {
         self.damage.push(Damage::new(address, what, expected, found));
     }
 
-    /// Add the span of one entry: a page, free slices, or the segment's header if `is_first` is true.
-    pub(super) fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
+    /// Add the span of one entry of the table: a page, free slices, or, if `is_first` is true, the segment's header.
+    pub(super) fn add_page(
+        &mut self,
+        (space, evidence): (&Space, &Evidence),
+        page: Page,
+        is_first: bool,
+        bytes: &mut Vec<u8>,
+    ) {
         // A size of 1 means that the page is being added or removed.
         if is_first || page.size <= 1 {
             self.segment.spans.push((page.start, if is_first { Span::Info } else { Span::Free }));
         } else {
-            self.add_blocks(page, |page| page.used_bits(space, bytes));
+            self.add_blocks(page, |page| page.proven_bits(space, evidence, bytes));
         }
     }
 
     /// Add a page with blocks. `read` reads the blocks if the page's own fields are right.
-    pub(super) fn add_blocks(&mut self, page: Page, read: impl FnOnce(&Page) -> (Vec<u64>, Option<Miscounted>)) {
-        let fault = page.fault();
-        let span = if fault.is_some() { Span::Unexplained } else { Span::Page(self.pages.len()) };
+    pub(super) fn add_blocks(&mut self, page: Page, read: impl FnOnce(&Page) -> Result<UsedBits, Damage>) {
+        let (span, fault) = match page.fault().map_or_else(|| read(&page), Err) {
+            Ok((used, miscounted)) => {
+                let span = Span::Page(self.pages.len());
+                self.miscounted.extend(miscounted);
+                self.pages.push((page, used));
+                (span, None)
+            }
+            Err(fault) => (Span::Unexplained, Some(fault)),
+        };
         self.segment.spans.push((page.start, span));
-        if fault.is_none() {
-            let (used, miscounted) = read(&page);
-            self.miscounted.extend(miscounted);
-            self.pages.push((page, used));
-        }
         self.damage.extend(fault);
     }
 
-    /// Drop everything from the address `limit` on, because another segment begins there.
+    /// Drop everything at or after the address `limit`, because another segment begins there.
     pub(super) fn cut(&mut self, limit: u64) {
         let found = format!("{:#x}", self.segment.end);
         self.report(self.segment.address, "end of a segment", format!("at most {limit:#x}"), found);

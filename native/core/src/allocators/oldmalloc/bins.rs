@@ -1,7 +1,7 @@
 //! Check the bins of musl's malloc before 1.2.1: every free chunk must be in a bin, and every chunk in a bin must be
-//! free. The links come from the pass over all chunks. If all links agree at both ends, the bins are right. (Only a
-//! ring without a bin would be missed, which a single wrong word cannot cause.) Otherwise the lists are followed,
-//! several in turns, so that waiting for memory overlaps.
+//! free. The links come from the pass over all chunks. If all links agree at both ends, the bins are right. This test
+//! would miss only a ring of chunks without a bin, and a single wrong word cannot cause such a ring. If links disagree,
+//! all lists are followed, one step of each in turn, so that the waits for memory overlap.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
@@ -21,15 +21,15 @@ const PIECE: usize = 1 << 16;
 /// flag is unambiguous, because no chunk has an odd address.
 const PLACE: u64 = 1;
 
-/// A checksum that compares the links `next` of chunks and bins with their links `previous`: the sum of the hashes of
-/// the links `next` minus the sum of the hashes of the links `previous`. The checksum is zero if all links agree, and
+/// A checksum that compares the links `next` of chunks and bins with their links `previous`. It is the sum of the
+/// hashes of the links `next`, minus the sum for the links `previous`. The checksum is zero if all links agree, and
 /// None if not all links are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balance(Option<u64>);
 
 /// The links `next` of all free chunks, and the checksum of all links.
 #[derive(Default)]
-pub(super) struct Linked {
+pub(super) struct ChunkLinks {
     /// The words `next` of the free chunks, in the order of the chunks, in several vectors.
     next: Vec<Vec<u64>>,
     balance: Balance,
@@ -38,9 +38,9 @@ pub(super) struct Linked {
 /// A map from the number of a free chunk to the chunk's index among the free chunks. Each entry has one word of bits
 /// and the count of set bits before it. The two are stored together because links jump anywhere and each look-up waits
 /// for memory.
-struct Places(Vec<(u64, u64)>);
+struct ChunkIndex(Vec<(u64, u64)>);
 
-/// A position in a list that is being followed.
+/// The progress of following one list: the chunk that comes next.
 struct Cursor {
     ring: u64,
     at: u64,
@@ -74,21 +74,21 @@ fn hash(from: u64, to: u64) -> u64 {
     (mixed ^ mixed >> 32).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-impl Linked {
+impl ChunkLinks {
     pub(super) fn add(&mut self, next: Vec<u64>, balance: Balance) {
         self.next.push(next);
         self.balance.join(balance);
     }
 }
 
-impl Places {
-    fn new(free: impl Iterator<Item = u64>) -> Places {
+impl ChunkIndex {
+    fn new(free: impl Iterator<Item = u64>) -> ChunkIndex {
         let mut sum = 0;
         let with_sum = |word: u64| {
             sum += u64::from(word.count_ones());
             (word, sum - u64::from(word.count_ones()))
         };
-        Places(free.map(with_sum).collect())
+        ChunkIndex(free.map(with_sum).collect())
     }
 
     fn place(&self, number: u64) -> Option<u64> {
@@ -108,7 +108,7 @@ impl Oldmalloc {
         watcher: &dyn Watcher,
         space: &Space,
         mal: u64,
-        linked: Linked,
+        linked: ChunkLinks,
     ) -> Result<()> {
         let mut bytes = [0; MAL];
         space.exact(mal, &mut bytes)?;
@@ -121,7 +121,7 @@ impl Oldmalloc {
         if balance == Balance::default() {
             return Ok(());
         }
-        let places = Places::new(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two));
+        let places = ChunkIndex::new(self.starts.words().iter().zip(self.used.words()).map(|(one, two)| one & !two));
         let link = |address: u64| {
             let place = self.number_from(address).and_then(|number| places.place(number));
             place.map_or(address & !PLACE, |place| place << 1 | PLACE)

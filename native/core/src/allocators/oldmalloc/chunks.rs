@@ -1,10 +1,10 @@
 //! The chunks of musl's malloc before 1.2.1, by address.
 
 use crate::allocators::block::Cell;
-use crate::allocators::block_list::{Asked, BlockList};
+use crate::allocators::block_list::{BlockList, BlockQuery};
 use crate::allocators::damage::Damage;
 use crate::allocators::holes::{Hole, HoleFinder};
-use crate::allocators::listing::Listing;
+use crate::allocators::listing::BlockLister;
 use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -66,14 +66,14 @@ impl Oldmalloc {
         Cell { number, address: chunk + HEADER, size: end - chunk, end }
     }
 
-    /// Return the chunk that contains `address`, whether it is used or free.
+    /// Return the chunk that contains `address`, whether it is used or free; None if there is none.
     fn chunk_at(&self, address: u64) -> Option<Cell> {
         let stretch = self.stretch_at(address)?;
         let number = self.starts.last_at(stretch.number(address)).filter(|number| *number >= stretch.first)?;
         Some(self.cell(stretch, number))
     }
 
-    /// Return the used block that contains `address`.
+    /// Return the used block that contains `address`; None if there is none.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         self.chunk_at(address).filter(|cell| cell.address <= address && self.used.get(cell.number))
@@ -96,7 +96,7 @@ impl Oldmalloc {
         bits::members(self.used.words()).map(|number| self.block_of(number))
     }
 
-    /// Return the chunks of a stretch in order, each with whether it is used.
+    /// Return the chunks of a stretch in order, as `(chunk, whether it is used)`.
     pub(crate) fn chunks_of<'a>(&'a self, stretch: &'a Stretch) -> impl Iterator<Item = (Cell, bool)> + 'a {
         let last = stretch.first + stretch.numbers();
         let mut next = self.starts.first_from(stretch.first);
@@ -122,8 +122,8 @@ impl Oldmalloc {
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 
-    /// Return [start, end) of each mapping with only one chunk, and this chunk as the block in use there: freeing the
-    /// chunk frees the mapping.
+    /// Return [start, end) of each mapping with only one chunk, and the size of this chunk. Freeing the chunk frees the
+    /// mapping.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         let mapped = self.stretches.iter().filter(|one| one.base < one.start);
         mapped.map(|one| (one.base, one.end, Tally { count: 1, bytes: one.end - one.start }))
@@ -148,7 +148,6 @@ impl Oldmalloc {
     }
 }
 
-/// Methods that only this allocator has.
 impl Oldmalloc {
     /// Return [start, end) of heaps, of ranges that the dynamic linker donated, and of mappings, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
@@ -165,15 +164,15 @@ impl Oldmalloc {
         sums.into_iter().map(|(size, (used, free))| (size, used, free)).collect()
     }
 
-    /// Return the chunk that contains `address`: its user address, its size including the header, "used" or "free", and
-    /// its end.
+    /// Return the chunk that contains `address`: its user address, its size in bytes including the header, "used" or
+    /// "free", and its end. Return None if there is no chunk.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64)> {
         let cell = self.chunk_at(address)?;
         Some((cell.address, cell.size, if self.used.get(cell.number) { "used" } else { "free" }, cell.end))
     }
 }
 
-impl Listing for Oldmalloc {
+impl BlockLister for Oldmalloc {
     fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -192,7 +191,7 @@ impl Listing for Oldmalloc {
     }
 
     /// List the chunks that pass the filter; no chunk counts as cached.
-    fn list_blocks(&self, asked: &Asked) -> BlockList {
+    fn list_blocks(&self, asked: &BlockQuery) -> BlockList {
         let is_meant = |used: bool| asked.takes_part(if used { Part::Used } else { Part::Free });
         let meant = self.all().filter(|(cell, used)| is_meant(*used) && asked.takes(cell.size));
         asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))

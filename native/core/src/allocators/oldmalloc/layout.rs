@@ -11,7 +11,8 @@ pub(super) const HEADER: u64 = 16;
 /// chunks that have a mapping of their own.
 pub(super) const IN_USE: u64 = 1;
 pub(super) const BINS: usize = 64;
-/// The size of `struct bin {int lock[2]; struct chunk *head, *tail;}`. `mal` begins with `binmap`, and the bins follow.
+/// The size in bytes of `struct bin {int lock[2]; struct chunk *head, *tail;}`. `mal` begins with `binmap`, and the
+/// bins follow.
 pub(super) const BIN: usize = 24;
 pub(super) const HEAD: usize = 8;
 pub(super) const TAIL: usize = 16;
@@ -22,14 +23,14 @@ pub(super) const OF_MAPPING: u64 = 16;
 
 /// The two words at the start of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ChunkWords {
     pub(super) psize: u64,
     pub(super) csize: u64,
 }
 
-impl Head {
-    pub(super) fn of(bytes: &[u8]) -> Head {
-        Head { psize: u64_at(bytes, 0), csize: u64_at(bytes, 8) }
+impl ChunkWords {
+    pub(super) fn of(bytes: &[u8]) -> ChunkWords {
+        ChunkWords { psize: u64_at(bytes, 0), csize: u64_at(bytes, 8) }
     }
 
     pub(super) fn size(self) -> u64 {
@@ -40,12 +41,12 @@ impl Head {
         self.csize & IN_USE != 0
     }
 
-    /// Return whether a chunk with this head may lie at `at`, below `limit`.
+    /// Return whether a chunk that begins with these two words may lie at `at`, below `limit`.
     pub(super) fn fits(self, at: u64, limit: u64) -> bool {
         self.size() > 0 && self.size() % GRAIN == 0 && self.size() < limit.saturating_sub(at)
     }
 
-    /// Return whether a heap may begin with this head.
+    /// Return whether a heap may begin with a chunk that has these two words.
     pub(super) fn begins(self) -> bool {
         self.psize == IN_USE && self.size() > 0 && self.size() % GRAIN == 0
     }

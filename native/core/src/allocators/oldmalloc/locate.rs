@@ -1,4 +1,4 @@
-//! Find `mal`, the state of musl's malloc before 1.2.1, by its 64 bins, whose rings lead back to themselves.
+//! Find `mal`, the state of musl's malloc before 1.2.1. It has 64 bins, and the list of each bin returns to the bin.
 
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, MAL};
 use gdbheap_access::bytes::{u32_at, u64_at};
@@ -8,7 +8,7 @@ use gdbheap_access::work::Watcher;
 
 const HEAD: usize = 8;
 const TAIL: usize = 16;
-/// Offsets of `next` and `prev` in a chunk. They follow the chunk's sizes.
+/// The offset in bytes of `next` in a chunk, after the two words of sizes. `prev` follows it.
 const NEXT: u64 = 16;
 const PREV: u64 = 24;
 
@@ -21,9 +21,9 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
     Ok(found)
 }
 
-/// Return `address` if the bins of a `mal` that has been used are there. For each bin, either the bin was never used,
-/// or its list begins and ends with the bin; and `binmap` says correctly whether the bin is empty. One bin may be wrong
-/// because a thread is inside malloc. The thread then holds the lock of this bin, unless it is the only thread.
+/// Return `address` if a `mal` that has been used is there; otherwise None. Each bin was never used, or its list begins
+/// and ends with the bin. `binmap` says correctly which bins are empty. One bin may be wrong because a thread is inside
+/// malloc. The thread then holds the lock of this bin, unless it is the only thread.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {
@@ -38,7 +38,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
             _ if lock == 1 => locked += 1,
             _ => off += 1,
         }
-        // Reject data early that is no table of bins at all.
+        // Reject early any data that is not a table of bins.
         if off > 1 {
             return None;
         }
@@ -46,7 +46,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     (filled > locked + off).then_some(address)
 }
 
-/// Return whether a bin's list has chunks; None if the list does not lead back to the bin.
+/// Return whether a bin's list has chunks; None if the list does not return to the bin.
 fn is_filled(space: &Space, address: u64, bytes: &[u8], bin: usize) -> Option<bool> {
     let at = BINMAP + bin * BIN;
     let (head, tail, own) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL), ring(address, bin));

@@ -9,4 +9,4 @@ pub(crate) mod read;
 
 pub use chunks::Oldmalloc;
 pub use locate::find_bins;
-pub use read::{read_oldmalloc, Given};
+pub use read::{read_oldmalloc, ChunkRanges};

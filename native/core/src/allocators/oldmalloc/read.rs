@@ -1,44 +1,44 @@
 //! Read all chunks of musl's malloc before 1.2.1. A heap is recognized by its beginning and by the consecutive chunks
 //! in it.
 
-use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
-use crate::allocators::oldmalloc::bins::{Linked, MAX_DAMAGE};
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::oldmalloc::bins::{ChunkLinks, MAX_DAMAGE};
 use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
-use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE, OF_MAPPING};
-use crate::allocators::oldmalloc::parts::{Parts, Row};
+use crate::allocators::oldmalloc::layout::{ChunkWords, GRAIN, HEADER, IN_USE, OF_MAPPING};
+use crate::allocators::oldmalloc::parts::{ChunkRow, RowQueue};
 use crate::bits::Bits;
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// The number of chunks in a row that prove a heap, even if the next chunk is damaged.
+/// The number of consecutive chunks that prove a heap, even if the next chunk is damaged.
 const ENOUGH: usize = 8;
-/// The number of chunks after which the rest of a heap is walked in parts. Parts are searched within the next AHEAD
-/// times as many bytes as were walked so far.
+/// The number of chunks after which the rest of a heap is walked in parts. The parts cover the next AHEAD times as many
+/// bytes as were walked so far.
 const STEPS: usize = 1 << 16;
 const AHEAD: u64 = 8;
 
 /// The memory that may contain chunks: private anonymous memory without another owner, and the static data of modules.
 /// Adjacent ranges are joined.
-pub struct Given<'a> {
+pub struct ChunkRanges<'a> {
     pub anonymous: &'a [(u64, u64)],
     pub data: &'a [(u64, u64)],
 }
 
-/// A heap, from its first chunk on, as rows of chunks.
-struct Tiled {
+/// A heap as rows of chunks. `start`: the address of its first chunk.
+struct HeapRows {
     start: u64,
     end: u64,
-    rows: Vec<Row>,
+    rows: Vec<ChunkRow>,
     whole: bool,
     damage: Vec<Damage>,
 }
 
 /// Read all chunks. `mal`: the address of the malloc's state, which `find_bins` found. Fails if memory does not suffice
 /// for all chunks.
-pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
-    let mut found: Vec<(u64, Tiled)> = Vec::new();
+pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &ChunkRanges<'_>) -> Result<Oldmalloc> {
+    let mut found: Vec<(u64, HeapRows)> = Vec::new();
     for range in given.anonymous {
         find_heaps(watcher, space, *range, &mut found)?;
     }
@@ -47,7 +47,7 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     }
     found.sort_by_key(|(base, _)| *base);
     let mut all = Oldmalloc::with_room(&found);
-    let mut linked = Linked::default();
+    let mut linked = ChunkLinks::default();
     for (base, tiled) in found {
         all.add(base, tiled, &mut linked);
     }
@@ -61,7 +61,7 @@ fn find_heaps(
     watcher: &dyn Watcher,
     space: &Space,
     (low, high): (u64, u64),
-    found: &mut Vec<(u64, Tiled)>,
+    found: &mut Vec<(u64, HeapRows)>,
 ) -> Result<()> {
     let (mut window, mut steps) = (Window::new(space, high), space.steps(watcher, low, high));
     let page = window.page();
@@ -70,7 +70,7 @@ fn find_heaps(
         at = next;
         let left = steps.left;
         steps.look()?;
-        let head = window.bytes(at + HEADER, HEADER as usize).map(Head::of);
+        let head = window.bytes(at + HEADER, HEADER as usize).map(ChunkWords::of);
         let here = match head {
             Ok(head) if head.begins() && steps.left > 0 => tile(space, &mut window, at + HEADER, high, &mut steps)?,
             Ok(head) if is_mapping(head, at, high, page) => Some(mapping(&mut window, at, head.csize + HEADER)),
@@ -89,13 +89,13 @@ fn find_heaps(
     Ok(())
 }
 
-/// Find ranges of a module's data that the dynamic linker donated. A donated range may begin anywhere, so it counts
-/// only if its chunks reach its end.
+/// Find ranges of a module's data that the dynamic linker donated. A donated range may begin anywhere, so a range is
+/// accepted only if its chunks reach the mark that ends it.
 fn find_given(
     watcher: &dyn Watcher,
     space: &Space,
     (low, high): (u64, u64),
-    found: &mut Vec<(u64, Tiled)>,
+    found: &mut Vec<(u64, HeapRows)>,
 ) -> Result<()> {
     let (mut window, mut steps) = (Window::new(space, high), space.steps(watcher, low, high));
     let mut at = low.next_multiple_of(GRAIN) + HEADER;
@@ -106,7 +106,7 @@ fn find_given(
         at = next;
         let left = steps.left;
         steps.look()?;
-        let begins = window.bytes(at, HEADER as usize).is_ok_and(|bytes| Head::of(bytes).begins());
+        let begins = window.bytes(at, HEADER as usize).is_ok_and(|bytes| ChunkWords::of(bytes).begins());
         match if begins && steps.left > 0 { tile(space, &mut window, at, high, &mut steps)? } else { None } {
             Some(tiled) if tiled.whole => {
                 steps.left = left;
@@ -126,19 +126,19 @@ fn tile(
     start: u64,
     limit: u64,
     steps: &mut Steps<'_>,
-) -> Result<Option<Tiled>> {
-    let mut found = Tiled { start, end: start, rows: Vec::new(), whole: false, damage: Vec::new() };
-    let (mut row, mut chunks, mut before, mut parts) = (Row::from(start), 0, IN_USE, Parts::default());
+) -> Result<Option<HeapRows>> {
+    let mut found = HeapRows { start, end: start, rows: Vec::new(), whole: false, damage: Vec::new() };
+    let (mut row, mut chunks, mut before, mut parts) = (ChunkRow::from(start), 0, IN_USE, RowQueue::default());
     let mut sought = start;
     for step in 0.. {
         steps.take()?;
         if step >= STEPS && row.end >= sought {
             // Look ahead in proportion to the bytes that were walked: one range may contain many short heaps.
             sought = limit.min(row.end.saturating_add(AHEAD.saturating_mul(row.end - start)));
-            parts = Parts::find(steps.watcher, space, row.end, sought, limit)?;
+            parts = RowQueue::find(steps.watcher, space, row.end, sought, limit)?;
         }
-        let Ok(head) = window.bytes(row.end, HEADER as usize).map(Head::of) else {
-            found.damage.push(Damage::new(row.end, "head of a chunk", READABLE, ABSENT));
+        let Ok(head) = window.bytes(row.end, HEADER as usize).map(ChunkWords::of) else {
+            found.damage.push(Damage::absent(row.end, "head of a chunk"));
             break;
         };
         if head.psize != before {
@@ -159,7 +159,7 @@ fn tile(
             Some(part) => {
                 before = part.sizes.last().copied().unwrap_or(before);
                 chunks += part.sizes.len();
-                let next = Row::from(part.end);
+                let next = ChunkRow::from(part.end);
                 found.rows.extend([std::mem::replace(&mut row, next), part]);
             }
             None => {
@@ -177,50 +177,50 @@ fn tile(
 }
 
 /// Return whether a mapping with only one chunk begins at `at`, judging by the head of the chunk there.
-fn is_mapping(head: Head, at: u64, high: u64, page: u64) -> bool {
+fn is_mapping(head: ChunkWords, at: u64, high: u64, page: u64) -> bool {
     let size = head.csize.checked_add(HEADER);
     let fits = |size: u64| size % page == 0 && size <= high - at;
     head.psize == OF_MAPPING && head.csize > HEADER && !head.is_used() && size.is_some_and(fits)
 }
 
-/// Return the chunk of a mapping that has only one. If the chunk was aligned, the head at the mapping's start is
+/// Return the chunk of a mapping that has only one chunk. If the chunk was aligned, the head at the mapping's start is
 /// unchanged, and the chunk's own head contains the distance from the mapping's start.
-fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
+fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> HeapRows {
     let mut start = base + HEADER;
     for shift in 5..u64::BITS - 1 {
         let Some(user) = (base + GRAIN).checked_next_multiple_of(1 << shift).filter(|user| *user < base + size) else {
             break;
         };
         let chunk = user - HEADER;
-        let head = window.bytes(chunk, HEADER as usize).map(Head::of);
+        let head = window.bytes(chunk, HEADER as usize).map(ChunkWords::of);
         if chunk > start && head.is_ok_and(|head| head.psize == chunk - base && head.csize == base + size - chunk) {
             start = chunk;
         }
     }
     let sizes = vec![(base + size - start) | IN_USE];
-    let row = Row { end: base + size, sizes, ..Row::default() };
-    Tiled { start, end: row.end, rows: vec![row], whole: false, damage: Vec::new() }
+    let row = ChunkRow { end: base + size, sizes, ..ChunkRow::default() };
+    HeapRows { start, end: row.end, rows: vec![row], whole: false, damage: Vec::new() }
 }
 
-impl Tiled {
+impl HeapRows {
     fn is_mapping(&self) -> bool {
         !self.whole && self.rows.iter().map(|row| row.sizes.len()).sum::<usize>() == 1
     }
 }
 
 impl Oldmalloc {
-    /// Reserve numbers for as many heaps and mappings as memory allows. The reserved pages become resident only when a
-    /// chunk is recorded.
-    fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
-        let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
-        let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {
+    /// Make an empty result, with bitmaps for as many heaps and mappings as memory allows. The pages of the bitmaps
+    /// become resident only when a chunk is recorded.
+    fn with_room(all: &[(u64, HeapRows)]) -> Oldmalloc {
+        let of = |tiled: &HeapRows| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
+        let sum = |sum: u64, (_, tiled): &(u64, HeapRows)| {
             sum.checked_add(of(tiled)).filter(|all| Bits::fits(all.saturating_mul(2))).unwrap_or(sum)
         };
         let numbers = all.iter().fold(0, sum);
         Oldmalloc { starts: Bits::new(numbers), used: Bits::new(numbers), ..Oldmalloc::default() }
     }
 
-    fn add(&mut self, base: u64, tiled: Tiled, linked: &mut Linked) {
+    fn add(&mut self, base: u64, tiled: HeapRows, linked: &mut ChunkLinks) {
         let stretch = Stretch { base, start: tiled.start, end: tiled.end, first: self.numbers };
         let behind = self.stretches.last().is_some_and(|last| last.end > base);
         let room = 64 * self.starts.words().len() as u64;

@@ -9,7 +9,7 @@ use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
 /// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in this array.
-/// The last pool of a list points to the head of the list, which lies 16 bytes before the two pointers of its size
+/// The last pool of a list points to the head of the list. The head lies 16 bytes before the two pointers of its size
 /// class in `usedpools`. Only the headers of the pools in `ranges` are read.
 pub fn find_list_ends(
     watcher: &dyn Watcher,
@@ -51,9 +51,9 @@ pub fn find_list_ends(
 
 const HEADERS_AT_ONCE: usize = 4 << 10;
 
-/// Return the address of `usedpools` that the pool at `address` suggests; None unless the pool is in use and the last
-/// one of its list: its `nextpool` does not point to a pool. Heads at addresses where a pool could be are skipped,
-/// because there are many other heads.
+/// Return the address of `usedpools` that the pool at `address` suggests; None unless the pool is in use and is the
+/// last pool of its list. The `nextpool` of the last pool points to the head of the list. Heads at addresses where a
+/// pool could begin are skipped, because there are many other heads.
 fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
     let (used, next) = (u32_at(header, 0), u64_at(header, 16));
     let (class, carved, furthest) = (u64::from(u32_at(header, 36)), u32_at(header, 40), u32_at(header, 44));

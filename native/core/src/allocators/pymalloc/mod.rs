@@ -6,5 +6,5 @@ pub(crate) mod parts;
 pub(crate) mod pools;
 
 pub use locate::{find_arena_tables, find_list_ends};
-pub use occupancy::{occupancy, used_blocks, Fill, Occupied, Share, Spread};
+pub use occupancy::{occupancy, used_blocks, Fill, OccupiedArena, Share, Spread};
 pub use pools::{read_pools, ArenaRow, Pools};

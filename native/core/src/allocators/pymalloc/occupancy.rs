@@ -7,7 +7,7 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// The number of blocks and pools of one size class in an arena.
+/// The part of an arena that one size class occupies.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub block_size: u64,
@@ -16,9 +16,9 @@ pub struct Share {
     pub used: u64,
 }
 
-/// An arena that contains used blocks.
+/// An arena that contains used blocks, with the part of each size class (`shares`).
 #[derive(Clone, Debug)]
-pub struct Occupied {
+pub struct OccupiedArena {
     pub number: u32,
     pub address: u64,
     pub used_bytes: u64,
@@ -31,12 +31,14 @@ pub struct Spread {
     pub block_size: u64,
     /// The number of arenas that contain used blocks of the class.
     pub arenas: u64,
-    /// The number of arenas in which only this class has used blocks, and the number of these blocks.
+    /// The number of arenas in which only this class has used blocks.
     pub alone: u64,
+    /// The number of used blocks in the arenas that `alone` counts.
     pub blocks_alone: u64,
 }
 
-/// The number of arenas that are filled to at most `percent`, and the used bytes in these arenas.
+/// The number of arenas that are filled to at most `percent`, and the used bytes in these arenas. An arena counts only
+/// for the lowest percentage that fits.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub percent: u64,
@@ -54,18 +56,19 @@ fn shares(pools: &Pools, arena: &Arena) -> Vec<Share> {
     classes.into_iter().map(share).collect()
 }
 
-/// Return three results: the distribution of each size class over arenas; for each of `percents` (ascending), the
-/// number of arenas that are filled to at most this percentage; and the `most` arenas with the fewest used bytes.
+/// Return three results. The first is the distribution of each size class over the arenas. The second counts, for each
+/// of `percents` (ascending), the arenas that are filled to at most this percentage. An arena counts only for the first
+/// such percentage. The third has the `most` arenas with the fewest used bytes.
 pub fn occupancy(
     watcher: &dyn Watcher,
     pools: &Pools,
     percents: &[u64],
     most: usize,
-) -> Result<(Vec<Spread>, Vec<Fill>, Vec<Occupied>)> {
+) -> Result<(Vec<Spread>, Vec<Fill>, Vec<OccupiedArena>)> {
     let mut spread: BTreeMap<u64, Spread> = BTreeMap::new();
     let mut fill: Vec<Fill> =
         percents.iter().map(|percent| Fill { percent: *percent, arenas: 0, used_bytes: 0 }).collect();
-    let mut emptiest: Vec<Occupied> = Vec::new();
+    let mut emptiest: Vec<OccupiedArena> = Vec::new();
     for (place, arena) in pools.arenas.iter().enumerate() {
         if place % 1024 == 0 {
             watcher.check()?;
@@ -87,10 +90,10 @@ pub fn occupancy(
         if let Some(row) = fill.iter_mut().find(|row| used_bytes * 100 <= row.percent * bytes) {
             (row.arenas, row.used_bytes) = (row.arenas + 1, row.used_bytes + used_bytes);
         }
-        let order = |row: &Occupied| (row.used_bytes, row.address);
+        let order = |row: &OccupiedArena| (row.used_bytes, row.address);
         let at = emptiest.partition_point(|other| order(other) < (used_bytes, arena.address));
         if at < most {
-            emptiest.insert(at, Occupied { number: arena.number, address: arena.address, used_bytes, shares });
+            emptiest.insert(at, OccupiedArena { number: arena.number, address: arena.address, used_bytes, shares });
             emptiest.truncate(most);
         }
     }

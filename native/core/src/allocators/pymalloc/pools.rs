@@ -2,7 +2,7 @@
 //!
 //! `struct pool_header` has the same 48 bytes in every CPython from 2.7 to 3.15 (DWARF of the builds): `u32
 //! ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40, u32
-//! maxnextoffset@44`. Blocks follow at offset 48. The blocks from `nextoffset` on were never handed out.
+//! maxnextoffset@44`. Blocks follow at offset 48. The blocks at `nextoffset` and after it were never handed out.
 
 use crate::allocators::block::{Cell, GroupBits, MAX_IN_GROUP};
 use crate::allocators::damage::Damage;
@@ -29,7 +29,7 @@ pub(crate) struct Pool {
 
 /// The blocks of a used pool that were handed out at least once: their size, their count, and the number of the first
 /// block.
-pub(crate) struct Carved {
+pub(crate) struct PoolBlocks {
     pub(crate) size: u64,
     pub(crate) count: u64,
     pub(crate) first: u64,
@@ -53,26 +53,27 @@ pub struct Pools {
     pub(crate) alignment: u64,
     /// Damage in the headers of pools.
     pub damage: Vec<Damage>,
-    /// For each MiB from the first arena on: the index of the first arena that ends after the start of this MiB.
+    /// For each MiB, counted from the start of the first arena: the index of the first arena that ends after the start
+    /// of this MiB.
     by_mib: Vec<u32>,
-    brief: Vec<Brief>,
+    brief: Vec<PoolBrief>,
     /// The number of 64-bit words in a bit set with one bit for each block.
     words: u32,
 }
 
 /// The fields of a pool that a look-up needs. They take a sixth of the memory of a whole pool header.
 #[derive(Clone, Copy)]
-struct Brief {
+struct PoolBrief {
     /// The size class plus one, in the low 8 bits, and `nextoffset` in the bits above; 0 for a free pool.
     shape: u32,
-    /// The number of the pool's first block divided by 64. Numbers have no large gaps, because blocks are marked in bit
-    /// sets.
+    /// The number of the pool's first block divided by 64. The numbers have no large gaps, so that bitmaps of the
+    /// blocks stay small.
     first: u32,
 }
 
 const MIB: u64 = 1 << 20;
-/// The distance from the first arena, in MiB, up to which arenas are found with a table. Arenas farther away are found
-/// by a binary search.
+/// The largest range of arena addresses, in MiB, for which a table of arenas is made. In a larger range, arenas are
+/// found by a binary search.
 const MAX_MIB: u64 = 1 << 22;
 
 impl Pool {
@@ -105,7 +106,7 @@ impl Pools {
         ((self.pool_size - HEADER) / pool.block_size(self.alignment)) as u32
     }
 
-    /// Return the index of the pool that contains `address`.
+    /// Return the index of the pool that contains `address`; None if there is none.
     #[inline]
     pub(crate) fn pool_at(&self, address: u64) -> Option<usize> {
         let arena = self.arena_at(address)?;
@@ -134,7 +135,7 @@ impl Pools {
     fn index(&mut self) {
         let mut first = 0;
         let brief = |pool: &Pool| {
-            let mut brief = Brief { shape: 0, first };
+            let mut brief = PoolBrief { shape: 0, first };
             if !pool.is_free() {
                 brief.shape = pool.next_offset << 8 | (pool.size_class + 1);
                 first += pool.carved(self.alignment).div_ceil(64);
@@ -156,7 +157,7 @@ impl Pools {
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let ordinal = self.pool_at(address)?;
-        let Brief { shape, first } = *self.brief.get(ordinal)?;
+        let PoolBrief { shape, first } = *self.brief.get(ordinal)?;
         // Pools are aligned to their size.
         let pool = address & !(self.pool_size - 1);
         let offset = (address - pool).checked_sub(HEADER)?;
@@ -172,15 +173,15 @@ impl Pools {
     }
 
     /// Return the pools in use, each with its index.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Carved)> + '_ {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, PoolBlocks)> + '_ {
         let carved = |(place, pool): (usize, &Pool)| {
             let (size, count) = (pool.block_size(self.alignment), u64::from(pool.carved(self.alignment)));
-            (place, Carved { size, count, first: self.first_block(place) })
+            (place, PoolBlocks { size, count, first: self.first_block(place) })
         };
         self.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()).map(carved)
     }
 
-    /// Return the number and the bytes of the used blocks of an arena.
+    /// Return the number and the total size of the used blocks of an arena.
     pub(crate) fn used_of(&self, arena: &Arena) -> Tally {
         let mut sum = Tally::default();
         let pools = self.pools_of(arena).iter();
@@ -201,7 +202,8 @@ impl Pools {
         }
     }
 
-    /// Return a number above the numbers of all blocks.
+    /// Return the limit of block numbers: the number of every block is smaller. A bitmap with one bit for each block
+    /// has this many bits.
     pub(crate) fn block_numbers(&self) -> u64 {
         u64::from(self.words) * 64
     }
@@ -275,23 +277,27 @@ fn parse(bytes: &[u8], address: u64) -> Pool {
     }
 }
 
-/// Return the error in the header of a used pool, if there is one: `(what, expected, found)`.
-fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(&'static str, String, String)> {
+/// Return the error in the header of a used pool, if there is one.
+fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<Damage> {
+    let fault = |what, expected: String, found: u32| Some(Damage::new(pool.address, what, expected, found.to_string()));
     if pool.is_free() {
         return None;
     }
     if pool.arena != index {
-        return Some(("arenaindex of a pool", index.to_string(), pool.arena.to_string()));
+        return fault("arenaindex of a pool", index.to_string(), pool.arena);
     }
     let classes = 512 / alignment;
     if u64::from(pool.size_class) >= classes {
-        return Some(("szidx of a pool", format!("below {classes}"), pool.size_class.to_string()));
+        return fault("szidx of a pool", format!("below {classes}"), pool.size_class);
     }
     if u64::from(pool.next_offset) > pool_size || u64::from(pool.next_offset) < HEADER {
-        return Some(("nextoffset of a pool", format!("{HEADER} to {pool_size}"), pool.next_offset.to_string()));
+        return fault("nextoffset of a pool", format!("{HEADER} to {pool_size}"), pool.next_offset);
     }
     let carved = pool.carved(alignment);
-    (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
+    match pool.used > carved {
+        true => fault("ref.count of a pool", format!("at most {carved}"), pool.used),
+        false => None,
+    }
 }
 
 /// An arena, as its entry in the table of arenas describes it.
@@ -343,8 +349,8 @@ impl Pools {
         Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
     }
 
-    /// Add the arenas that another job has read. All of them lie after the present arenas, unless the target is
-    /// damaged.
+    /// Add the arenas that another job has read. Unless the target is damaged, all of them have higher addresses than
+    /// the arenas so far.
     fn append(&mut self, part: Pools) {
         let before = self.pools.len();
         if let (Some(last), Some(first)) = (self.arenas.last(), part.arenas.first()) {
@@ -359,7 +365,8 @@ impl Pools {
     }
 
     fn report_overlap(&mut self, address: u64) {
-        self.report(address, "address of an arena", "no overlap with another arena".into(), format!("{address:#x}"));
+        let (expected, found) = ("no overlap with another arena", format!("{address:#x}"));
+        self.report(Damage::new(address, "address of an arena", expected, found));
     }
 
     fn add_arenas(&mut self, space: &Space, arenas: &[ArenaRow]) {
@@ -374,7 +381,8 @@ impl Pools {
             }
             if !space.covers(*address, (*size).max(1)) {
                 let found = format!("{address:#x}, which is not mapped");
-                self.report(*address, "address of an arena", "mapped memory".into(), found);
+                let damage = Damage::new(*address, "address of an arena", "mapped memory", found);
+                self.report(Damage { is_absent: true, ..damage });
                 continue;
             }
             let carved = (*carved).min(end);
@@ -384,7 +392,8 @@ impl Pools {
             let count = carved.saturating_sub(first) / self.pool_size;
             if carved > first && carved != first + count * self.pool_size {
                 let expected = format!("{first:#x} plus a multiple of {:#x}", self.pool_size);
-                self.report(*address, "pool_address of an arena", expected, format!("{carved:#x}"));
+                let found = format!("{carved:#x}");
+                self.report(Damage::new(*address, "pool_address of an arena", expected, found));
                 arena.carved = first + count * self.pool_size;
             }
             self.arenas.push(arena);
@@ -402,19 +411,19 @@ impl Pools {
             let mut pool = parse(header, *address);
             let fault = match good[place] {
                 true => fault_of(&pool, indices[place], self.pool_size, self.alignment),
-                false => Some(("header of a pool", "bytes that can be read".into(), "absent bytes".into())),
+                false => Some(Damage::absent(*address, "header of a pool")),
             };
-            if let Some((what, expected, found)) = fault {
-                self.report(*address, what, expected, found);
+            if let Some(damage) = fault {
+                self.report(damage);
                 pool = Pool { used: 0, size_class: 0, next_offset: HEADER as u32, freeblock: 0, ..pool };
             }
             self.pools.push(pool);
         }
     }
 
-    fn report(&mut self, address: u64, what: &'static str, expected: String, found: String) {
+    fn report(&mut self, damage: Damage) {
         if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Damage { address, what, expected, found });
+            self.damage.push(damage);
         }
     }
 }

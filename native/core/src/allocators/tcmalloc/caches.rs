@@ -1,4 +1,4 @@
-//! Find free blocks that are not in the free lists of their spans: they are in the transfer caches of the central
+//! Find free blocks that are not in the free lists of their spans. They are in the transfer caches of the central
 //! lists, or in threads' caches.
 //!
 //! A central list (`CentralFreeList`, central_freelist.h) is `i32 lock@0, u64 class@8, two headers of lists of spans,
@@ -7,7 +7,7 @@
 //! `{void *list@0, u32 length@8, lowater, max_length, length_overages, i32 size@24}`. After these lists come the
 //! cache's links `next, prev` to the caches of other threads. So thread-local storage does not have to be found.
 
-use crate::allocators::tcmalloc::chains::{Chain, Listed};
+use crate::allocators::tcmalloc::chains::{Chain, ListKind};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};
 use gdbheap_access::bytes::{range_at, u32_at, u64_at};
 use gdbheap_access::error::Result;
@@ -20,12 +20,12 @@ const SLOTS_AT: usize = 128;
 const SLOTS: usize = 64;
 const USED_SLOTS_AT: usize = SLOTS_AT + 16 * SLOTS;
 const CENTRAL_BYTES: usize = USED_SLOTS_AT + 12;
-/// Possible distances in bytes from one central list to the next. The real distance is a multiple of LINE.
+/// Possible distances in bytes from one central list to the next. The real distance is a multiple of a cache line
+/// (LINE).
 const STRIDES: std::ops::Range<usize> = CENTRAL_BYTES..2048;
 const LINE: usize = 64;
 const LIST: usize = 32;
-/// The largest distance in bytes from the end of the lists of a cache to the end of its links, even with the most
-/// lists.
+/// The largest distance in bytes from the end of a cache's lists to the end of the cache's links to other caches.
 const LINKS: usize = 512;
 const CACHE_BYTES: usize = LIST * MAX_CLASSES + LINKS;
 const MAX_CACHES: usize = 1 << 16;
@@ -33,7 +33,7 @@ const MAX_CACHES: usize = 1 << 16;
 /// The free blocks outside the free lists of spans. `caches`: the addresses of threads' caches; `chains`: the chains of
 /// all caches; `locked`: how many locks of central lists are held.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct CacheContent {
     pub(crate) has_central: bool,
     pub(crate) caches: BTreeSet<u64>,
     pub(crate) chains: Vec<Chain>,
@@ -48,8 +48,8 @@ pub(crate) fn waiting(
     data: &[(u64, Vec<u8>)],
     anonymous: &[(u64, u64)],
     sizes: &[u64],
-) -> Result<Waiting> {
-    let mut found = Waiting::default();
+) -> Result<CacheContent> {
+    let mut found = CacheContent::default();
     let central = data.iter().find_map(|(start, bytes)| Some((start, bytes, central_lists(bytes, sizes.len())?)));
     if let Some((start, bytes, (first, stride))) = central {
         found.has_central = true;
@@ -63,8 +63,8 @@ pub(crate) fn waiting(
     Ok(found)
 }
 
-/// Return the offset of the central list of class 0, and the distance from one central list to the next; None if there
-/// are no such lists.
+/// Return the offset in bytes of the central list of class 0, and the distance from one central list to the next. None
+/// if there are no such lists.
 fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     let class = |at: usize| u64_at(bytes, at + CLASS_AT);
     for at in (0..bytes.len().saturating_sub(CENTRAL_BYTES * classes)).step_by(ALIGNMENT as usize) {
@@ -89,7 +89,7 @@ fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
 }
 
 /// Add the chains of the central lists to `found`. `bytes` begin with the list of class 0, at the address `start`.
-fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, found: &mut Waiting) {
+fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, found: &mut CacheContent) {
     for class in 1..classes {
         let list = &bytes[class * stride..];
         found.locked += u64::from(u32_at(list, 0) != 0);
@@ -97,7 +97,7 @@ fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, foun
             let place = SLOTS_AT + 16 * slot;
             let (head, last) = (u64_at(list, place), Some(u64_at(list, place + 8)));
             let at = start + (class * stride + place) as u64;
-            found.chains.push(Chain { at, head, last, length: None, class, listed: Listed::Transfer });
+            found.chains.push(Chain { at, head, last, length: None, class, listed: ListKind::Transfer });
         }
     }
 }
@@ -112,9 +112,9 @@ struct Caches<'a> {
 }
 
 impl Caches<'_> {
-    /// Return the addresses of all caches. Static data points to at least one cache, and links lead from one cache to
-    /// the next. Each link is checked at both ends. The offset of the links is the offset with which the most caches
-    /// are found.
+    /// Return the addresses of all caches. Static data points to at least one cache, and each cache has links to two
+    /// other caches. Each link is checked at both ends. The offset of the links is the offset with which the most
+    /// caches are found.
     fn all(&mut self, data: &[(u64, Vec<u8>)]) -> Result<BTreeSet<u64>> {
         let mut first = BTreeSet::new();
         for word in data.iter().flat_map(|(_, bytes)| bytes.chunks_exact(8)).map(|word| u64_at(word, 0)) {
@@ -192,7 +192,7 @@ fn add_cache(cache: u64, bytes: &[u8], classes: usize, chains: &mut Vec<Chain>) 
         let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));
         if head != 0 || length > 0 {
             let (at, length) = (cache + (LIST * class) as u64, Some(length));
-            chains.push(Chain { at, head, last: None, length, class, listed: Listed::ThreadCache });
+            chains.push(Chain { at, head, last: None, length, class, listed: ListKind::ThreadCache });
         }
     }
 }

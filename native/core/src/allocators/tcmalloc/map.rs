@@ -1,20 +1,18 @@
 //! The map from each page to its span: `PageHeap::pagemap_`, an array in static data that points to leaves.
 
-use crate::allocators::roots::Place;
+use crate::allocators::roots::{has_room, show_words, RootRange};
 use crate::allocators::spread::spread;
-use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
-use gdbheap_access::bytes::{range_at, words};
+use crate::allocators::tcmalloc::layout::{MapShape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
+use gdbheap_access::bytes::words;
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Watcher;
 
-/// The number of bytes that are read at a time.
-const PIECE: usize = 256 << 10;
 const STRETCH: u64 = 4 << 10;
 /// The number of elements of a table that are read to find out whether the table is a leaf.
 const ELEMENTS_ASKED: usize = 32;
-/// The number of spans that are checked for whether they contain the page that points to them.
+/// The number of spans that are sampled from a map. Most pages must point to a span that contains them.
 const SPANS_ASKED: usize = 5000;
 /// The number of leaves that are read to check a map's spans, or to see whether a table of sizes fits. Each leaf covers
 /// 2 GiB of addresses or more.
@@ -25,15 +23,6 @@ pub(crate) const LEAVES_ASKED: usize = 16;
 pub struct FoundMap {
     pub address: u64,
     pub page: u64,
-}
-
-/// Show the words of a table that are not zero, each with its index. Absent pages count as zeros.
-fn show_words(space: &Space, start: u64, size: u64, mut show: impl FnMut(u64, u64)) {
-    let mut scratch = vec![0; PIECE.min(size as usize)];
-    space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
-        let indexed = words(piece).into_iter().zip((at - start) / 8..);
-        indexed.filter(|(word, _)| *word != 0).for_each(|(word, index)| show(index, word));
-    });
 }
 
 /// Find the roots of maps in `data` (ascending, joined). The leaves and spans of a map must lie in `anonymous` memory
@@ -57,29 +46,25 @@ pub fn find_page_maps(
 
 struct Search<'a> {
     space: &'a Space,
-    shape: Shape,
+    shape: MapShape,
     data: (u64, u64),
     anonymous: &'a [(u64, u64)],
 }
 
 impl Search<'_> {
     fn roots(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
-        let (data, shape) = (self.data, self.shape);
-        let place = Place { data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous: self.anonymous };
-        let mut words = Vec::new();
-        show_words(self.space, data.0, data.1 - data.0, |index, word| {
-            place.keep(&mut words, data.0 + 8 * index, word, |word| self.is_there(word, shape.leaf_bytes()));
-        });
-        place.roots(watcher, words, |word| self.upper_bits(word), |root| self.is_proven(watcher, root))
+        let Search { space, shape, data, anonymous } = *self;
+        let place = RootRange { space, data, bytes: shape.root_bytes(), shift: shape.root_shift(), anonymous };
+        let is_table = |word: u64| self.is_there(word, shape.leaf_bytes());
+        place.roots(watcher, is_table, |word| self.upper_bits(word), |root| self.is_proven(watcher, root))
     }
 
     fn is_there(&self, address: u64, size: u64) -> bool {
-        let place = range_at(self.anonymous, address).map(|place| self.anonymous[place]);
-        address % ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
+        has_room(self.anonymous, address, ALIGNMENT, size)
     }
 
-    /// Return a leaf's index in the root, derived from the first spans to which the leaf points; None if it points to
-    /// no spans, or to anything else.
+    /// Return a leaf's index in the root, derived from the first spans to which the leaf points. None if the leaf
+    /// points to no span, or to something that cannot be a span.
     fn upper_bits(&self, leaf: u64) -> Option<u64> {
         let elements = self.first_elements(leaf)?;
         let mask = (1u64 << self.shape.leaf_bits()) - 1;
@@ -139,10 +124,10 @@ impl Search<'_> {
 }
 
 /// Return the leaves of a map, each with the number of the first page that it covers. Leaves that overlap others are
-/// dropped, so that hostile data is not read again and again.
-pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
+/// dropped, so that hostile data is not read many times.
+pub(crate) fn leaves(space: &Space, shape: MapShape, root: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
-    show_words(space, root, shape.root_bytes(), |index, word| found.push((word, index << shape.leaf_bits())));
+    show_words(space, root, shape.root_bytes(), 8, |index, word| found.push((word, index << shape.leaf_bits())));
     found.retain(|(leaf, _)| leaf % ALIGNMENT == 0 && space.covers(*leaf, shape.leaf_bytes()));
     found.sort_unstable();
     found.dedup_by(|next, kept| next.0 < kept.0.saturating_add(shape.leaf_bytes()));
@@ -150,17 +135,23 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
     found
 }
 
-/// Pages with the spans to which they point, as pairs, and the addresses of leaves.
-type Named = (Vec<(u64, u64)>, Vec<u64>);
+/// Pairs (number of a page, address of the span to which it points), and the addresses of leaves.
+type PageSpans = (Vec<(u64, u64)>, Vec<u64>);
 
 /// Return pairs `(number of a page, address of the span to which the page points)`, ascending, and the leaves. If
 /// neighbouring pages point to the same span, only the first of them is returned. At most `most` leaves are read.
-pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
+pub(crate) fn named_spans(
+    watcher: &dyn Watcher,
+    space: &Space,
+    shape: MapShape,
+    root: u64,
+    most: usize,
+) -> Result<PageSpans> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
     for ((leaf, first), _) in spread(&leaves.iter().collect::<Vec<_>>(), most) {
         watcher.check()?;
-        show_words(space, *leaf, shape.leaf_bytes(), |index, word| {
+        show_words(space, *leaf, shape.leaf_bytes(), 8, |index, word| {
             if word % ALIGNMENT == 0 && found.last().is_none_or(|(_, last)| *last != word) {
                 found.push((first + index, word));
             }
@@ -171,7 +162,7 @@ pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, ro
 
 /// Return the spans to which their own first page points, ascending and disjoint. A span to which only a page inside
 /// another span points is a leftover.
-pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
+pub(crate) fn spans(space: &Space, shape: MapShape, named: &[(u64, u64)]) -> Vec<Span> {
     let (mut found, mut behind): (Vec<Span>, u64) = (Vec::new(), 0);
     for ((page, _), span) in named.iter().zip(named_in(space, shape, named)) {
         let real = span.filter(|span| span.end > span.start && span.end <= space.machine.user_end);
@@ -183,9 +174,9 @@ pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Sp
     found
 }
 
-/// Read the spans to which pages point, and return them in the order of the pages; None for a span that cannot be read.
+/// Read the spans to which pages point, and return them in the order of the pages. A span that cannot be read is None.
 /// The spans are read in address order, because many of them are neighbours.
-fn named_in(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
+fn named_in(space: &Space, shape: MapShape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
     let mut order: Vec<(u64, usize)> = named.iter().enumerate().map(|(place, (_, at))| (*at, place)).collect();
     order.sort_unstable();
     let (mut found, mut window) = (vec![None; named.len()], Window::new(space, u64::MAX));

@@ -8,6 +8,6 @@ pub(crate) mod map;
 pub(crate) mod metadata;
 pub(crate) mod walk;
 
-pub use layout::{Shape, SHAPES};
+pub use layout::{MapShape, SHAPES};
 pub use map::{find_page_maps, FoundMap};
 pub use walk::{fit_of, read_tcmalloc, CacheUse, InMotion, SizeUse, Tcmalloc, TcmallocFit, TcmallocRoot, TcmallocUse};

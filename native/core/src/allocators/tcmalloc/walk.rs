@@ -2,18 +2,19 @@
 //! free in caches.
 
 use crate::allocators::damage::{hex, Damage};
-use crate::allocators::extents::{Areas, Extents, Owner, Piece, Use, Words};
+use crate::allocators::evidence::Evidence;
+use crate::allocators::extents::{Areas, Extents, Owner, Piece, StateNames, Use};
 use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
-use crate::allocators::tcmalloc::caches::{waiting, Waiting};
-use crate::allocators::tcmalloc::chains::{follow, Chain, Link, Listed, FREED};
-use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SPAN_BYTES};
+use crate::allocators::tcmalloc::caches::{waiting, CacheContent};
+use crate::allocators::tcmalloc::chains::{follow, Chain, Link, ListKind, FREED, FREE_LINK};
+use crate::allocators::tcmalloc::layout::{size_tables, Location, MapShape, Span, SPAN_BYTES};
 use crate::allocators::tcmalloc::map::{named_spans, spans, LEAVES_ASKED};
 use crate::allocators::tcmalloc::metadata::chunks;
 use crate::bits::{self, Bits};
 use gdbheap_access::bytes::word_at;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Control, Watcher};
@@ -31,8 +32,8 @@ const SPANS_IN_JOB: usize = 1024;
 /// The largest number of bytes that are read of a module's static data.
 const MAX_DATA: u64 = 64 << 20;
 
-/// The numbers that show how well a table of sizes fits. `spans`: how many spans with blocks were checked; `fit`: in
-/// how many of them the number of free blocks and the count of other blocks add up to the number of all blocks.
+/// The result of checking a table of sizes. `spans`: how many spans with blocks were checked. `fit`: how many of these
+/// add up: their free blocks and their count of other blocks make all blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcmallocFit {
     pub spans: u64,
@@ -42,27 +43,33 @@ pub struct TcmallocFit {
 /// One tcmalloc: the root of its map, its page size, and the static data of its module.
 pub struct TcmallocRoot {
     pub root: u64,
-    pub shape: Shape,
+    pub shape: MapShape,
     pub data: Vec<(u64, u64)>,
 }
 
-/// The memory of a tcmalloc in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and in
-/// threads' caches; unused ends of spans (`waste`); free pages; pages returned to the kernel; and tcmalloc's own
-/// memory.
+/// The memory of one tcmalloc, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcmallocUse {
+    /// Blocks in use by the program.
     pub used: u64,
+    /// Free blocks on the lists of their spans.
     pub listed: u64,
+    /// Free blocks in transfer caches.
     pub transfer: u64,
+    /// Free blocks in threads' caches.
     pub cached: u64,
+    /// The unused ends of spans.
     pub waste: u64,
+    /// Free pages that were not returned to the kernel.
     pub free: u64,
+    /// Free pages that were returned to the kernel.
     pub returned: u64,
+    /// tcmalloc's own memory.
     pub metadata: u64,
 }
 
-/// The blocks of one size: the number of their spans, and how many blocks are used, free in their spans, in transfer
-/// caches, and in threads' caches.
+/// The blocks of one size in a tcmalloc, as counts. `listed`: free blocks on the lists of their spans. `transfer`,
+/// `cached`: free blocks in transfer caches and in threads' caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeUse {
     pub root: u32,
@@ -74,8 +81,8 @@ pub struct SizeUse {
     pub cached: u64,
 }
 
-/// A thread's cache: the number of its tcmalloc (`root`), the address of the cache, and the number and bytes of the
-/// blocks in it.
+/// A thread's cache: its address, the number of its tcmalloc (`root`), and the number and total size of the blocks in
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     pub root: u32,
@@ -85,7 +92,7 @@ pub struct CacheUse {
 }
 
 /// The changes that threads inside tcmalloc had not finished. `locked`: the number of locks of central lists that are
-/// held. `chains`: broken chains. `astray`: entries of chains that are also free elsewhere, or that are no blocks.
+/// held. `chains`: broken chains. `astray`: entries of chains that are also free elsewhere, or that are not blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub locked: u64,
@@ -99,11 +106,10 @@ pub struct Tcmalloc {
     /// For each tcmalloc, the number of threads' caches that were found; None if the tcmalloc's central lists were not
     /// found.
     pub caches: Vec<Option<usize>>,
-    /// The number and bytes of the blocks in each thread's cache.
+    /// For each thread's cache, the number and the total size of the blocks in it.
     pub holding: Vec<CacheUse>,
     pub moving: InMotion,
-    /// Spans in which the number of free blocks and the count of other blocks do not add up to the number of all
-    /// blocks.
+    /// Spans whose blocks do not add up: their free blocks and their count of other blocks do not make all blocks.
     pub miscounted: Vec<Damage>,
     /// Broken lists of free blocks in caches.
     pub broken: Vec<Damage>,
@@ -126,19 +132,20 @@ fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
     data.iter().map(&mut read).collect()
 }
 
-/// The result of following the free blocks of one span. `used`: a bit for each block that is not free; `fits`: whether
-/// the number of these blocks matches the span's count; `broken`: the place where the list of free blocks breaks.
-struct Counted {
+/// The result of following the free blocks of one span. `used`: a bitmap in which the bits of blocks that are not free
+/// are set. `fits`: whether the number of these blocks matches the span's count. `broken`: the damage at the place
+/// where the list of free blocks breaks.
+struct SpanBlocks {
     used: Vec<u64>,
     fits: bool,
     broken: Option<Damage>,
 }
 
-/// The offset in a span of the head of its list of free blocks.
+/// The offset in bytes of the head of a span's list of free blocks, counted from the start of the span's structure.
 const OBJECTS_AT: u64 = 32;
 
-/// Follow the free blocks of a span that has `count` blocks of `size` bytes. A link that cannot be read counts as zero.
-fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> Counted {
+/// Follow the free blocks of a span that has `count` blocks of `size` bytes.
+fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> SpanBlocks {
     let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
     let (mut at, mut free, mut from) = (span.objects, 0, span.at + OBJECTS_AT);
@@ -153,18 +160,21 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
         if !is_block || !bits::get(&used, number) {
             let broken = Some(match is_block {
                 true => Damage::new(at, FREED, "free once", "free twice"),
-                false => Damage::new(from, "link of a free block", "a block of its span", hex(at)),
+                false => Damage::new(from, FREE_LINK, "a block of its span", hex(at)),
             });
-            return Counted { used, fits: false, broken };
+            return SpanBlocks { used, fits: false, broken };
         }
         used[(number / 64) as usize] &= !(1 << (number % 64));
-        (free, from, at) = (free + 1, at, word_at(bytes, inside as usize).unwrap_or(0));
+        let Some(next) = word_at(bytes, inside as usize) else {
+            return SpanBlocks { used, fits: false, broken: Some(Damage::absent(at, FREE_LINK)) };
+        };
+        (free, from, at) = (free + 1, at, next);
     }
-    Counted { used, fits: free + span.handed_out == count, broken: None }
+    SpanBlocks { used, fits: free + span.handed_out == count, broken: None }
 }
 
-/// Return the table of class sizes that fits the most spans of a sample, and how many spans it fits; None if there is
-/// no table.
+/// Return the table of class sizes that fits the most spans of a sample, and the number of these spans. None if there
+/// is no table.
 fn best_sizes(
     watcher: &dyn Watcher,
     space: &Space,
@@ -203,14 +213,15 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Resu
 
 /// The results of reading one or more tcmallocs, collected one tcmalloc after the other.
 #[derive(Default)]
-struct Gathered {
+struct TcmallocContent {
     /// Each run with the number of its tcmalloc, and with a bit for each used block.
     runs: Vec<(u32, Run, Vec<u64>)>,
     pieces: Vec<Piece>,
     /// For each tcmalloc, the sizes of its classes, and its free blocks in caches.
-    waiting: Vec<(Vec<u64>, Waiting)>,
+    waiting: Vec<(Vec<u64>, CacheContent)>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
+    evidence: Evidence,
 }
 
 /// Read all memory of the tcmallocs in `roots`. `anonymous`: the ranges in which tcmalloc's own memory may lie,
@@ -221,7 +232,7 @@ pub fn read_tcmalloc(
     anonymous: &[(u64, u64)],
     roots: &[TcmallocRoot],
 ) -> Result<Tcmalloc> {
-    let mut found = Gathered::default();
+    let mut found = TcmallocContent::default();
     for (root, number) in roots.iter().zip(0..) {
         watcher.check()?;
         let (named, leaves) = named_spans(watcher, space, root.shape, root.root, usize::MAX)?;
@@ -230,7 +241,7 @@ pub fn read_tcmalloc(
         let sizes = best_sizes(watcher, space, &spans, tables_of(&data))?.map_or(Vec::new(), |(sizes, _)| sizes);
         found.add_spans(watcher, space, (&spans, &sizes), number)?;
         let waits = match sizes.is_empty() {
-            true => Waiting::default(),
+            true => CacheContent::default(),
             false => waiting(watcher, space, &data, anonymous, &sizes)?,
         };
         let mut known: Vec<(u64, u64)> =
@@ -247,31 +258,53 @@ pub fn read_tcmalloc(
     found.finish(watcher, space)
 }
 
+/// Keep only the MAX_DAMAGE reports with the lowest addresses, if there are at least twice as many reports.
+fn keep_first(damage: &mut Vec<Damage>) {
+    if damage.len() >= 2 * MAX_DAMAGE {
+        damage.sort_by_key(|damage| damage.address);
+        damage.truncate(MAX_DAMAGE);
+    }
+}
+
 /// The data that a worker found in some spans.
 #[derive(Default)]
-struct Walked {
+struct SpanContent {
     pieces: Vec<Piece>,
     runs: Vec<(Run, Vec<u64>)>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
 }
 
-impl Walked {
-    fn add(&mut self, space: &Space, span: &Span, sizes: &[u64], root: u32, window: &mut Window<'_>) {
+impl SpanContent {
+    fn add(
+        &mut self,
+        space: &Space,
+        span: &Span,
+        (sizes, evidence): (&[u64], &Evidence),
+        root: u32,
+        window: &mut Window<'_>,
+    ) {
         let of = match span.location {
             Location::Free => Use::Free,
             Location::Returned => Use::Returned,
-            Location::Unknown => self.odd(span, "state of a span", "in use, free or returned"),
+            Location::Unknown => self.odd(span, "state of a span", "in use, free or returned", false),
             Location::InUse if !space.covers(span.start, span.size()) => {
-                self.odd(span, "memory of a span", "mapped memory")
+                self.odd(span, "memory of a span", "mapped memory", true)
             }
-            Location::InUse => self.add_used(span, sizes, window),
+            Location::InUse => match span.blocks(sizes) {
+                Some((_, blocks)) if span.class > 0 && !evidence.allows(space, (span.start, span.end), blocks) => {
+                    self.odd(span, "memory of a span with blocks", "resident memory", false)
+                }
+                _ => self.add_used(span, sizes, window),
+            },
         };
         self.pieces.push(Piece::new(span.start, span.end, of, root));
     }
 
-    fn odd(&mut self, span: &Span, what: &'static str, expected: &str) -> Use {
-        self.damage.push(Damage::new(span.at, what, expected, format!("{:#x}", span.start)));
+    fn odd(&mut self, span: &Span, what: &'static str, expected: &str, is_absent: bool) -> Use {
+        let damage = Damage::new(span.at, what, expected, format!("{:#x}", span.start));
+        self.damage.push(Damage { is_absent, ..damage });
+        keep_first(&mut self.damage);
         Use::Unexplained
     }
 
@@ -284,12 +317,13 @@ impl Walked {
             let (most, found) = (sizes.len(), format!("class {}, {} blocks", span.class, span.handed_out));
             let expected = format!("one of {most} classes, and at most as many blocks as fit");
             self.damage.push(Damage::new(span.at, "class of a span", expected, found));
+            keep_first(&mut self.damage);
             return Use::Unexplained;
         };
         let mut counted = count_span(window, span, (size, count));
         if span.objects == 0 && span.handed_out == 0 {
-            // A thread is just cutting the span into blocks (`CentralFreeList::Populate`), which stores the span's list
-            // last.
+            // A thread is cutting the span into blocks at this moment (`CentralFreeList::Populate`). That function
+            // stores the span's list last.
             counted.used.fill(0);
         }
         if !counted.fits {
@@ -298,13 +332,14 @@ impl Walked {
             let found = format!("{} other blocks", span.handed_out);
             let miscounted = || Damage::new(span.at, "blocks of a span", expected, found);
             self.miscounted.push(counted.broken.unwrap_or_else(miscounted));
+            keep_first(&mut self.miscounted);
         }
         self.runs.push((Run { start: span.start, stride: size, count }, counted.used));
         Use::Run(span.start)
     }
 }
 
-impl Gathered {
+impl TcmallocContent {
     fn add_spans(
         &mut self,
         watcher: &dyn Watcher,
@@ -313,11 +348,12 @@ impl Gathered {
         root: u32,
     ) -> Result<()> {
         let jobs: Vec<&[Span]> = spans.chunks(SPANS_IN_JOB).collect();
-        let walk = |(found, window): &mut (Walked, Window<'_>), job: &&[Span], control: &Control<'_>| {
-            job.iter().for_each(|span| found.add(space, span, sizes, root, window));
+        let evidence = &self.evidence;
+        let walk = |(found, window): &mut (SpanContent, Window<'_>), job: &&[Span], control: &Control<'_>| {
+            job.iter().for_each(|span| found.add(space, span, (sizes, evidence), root, window));
             control.advance(0)
         };
-        let init = || (Walked::default(), Window::new(space, space.machine.user_end));
+        let init = || (SpanContent::default(), Window::new(space, space.machine.user_end));
         for (walked, _) in space.task(watcher, None).run(&jobs, init, walk)? {
             self.runs.extend(walked.runs.into_iter().map(|(run, used)| (root, run, used)));
             self.pieces.extend(walked.pieces);
@@ -354,7 +390,7 @@ impl Gathered {
         for list in [&cached, &transfer] {
             bits::members(list.words()).for_each(|number| runs.clear(number));
         }
-        let count = |(_, waiting): &(Vec<u64>, Waiting)| waiting.has_central.then_some(waiting.caches.len());
+        let count = |(_, waiting): &(Vec<u64>, CacheContent)| waiting.has_central.then_some(waiting.caches.len());
         let caches = self.waiting.iter().map(count).collect();
         self.damage.sort_by_key(|damage| damage.address);
         self.miscounted.sort_by_key(|damage| damage.address);
@@ -362,14 +398,14 @@ impl Gathered {
         self.miscounted.truncate(MAX_DAMAGE);
         broken.sort_by_key(|damage| damage.address);
         broken.truncate(MAX_DAMAGE);
-        let (own, Gathered { damage, miscounted, .. }) = (Bits::new(runs.block_numbers()), self);
-        let words = Words { free: "free pages", returned: "returned pages", list: "span", has_arenas: false };
+        let (own, TcmallocContent { damage, miscounted, .. }) = (Bits::new(runs.block_numbers()), self);
+        let words = StateNames { free: "free pages", returned: "returned pages", list: "span", has_arenas: false };
         let extents = Arc::new(Extents { words, runs, owners, cached, transfer, own, areas, damage });
         Ok(Tcmalloc { extents, caches, holding, moving, miscounted, broken })
     }
 }
 
-/// The blocks that are in chains, as bits by the blocks' numbers.
+/// The blocks in chains, as bitmaps (the index of a bit is a block's number), and the damage in the chains.
 struct Lists<'a> {
     runs: &'a Runs,
     cached: Bits,
@@ -390,8 +426,8 @@ impl<'a> Lists<'a> {
         space: &Space,
         control: &Control<'_>,
         (root, sizes): (u32, &[u64]),
-        waiting: &Waiting,
-    ) -> Result<(), Cancelled> {
+        waiting: &CacheContent,
+    ) -> Result<(), Cancellation> {
         let mut astray = 0;
         let mut holding: BTreeMap<u64, CacheUse> = BTreeMap::new();
         for cache in &waiting.caches {
@@ -402,7 +438,7 @@ impl<'a> Lists<'a> {
             astray += u64::from(link != Link::New);
             // The heads of a thread cache's lists lie in the cache itself.
             let cache = holding.range_mut(..=chain.at).next_back();
-            if let Some((_, row)) = cache.filter(|_| link == Link::New && chain.listed == Listed::ThreadCache) {
+            if let Some((_, row)) = cache.filter(|_| link == Link::New && chain.listed == ListKind::ThreadCache) {
                 (row.blocks, row.bytes) = (row.blocks + 1, row.bytes + sizes[chain.class]);
             }
             link
@@ -416,9 +452,9 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    /// Record that a chain contains the block at `block`. Return `Astray` if no block of this size begins there,
-    /// `Again` if the block is already free in its span or in a chain, else `New`.
-    fn take(&mut self, block: u64, size: u64, listed: Listed) -> Link {
+    /// Record that a chain contains the block at `block`. Return `Astray` if no block of this size begins there. Return
+    /// `Again` if the block is already free in its span or in a chain, and `New` otherwise.
+    fn take(&mut self, block: u64, size: u64, listed: ListKind) -> Link {
         let run = self.runs.run_at(block).map(|place| self.runs.runs[place]);
         if run.is_none_or(|run| run.stride != size || (block - run.start) % size != 0) {
             return Link::Astray;
@@ -426,9 +462,9 @@ impl<'a> Lists<'a> {
         let Some(cell) = self.runs.block_at(block) else { return Link::Again };
         let is_new = !self.cached.get(cell.number) && !self.transfer.get(cell.number);
         match listed {
-            Listed::ThreadCache => self.cached.set(cell.number),
-            Listed::Transfer if is_new => self.transfer.set(cell.number),
-            Listed::Transfer => (),
+            ListKind::ThreadCache => self.cached.set(cell.number),
+            ListKind::Transfer if is_new => self.transfer.set(cell.number),
+            ListKind::Transfer => (),
         }
         if is_new {
             Link::New
@@ -439,8 +475,8 @@ impl<'a> Lists<'a> {
 }
 
 impl Tcmalloc {
-    /// Return the spans that have several blocks, including the unused ends of these spans. Blocks in caches count as
-    /// not free. Any thread may own any block of a span.
+    /// Return the spans that have several blocks, including the unused ends of these spans. Blocks in caches count in
+    /// `live` and in `waiting`. Any thread may own any block of a span.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         let extents = &self.extents;
         extents.owned_runs().filter(|(_, _, owner)| owner.is_slab).map(|(place, run, owner)| {

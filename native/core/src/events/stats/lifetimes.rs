@@ -1,5 +1,5 @@
-//! A histogram of block lifetimes, in calls or in nanoseconds. Lifetimes below 256 are exact. Above, the width of a
-//! bucket is less than 1/128 of the lifetime.
+//! A histogram of block lifetimes, in calls or in nanoseconds. Lifetimes below 256 are exact. For longer lifetimes, the
+//! width of a bucket is at most 1/128 of the lifetime.
 
 const EXACT_BITS: u32 = 8;
 const EXACT: usize = 1 << EXACT_BITS;
@@ -8,7 +8,7 @@ const STEPS: usize = EXACT / 2;
 const BUCKETS: usize = EXACT + (u64::BITS - EXACT_BITS) as usize * STEPS;
 
 /// The number of blocks that lived at least `start` and less than `end` (in calls or nanoseconds). `end` is a power of
-/// two. The first span is [0, 1).
+/// two, or u64::MAX in the last possible span. The first span is [0, 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub start: u64,

@@ -10,7 +10,7 @@ mod sizes;
 
 use super::blocks::Blocks;
 use super::frames::Stages;
-use super::room::{AddressTable, Room, Table};
+use super::memory_limit::{AddressTable, LimitedTable, Room};
 use curve::Curve;
 pub use curve::Point;
 use gdbheap_access::error::Result;
@@ -24,7 +24,7 @@ use sizes::Sizes;
 /// The initial width of the buckets of the curve over time, in nanoseconds.
 const FIRST_TICK: u64 = 1000;
 
-/// The number of calls of each kind. mmap and the kinds after it have no call numbers.
+/// The number of calls of each kind. Only malloc, calloc, realloc, memalign and free have call numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub malloc: u64,
@@ -40,7 +40,7 @@ pub struct Calls {
     pub fork: u64,
 }
 
-/// The blocks in use: their number, the bytes that were requested for them, and the bytes that are usable.
+/// The blocks in use. `bytes`: the sum of their requested sizes. `usable`: the sum of their usable sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     pub blocks: u64,
@@ -48,8 +48,8 @@ pub struct InUse {
     pub usable: u64,
 }
 
-/// The blocks in use after a call. `call`: the number of the call, from 1 on. `nanoseconds`: the last time in the log
-/// before the call, as the time since the first time in the log.
+/// The blocks in use after a call. `call`: the number of the call, from 1. `nanoseconds`: the time of the call, since
+/// the first time in the log. It is the last time that the log states before the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     pub call: u64,
@@ -57,85 +57,99 @@ pub struct Moment {
     pub in_use: InUse,
 }
 
-/// The results of realloc for known blocks: how many blocks grew, shrank and moved. `copied`: the bytes that had to be
-/// copied for moved blocks, for each block the smaller of its old and its new size.
+/// The results of realloc for known blocks: how many blocks grew, shrank and moved. `copied`: the number of bytes that
+/// had to be copied for moved blocks. For each block this is the smaller of its old and its new size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resized {
+pub struct ResizeCounts {
     pub grown: u64,
     pub shrunk: u64,
     pub moved: u64,
     pub copied: u64,
 }
 
-/// The statistics of one process. `calls`: numbered calls. `blocks`: blocks that were allocated; each was `released`,
-/// is in use at the end (`live`), or is `unseen` (its release is not in the log). `failed`: calls that returned NULL
-/// for a size above 0. `nothing`: free(NULL). `unknown`: calls about blocks that were not seen allocated. `upper`: the
-/// sum of all requested sizes that were granted. `usable`: the sum of their usable bytes. `lower`: like `upper`, but a
-/// realloc counts only what it adds. `temporary`: blocks released by the next call of the thread that allocated them.
-/// `peak`: the first moment with the most bytes in use. `most`: the first moment with the most blocks in use. `ticks`:
-/// how often the log states the time. `whole`: whether no part of the log was damaged.
+/// The statistics of one process. Each allocated block was released, is in use at the end (`live`), or is `unseen`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
+    /// The number of calls that have a call number.
     pub calls: u64,
     pub kinds: Calls,
     pub threads: u64,
+    /// The number of blocks that were allocated.
     pub blocks: u64,
     pub released: u64,
+    /// The number of blocks whose release is missing in the log: a later block has the same address.
     pub unseen: u64,
+    /// The number of calls that returned NULL for a size above 0.
     pub failed: u64,
+    /// The number of calls of free with NULL, which have no effect.
     pub nothing: u64,
+    /// The number of calls that freed or resized a block whose allocation is not in the log.
     pub unknown: u64,
     pub live: InUse,
+    /// The first moment with the most bytes in use.
     pub peak: Moment,
+    /// The first moment with the most blocks in use.
     pub most: Moment,
+    /// The sum of the requested sizes of all successful requests. A realloc counts with its whole new size, as if it
+    /// always moved the block.
     pub upper: u64,
+    /// The sum of the usable sizes of the blocks of all successful requests.
     pub usable: u64,
+    /// The sum of the requested sizes of all successful requests. A realloc counts only with the bytes that it adds, as
+    /// if it never moved the block.
     pub lower: u64,
-    pub resized: Resized,
+    pub resized: ResizeCounts,
+    /// The number of blocks that were released by the next call of the thread that allocated them.
     pub temporary: u64,
     pub temporary_bytes: u64,
+    /// The time from the first time in the log to the last one.
     pub nanoseconds: u64,
+    /// The number of time stamps in the log. The exact times of the calls between two time stamps are unknown.
     pub ticks: u64,
     pub lives_in_calls: Lives,
     pub lives_in_nanoseconds: Lives,
     pub sizes: Vec<SizeRow>,
     pub by_call: Vec<Point>,
     pub by_time: Vec<Point>,
+    /// Whether no part of the log was damaged.
     pub whole: bool,
 }
 
-/// Compute the statistics of recorded calls. Fails for a stage that is larger than any stage can be. A damaged stage
-/// ends the pass.
+/// Compute the statistics of recorded calls. If a stage is damaged, `whole` is false, and calls are missing. Fails if
+/// the log states a compressed size that no stage can have.
 pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
     let mut counter = Counter::new(stages.room);
     let whole = stages.show(watcher, |event| counter.add(event))?;
     Ok(counter.finish(whole))
 }
 
-struct Block {
+struct AllocatedBlock {
     size: u64,
     usable: u64,
-    /// The number of the call that allocated the block, and the time of that call (`nanoseconds`).
+    /// The number of the call that allocated the block.
     call: u64,
+    /// The time of the call that allocated the block, in nanoseconds since the first time in the log.
     nanoseconds: u64,
 }
 
 struct Counter<'a> {
     found: Stats,
-    blocks: Blocks<'a, Block>,
+    blocks: Blocks<'a, AllocatedBlock>,
     /// The address of the block that was allocated last, and the number of the call that allocated it.
     given: (u64, u64),
-    /// The number of the current thread's last call if that call allocated a block, else 0. `threads` has this number
-    /// for each other thread.
+    /// The number of the current thread's last call if that call allocated a block, else 0. A block that the thread's
+    /// next call releases is temporary.
     fresh: u64,
     current: u64,
+    /// The value of `fresh` of each other thread.
     threads: AddressTable<'a, u64>,
-    /// The first time in the log, and the present time as the time since the first one (`now`).
+    /// The first time in the log, in nanoseconds.
     began: Option<u64>,
+    /// The current time, in nanoseconds since the first time in the log.
     now: u64,
-    /// The largest number of bytes in use since the last point of the curves, and the number of calls at that point
-    /// (`told`).
+    /// The largest number of bytes in use since the last point of the curves.
     most_bytes: u64,
+    /// The number of calls at the last point of the curves.
     told: u64,
     next_told: u64,
     by_call: Curve,
@@ -164,7 +178,7 @@ impl<'a> Counter<'a> {
                 upper: 0,
                 usable: 0,
                 lower: 0,
-                resized: Resized::default(),
+                resized: ResizeCounts::default(),
                 temporary: 0,
                 temporary_bytes: 0,
                 nanoseconds: 0,
@@ -180,7 +194,7 @@ impl<'a> Counter<'a> {
             given: (0, 0),
             fresh: 0,
             current: 0,
-            threads: Table::new(room),
+            threads: LimitedTable::new(room),
             began: None,
             now: 0,
             most_bytes: 0,
@@ -311,7 +325,7 @@ impl<'a> Counter<'a> {
         self.found.blocks += 1;
         self.give(size, usable);
         self.found.lower = self.found.lower.saturating_add(size);
-        let block = Block { size, usable, call, nanoseconds: self.now };
+        let block = AllocatedBlock { size, usable, call, nanoseconds: self.now };
         if let Some(before) = self.blocks.insert(result, block) {
             self.found.unseen += 1;
             self.leave(&before);
@@ -319,7 +333,7 @@ impl<'a> Counter<'a> {
         self.enter(size, usable);
     }
 
-    /// Count a request that was granted: its requested size and its usable size.
+    /// Add a successful request to the sums of requested and usable sizes, and to the size distribution.
     #[inline(always)]
     fn give(&mut self, size: u64, usable: u64) {
         self.found.upper = self.found.upper.saturating_add(size);
@@ -345,7 +359,7 @@ impl<'a> Counter<'a> {
     }
 
     #[inline(always)]
-    fn leave(&mut self, block: &Block) {
+    fn leave(&mut self, block: &AllocatedBlock) {
         let live = &mut self.found.live;
         live.blocks -= 1;
         live.bytes = live.bytes.wrapping_sub(block.size);
@@ -363,7 +377,7 @@ impl<'a> Counter<'a> {
     }
 
     #[inline(always)]
-    fn release(&mut self, block: &Block) {
+    fn release(&mut self, block: &AllocatedBlock) {
         self.leave(block);
         self.found.released += 1;
         self.in_calls.add(self.found.calls - block.call - 1);

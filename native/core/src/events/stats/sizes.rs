@@ -1,5 +1,5 @@
-//! The distribution of requested sizes in rows: of 16 bytes below 32 KiB, of 32 KiB up to 64 MiB, of powers of two
-//! above.
+//! The distribution of requested sizes in rows. A row covers 16 bytes for sizes below 32 KiB, and 32 KiB for sizes
+//! below 64 MiB. For larger sizes a row reaches from one power of two to the next.
 
 const FINE: u64 = 16;
 const COARSE: u64 = 32 << 10;
@@ -8,8 +8,12 @@ const FINE_ROWS: usize = (COARSE / FINE) as usize;
 const COARSE_ROWS: usize = (LARGE / COARSE) as usize;
 const ROWS: usize = FINE_ROWS + COARSE_ROWS + (u64::BITS - LARGE.ilog2()) as usize;
 
-/// A row of the distribution: the sizes from `start` to below `end` bytes. `calls` and `bytes`: the calls that
-/// requested such sizes, and their bytes. `live` and `live_bytes`: the blocks of such sizes that are in use at the end.
+/// The calls and blocks with a requested size of at least `start` and less than `end` bytes.
+///
+/// - `calls`: the number of calls that requested such a size.
+/// - `bytes`: the sum of these requested sizes.
+/// - `live`: the number of such blocks that are in use at the end.
+/// - `live_bytes`: the sum of the requested sizes of these blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRow {
     pub start: u64,

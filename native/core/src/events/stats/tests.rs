@@ -20,13 +20,14 @@ fn realloc_continues_a_life_and_adds_what_is_new() {
     ]);
     assert_eq!((found.upper, found.lower), (450, 300));
     assert_eq!((found.blocks, found.released, found.temporary), (1, 1, 0));
-    assert_eq!(found.resized, Resized { grown: 1, shrunk: 1, moved: 1, copied: 100 });
+    assert_eq!(found.resized, ResizeCounts { grown: 1, shrunk: 1, moved: 1, copied: 100 });
     assert_eq!((found.lives_in_calls.median, found.lives_in_calls.zero), (Some(2), 0));
     assert_eq!((found.peak.call, found.peak.in_use.bytes, found.peak.in_use.usable), (2, 300, 312));
     assert_eq!(found.live, InUse::default());
 }
 
-/// Check that only the next call of the same thread counts, and that calls of other threads in between do not count.
+/// Check that a block is temporary only if the next call of the thread that allocated it releases it. Calls of other
+/// threads in between make no difference.
 #[test]
 fn temporary_is_what_the_thread_s_next_call_releases() {
     let malloc = |result| Event::Malloc { size: 8, result };
@@ -65,7 +66,8 @@ fn what_is_missing_is_counted() {
     assert_eq!(found.lives_in_calls.longest, Some(2));
 }
 
-/// Check that a usable size that the log states corrects the sums, and the moments that the block's call is.
+/// Check that a usable size that the log states corrects the sums. It must also correct the figures of the peaks, if
+/// the peak is at the call that allocated the block.
 #[test]
 fn a_stated_usable_size_corrects_both_moments() {
     let usable = |size| Event::Usable { size };
@@ -85,8 +87,8 @@ fn a_stated_usable_size_corrects_both_moments() {
     assert_eq!((found.most.call, found.most.in_use.usable), (4, 24 + 40));
 }
 
-/// Check that a curve has a bounded number of points however many calls there are, that its last point is at the end,
-/// and that it includes the peak.
+/// Check that a curve has a bounded number of points, however many calls there are. Check that its last point is at the
+/// end, and that it includes the peak.
 #[test]
 fn curves_are_bounded_and_keep_the_peak() {
     let mut events = vec![Event::Time { nanoseconds: 5000 }];

@@ -3,8 +3,8 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::python::containers::slack::Growing;
-use crate::python::containers::tables::Table;
+use crate::python::containers::slack::GrowthRule;
+use crate::python::containers::tables::TableRule;
 use crate::python::dict_keys::{optional, MAX_SLOTS};
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
@@ -18,10 +18,14 @@ use std::collections::{HashMap, HashSet};
 const TENTHS: usize = 10;
 const TABLE_HEAD: usize = 64;
 
-/// The fullness of all containers of one kind. `count`: the number of containers. `empty`: the number of containers
-/// without room for any item. `shared`: the number of containers that share their table with others, and so have no
-/// room of their own. For all other containers: `used`: the number of their items; `room`: the number of items that
-/// fit; `tenths`: the number of containers that are up to 10 %, 20 % and so on full.
+/// How full the containers of one kind are.
+/// - `count`: the number of all containers.
+/// - `empty`: how many containers can take no item.
+/// - `shared`: how many containers share their table with others.
+/// - `used`: the number of items in all other containers.
+/// - `room`: how many items fit into these other containers.
+/// - `tenths`: a histogram of these other containers by their fullness, in ten classes: up to 10 %, 10 % to 20 %, and
+///   so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
     pub count: u64,
@@ -33,13 +37,13 @@ pub struct Fill {
 }
 
 impl Fill {
-    fn add(&mut self, measured: Measured) {
+    fn add(&mut self, measured: ItemCount) {
         self.tenths.resize(TENTHS, 0);
         self.count += 1;
         match measured {
-            Measured::Empty => self.empty += 1,
-            Measured::Shared => self.shared += 1,
-            Measured::Of(used, room) => {
+            ItemCount::Empty => self.empty += 1,
+            ItemCount::Shared => self.shared += 1,
+            ItemCount::Of(used, room) => {
                 self.used = self.used.saturating_add(used);
                 self.room = self.room.saturating_add(room);
                 let tenth = (u128::from(used) * TENTHS as u128).div_ceil(u128::from(room)).max(1) as usize;
@@ -60,39 +64,39 @@ impl Fill {
     }
 }
 
-enum Measured {
+enum ItemCount {
     Empty,
     Shared,
     /// The number of items of the container, and the number of items that fit, which is not 0.
     Of(u64, u64),
 }
 
-impl Measured {
-    fn of(used: u64, room: u64) -> Measured {
+impl ItemCount {
+    fn of(used: u64, room: u64) -> ItemCount {
         match used.max(room) {
-            0 => Measured::Empty,
-            room => Measured::Of(used, room),
+            0 => ItemCount::Empty,
+            room => ItemCount::Of(used, room),
         }
     }
 }
 
-impl Growing {
-    fn measure(&self, head: &[u8]) -> Option<Measured> {
+impl GrowthRule {
+    fn measure(&self, head: &[u8]) -> Option<ItemCount> {
         let (used, room) = (word_at(head, self.size_at)?, word_at(head, self.allocated_at)?);
         let room = room.saturating_sub(self.behind);
-        (used <= MAX_SLOTS && room <= MAX_SLOTS).then(|| Measured::of(used, room))
+        (used <= MAX_SLOTS && room <= MAX_SLOTS).then(|| ItemCount::of(used, room))
     }
 }
 
-impl Table {
-    fn measure(&self, head: &[u8], space: &Space) -> Option<Measured> {
+impl TableRule {
+    fn measure(&self, head: &[u8], space: &Space) -> Option<ItemCount> {
         let (used, table) = (word_at(head, self.used_at)?, word_at(head, self.table_at)?);
         if used > MAX_SLOTS || table < LOWEST {
             return None;
         }
         if let Some(at) = optional(self.shared_at) {
             if word_at(head, at)? != 0 {
-                return Some(Measured::Shared);
+                return Some(ItemCount::Shared);
             }
         }
         if let Some(at) = optional(self.mask_at) {
@@ -100,11 +104,11 @@ impl Table {
             // The rules are those of Python's sources. dictobject.c of Python 2: two thirds of the slots are usable.
             // setobject.c: a table grows when five times the number of filled slots reaches three times the mask.
             let room = if self.entries.is_some() { (mask + 1) * 2 / 3 } else { (mask * 3).saturating_sub(1) / 5 };
-            return Some(Measured::of(used, room));
+            return Some(ItemCount::of(used, room));
         }
         let mut own = [0; TABLE_HEAD];
         let got = space.fill(table, &mut own);
-        Some(Measured::of(used, self.head?.room(&own[..got])?))
+        Some(ItemCount::of(used, self.head?.room(&own[..got])?))
     }
 }
 
@@ -112,8 +116,8 @@ impl Table {
 /// `tables`. `without`: the user addresses of blocks that only look like objects.
 pub struct WantedFill {
     pub kinds: HashMap<u64, usize>,
-    pub growing: Vec<Growing>,
-    pub tables: Vec<Table>,
+    pub growing: Vec<GrowthRule>,
+    pub tables: Vec<TableRule>,
     pub without: HashSet<u64>,
 }
 

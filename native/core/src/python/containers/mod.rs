@@ -1,9 +1,9 @@
-//! Find room that containers have allocated but do not use.
+//! Find the memory that containers have allocated but do not use.
 
 pub(crate) mod fill;
 pub(crate) mod slack;
 pub(crate) mod tables;
 
 pub use fill::{count_fill, Fill, WantedFill};
-pub use slack::{list_slack, Growing, Slack, WantedSlack};
-pub use tables::{Entries, Table};
+pub use slack::{list_slack, GrowthRule, Slack, WantedSlack};
+pub use tables::{Entries, TableRule};

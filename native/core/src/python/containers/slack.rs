@@ -3,7 +3,7 @@
 
 use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
-use crate::python::containers::tables::Table;
+use crate::python::containers::tables::TableRule;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use gdbheap_access::bytes::word_at;
@@ -12,12 +12,15 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 use gdbheap_access::work::{Control, Watcher};
 
-/// The rule for the containers of one type whose buffer grows. The rule has offsets in the object: of the number of
-/// items, of the number of items that fit, of the pointer to the buffer, and of the pointer to the first item (-1 if
-/// there is no such pointer). `item`: the size of an item in bytes; `behind`: the number of bytes that are needed after
-/// the last item.
+/// The places of the size and the capacity of containers of one type, whose buffer grows.
+/// - `size_at`: the offset, in the object, of the number of items.
+/// - `allocated_at`: the offset of the number of items that fit.
+/// - `data_at`: the offset of the pointer to the buffer.
+/// - `first_at`: the offset of the pointer to the first item; -1 if the type has none.
+/// - `item`: the size of an item in bytes.
+/// - `behind`: how many bytes are needed after the last item.
 #[derive(Clone, Debug)]
-pub struct Growing {
+pub struct GrowthRule {
     pub name: String,
     pub size_at: usize,
     pub allocated_at: usize,
@@ -27,10 +30,13 @@ pub struct Growing {
     pub behind: u64,
 }
 
-/// Containers with unused room: their number, the unused room inside pages that are otherwise in use, the unused room
-/// in whole resident pages, and the container with the most unused room.
+/// The containers of one rule that have unused room.
+/// - `count`: how many they are.
+/// - `small`: their unused bytes in pages that also contain used bytes.
+/// - `pages`: their unused bytes in whole resident pages.
+/// - `most`, `address`: the largest unused room of one container, and its address.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct UnusedRoom {
     count: f64,
     small: f64,
     pages: f64,
@@ -38,7 +44,7 @@ struct Found {
     address: u64,
 }
 
-impl Found {
+impl UnusedRoom {
     fn add(&mut self, address: u64, small: u64, pages: u64, weight: f64) {
         if small + pages == 0 {
             return;
@@ -51,7 +57,7 @@ impl Found {
         }
     }
 
-    fn absorb(&mut self, other: &Found) {
+    fn absorb(&mut self, other: &UnusedRoom) {
         self.count += other.count;
         self.small += other.small;
         self.pages += other.pages;
@@ -69,12 +75,12 @@ const GROUPS_IN_JOB: usize = 64;
 struct Worker<'a> {
     heaps: Heaps<'a>,
     pages: Option<&'a Pages>,
-    growing: &'a [Growing],
-    tables: &'a [Table],
+    growing: &'a [GrowthRule],
+    tables: &'a [TableRule],
     types: Types<'a>,
     /// For each type, by its number, the index of its rule in the list `growing` followed by `tables`.
     shapes: Vec<Option<usize>>,
-    found: Vec<Found>,
+    found: Vec<UnusedRoom>,
     bytes: Vec<u8>,
     weight: f64,
 }
@@ -112,9 +118,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Return the unused room of a container that begins with `head`: the bytes inside pages in use, and the bytes in
-    /// whole pages. None if the container's fields do not agree with the block to which they point.
-    fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
+    /// Return the unused room of a container that begins with `head`: the bytes in pages that also contain used bytes,
+    /// and the resident bytes in whole pages. None if the container's fields do not agree with the block to which they
+    /// point.
+    fn room(&self, growing: &GrowthRule, head: &[u8]) -> Option<(u64, u64)> {
         let word = |at: usize| word_at(head, at);
         let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
         let first = usize::try_from(growing.first_at).map_or(Some(data), word)?;
@@ -132,7 +139,7 @@ impl Worker<'_> {
         Some((behind.0 + before.0, behind.1 + before.1))
     }
 
-    fn spare(&mut self, table: &Table, head: &[u8]) -> Option<(u64, u64)> {
+    fn spare(&mut self, table: &TableRule, head: &[u8]) -> Option<(u64, u64)> {
         Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
     }
 
@@ -150,22 +157,25 @@ impl Worker<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     pub containers: u64,
-    /// The bytes of unused room inside pages that are also used otherwise.
+    /// The bytes of unused room in pages that also contain used bytes.
     pub small: u64,
     /// The bytes of unused room in whole resident pages.
     pub pages: u64,
-    /// The largest unused room of one container, and the address of this container (`address`).
+    /// The largest unused room of one container, in bytes.
     pub most: u64,
+    /// The address of the container with the largest unused room.
     pub address: u64,
 }
 
-/// The containers to examine.
+/// The containers whose unused room is measured: those of the types for which there is a rule, in blocks of given
+/// sizes.
 pub struct WantedSlack {
-    pub growing: Vec<Growing>,
-    pub tables: Vec<Table>,
-    /// The sizes of the blocks with the containers to examine, as ranges (smallest, largest).
+    pub growing: Vec<GrowthRule>,
+    pub tables: Vec<TableRule>,
+    /// The sizes in bytes of the blocks with the containers to examine, as ranges (smallest, largest).
     pub sizes: Vec<(u64, u64)>,
-    /// The largest number of groups of each size from which the result is estimated; None: all groups are examined.
+    /// The largest number of groups of blocks that are examined for each block size; the result is then an estimate.
+    /// None: all groups are examined, and the result is exact.
     pub most: Option<usize>,
 }
 
@@ -190,7 +200,7 @@ pub fn list_slack(
         tables,
         types: Types::new(heaps, layout),
         shapes: Vec::new(),
-        found: vec![Found::default(); growing.len() + tables.len()],
+        found: vec![UnusedRoom::default(); growing.len() + tables.len()],
         bytes: Vec::new(),
         weight: 1.0,
     };
@@ -199,12 +209,12 @@ pub fn list_slack(
         control.advance(job.len() as u64)
     };
     let workers = heaps.space.task(watcher, None).run(&jobs, init, work)?;
-    let mut sums = vec![Found::default(); growing.len() + tables.len()];
+    let mut sums = vec![UnusedRoom::default(); growing.len() + tables.len()];
     for worker in &workers {
         sums.iter_mut().zip(&worker.found).for_each(|(sum, found)| sum.absorb(found));
     }
-    let slack = |sum: &Found| {
-        let Found { count, small, pages, most, address } = *sum;
+    let slack = |sum: &UnusedRoom| {
+        let UnusedRoom { count, small, pages, most, address } = *sum;
         Slack { containers: count as u64, small: small as u64, pages: pages as u64, most, address }
     };
     Ok(sums.iter().map(slack).collect())

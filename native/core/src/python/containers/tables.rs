@@ -8,24 +8,30 @@ use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 
-/// The rule for containers with a table. The rule has offsets in the object: of the number of entries; of the pointer
-/// to the table; of the number of slots minus one (-1: none); of a word that is 0 unless the table is shared (-1:
-/// none).
+/// The places of the size of containers of one type, which have a table. All offsets are those in the object; -1: the
+/// type has no such field.
+/// - `used_at`: the offset of the number of entries.
+/// - `table_at`: the offset of the pointer to the table.
+/// - `mask_at`: the offset of the number of slots, minus one.
+/// - `shared_at`: the offset of a word that is 0 unless the table is shared.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct TableRule {
     pub name: String,
     pub used_at: usize,
     pub table_at: usize,
     pub mask_at: i64,
     pub shared_at: i64,
-    /// The largest number of bytes that a slot takes, with everything that belongs to it.
+    /// The most bytes that one slot takes: its index, and its share of the entries.
     pub slot: u64,
     pub head: Option<TableHead>,
     pub entries: Option<Entries>,
 }
 
-/// The data by which tables that cannot be replaced are recognized: the flags of the type of texts, the offset of a
-/// text's characters, and the first keys of namespaces.
+/// How to recognize tables that a program cannot replace by a smaller copy: those of namespaces, and that of interned
+/// strings.
+/// - `text_flags`: the flags of string types.
+/// - `text_at`: the offset of a string's characters.
+/// - `first_names`: strings that are the first key of a namespace.
 #[derive(Clone, Debug)]
 pub struct Entries {
     pub text_flags: u64,
@@ -33,20 +39,22 @@ pub struct Entries {
     pub first_names: Vec<String>,
 }
 
-/// The largest number of slots for each entry that the table of a copy has. A table counts if a copy would have a
-/// quarter of its slots or fewer: fewer than an eighth of its slots are in use then.
+/// The table of a container's copy has SPARE slots for each entry, and one more. Their number is rounded up to a power
+/// of two. A table is examined if it has at least TIMES as many slots. Fewer than an eighth of its slots are then in
+/// use.
 const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
-/// The least size, in pages, of a table that is examined. A smaller table has no page of its own.
+/// The smallest size, in pages, of a table that is examined. A smaller table has no page of its own.
 const MIN_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
 /// The number of bytes of the entries that are searched for the first entry.
 const SEARCHED: usize = 1 << 16;
 
-impl Table {
-    /// Return the resident bytes that copying the container would save. The container begins with `head`. The saved
-    /// bytes are those of the resident pages of its table, minus the largest possible size of the copy's table.
+impl TableRule {
+    /// Return the resident bytes that copying the container would save; None if the fields of the container are not
+    /// plausible. The container begins with `head`. The saved bytes are those of the resident pages of its table, minus
+    /// the largest possible size of the copy's table.
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| word_at(head, at);
         let (used, table) = (word(self.used_at)?, word(self.table_at)?);
@@ -78,7 +86,7 @@ impl Table {
     }
 
     /// Return whether the table cannot be replaced, judging by its first entry. This is the case for the table of a
-    /// namespace, and for the interpreter's own table of texts, in which each text is its own value.
+    /// namespace, and for the interpreter's table of interned strings, in which each string is its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
         let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {

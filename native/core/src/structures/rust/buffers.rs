@@ -1,72 +1,73 @@
 //! Find the buffers of String, Vec and VecDeque. A buffer shows little about its holder. So three words (a triple)
 //! count as the holder of a buffer only if nothing else points to the buffer, and if there is a proof. There are three
-//! proofs: the numbers in the words fit the block better than chance allows; the bytes of the block are a text; triples
-//! of the same type at other places prove the holder together.
+//! proofs: the numbers in the words fit the block better than chance allows; the bytes of the block are text; several
+//! triples of the same type, at different places, prove the type together.
 
-use super::rows::Known;
-use super::triples::{Order, Shape, Triple};
+use super::rows::BufferFacts;
+use super::triples::{Triple, TripleShape, WordOrder};
 use crate::by_address::{Addresses, ByAddress};
-use crate::structures::capacity::Order as Filling;
+use crate::structures::capacity::ItemOrder;
 use crate::structures::kinds::{Family, UNKNOWN};
-use crate::structures::look::{Look, MANY};
+use crate::structures::search_input::{SearchInput, MANY};
 use gdbheap_access::memory::reader::Reader;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// The largest number of item sizes that are tried. A block with more possible item sizes shows too little.
+/// The largest number of item sizes that are tried. A block with more possible item sizes proves too little.
 const STRIDES: usize = 16;
 /// The number of times that all rows are examined. Several times are needed because a row may need what another row
 /// proves.
 const ROUNDS: usize = 3;
-/// The evidence, in bits, that a single text needs, if other texts prove the field in which its triple lies.
+/// The evidence, in bits, that a single buffer needs to count as text, if other text proves the field in which its
+/// triple lies.
 const OWN_BITS: f32 = 12.0;
 const PIECE: usize = 64 << 10;
 
 /// The facts that the items of a buffer prove: that they lie as in a Vec, and that they lie as in a VecDeque.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct BufferProof {
     as_vec: bool,
     as_deque: bool,
 }
 
-/// Judge triples by the bytes at the beginning of their blocks. Return the order that the words of a Vec have in this
-/// program, and the triples with this order.
-pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
+/// Find out for each triple, from the first bytes of its block, whether it points to text. Return the order that the
+/// words of a Vec have in this program, and the triples with this order.
+pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (WordOrder, Vec<Triple>) {
     let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
     let mut votes = [0usize; 2];
     for triple in &mut triples {
         triple.judge(reader);
         triple.judge_among(ambiguous);
-        if triple.shape() == Some(Shape::Text) {
+        if triple.shape() == Some(TripleShape::Text) {
             votes[triple.order as usize] += 1;
         }
     }
-    let order = if votes[1] > votes[0] { Order::PointerFirst } else { Order::CapFirst };
+    let order = if votes[1] > votes[0] { WordOrder::PointerFirst } else { WordOrder::CapFirst };
     triples.retain(|triple| triple.order == order);
     (order, triples)
 }
 
 pub(crate) struct Buffers<'a, 'b> {
-    pub(crate) look: &'a Look<'a>,
+    pub(crate) look: &'a SearchInput<'a>,
     pub(crate) reader: &'b mut Reader<'a>,
-    pub(crate) known: Known<'a>,
+    pub(crate) known: BufferFacts<'a>,
     /// The addresses of blocks that may just as well be tables.
     contested: Addresses,
-    seen: ByAddress<Seen>,
+    seen: ByAddress<BufferProof>,
 }
 
 impl<'a, 'b> Buffers<'a, 'b> {
     pub(crate) fn new(
-        look: &'a Look<'a>,
+        look: &'a SearchInput<'a>,
         reader: &'b mut Reader<'a>,
-        known: Known<'a>,
+        known: BufferFacts<'a>,
         contested: Addresses,
     ) -> Buffers<'a, 'b> {
         Buffers { look, reader, known, contested, seen: ByAddress::default() }
     }
 
-    /// Prove triples that lie in the same field of equal structs. `others`: fields that are skipped, because some of
-    /// them contain pointers to blocks that are no buffers.
+    /// Prove triples by other triples in the same field of equal structs: all must have the same type. `others`: fields
+    /// in which some pointers cannot belong to a Vec, so these fields prove nothing.
     pub(crate) fn fields(&mut self, others: &Addresses) {
         let mut fields: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (index, triple) in (0u32..).zip(&self.known.triples) {
@@ -79,15 +80,15 @@ impl<'a, 'b> Buffers<'a, 'b> {
             for index in rows {
                 let triple = &mut self.known.triples[index as usize];
                 // Blocks of the same size may have two types.
-                if shape == Shape::Items || triple.text_bits >= OWN_BITS {
+                if shape == TripleShape::Items || triple.text_bits >= OWN_BITS {
                     triple.prove(shape);
                 }
             }
         }
     }
 
-    /// Prove buffers by their items, if these form rows (see `Known::row`). `spend` is called with the number of words
-    /// that are read.
+    /// Prove buffers by their items, if these form rows (see `BufferFacts::row`). `spend` is called with the number of
+    /// words that are read.
     pub(crate) fn rows(&mut self, mut spend: impl FnMut(u64) -> Option<()>) {
         for _ in 0..ROUNDS {
             let mut found = 0;
@@ -96,7 +97,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
                     return;
                 }
                 let triple = &self.known.triples[index];
-                if triple.shape() != Some(Shape::Text) && !self.seen.contains_key(&triple.at) {
+                if triple.shape() != Some(TripleShape::Text) && !self.seen.contains_key(&triple.at) {
                     found += u32::from(self.row(index, &mut spend).is_some());
                 }
             }
@@ -113,12 +114,13 @@ impl<'a, 'b> Buffers<'a, 'b> {
         if strides.len() > STRIDES {
             return None;
         }
-        let mut seen = Seen::default();
+        let mut seen = BufferProof::default();
         for stride in strides {
             spend(triple.len)?;
             let items = triple.items(stride, 0, triple.len);
             seen.as_vec |= !self.known.row(self.reader, &items, stride, &mut spend).is_empty();
-            if let Some(length) = triple.next().filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
+            if let Some(length) = triple.next().filter(|_| triple.order == WordOrder::CapFirst && triple.may_be_deque())
+            {
                 spend(length)?;
                 let others = triple.items(stride, triple.len, length);
                 let offsets = self.known.row(self.reader, &others, stride, &mut spend);
@@ -130,7 +132,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         if !seen.as_vec && !seen.as_deque {
             return None;
         }
-        self.known.triples[index].prove(Shape::Items);
+        self.known.triples[index].prove(TripleShape::Items);
         self.seen.insert(triple.at, seen);
         Some(())
     }
@@ -160,7 +162,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         });
         let each = if family == Family::RustString { 1 } else { best.most() };
         let used = items.max().unwrap_or(0).saturating_mul(each);
-        self.look.fill(rows[0].id, &block, best.cap.saturating_mul(each), used, Filling::FromStart);
+        self.look.fill(rows[0].id, &block, best.cap.saturating_mul(each), used, ItemOrder::FromStart);
     }
 
     fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {
@@ -177,15 +179,15 @@ impl<'a, 'b> Buffers<'a, 'b> {
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
         let on_stacks = rows.len() as u32 - in_memory;
         let nobody_else = u32::from(counted) == in_memory && counted < MANY;
-        if !nobody_else || (on_stacks < from_stacks && shape != Shape::Text) {
+        if !nobody_else || (on_stacks < from_stacks && shape != TripleShape::Text) {
             return None;
         }
         let is_bytes = best.least() == 1 && best.most() == 1;
-        if (shape == Shape::Text || is_bytes) && self.is_text(rows) {
+        if (shape == TripleShape::Text || is_bytes) && self.is_text(rows) {
             return Some(Family::RustString);
         }
-        let proven: Vec<Seen> = rows.iter().filter_map(|row| self.seen.get(&row.at).copied()).collect();
-        if shape == Shape::Text || (inside > 0 && proven.is_empty()) {
+        let proven: Vec<BufferProof> = rows.iter().filter_map(|row| self.seen.get(&row.at).copied()).collect();
+        if shape == TripleShape::Text || (inside > 0 && proven.is_empty()) {
             return None;
         }
         let (as_vec, as_deque) = (proven.iter().any(|seen| seen.as_vec), proven.iter().any(|seen| seen.as_deque));
@@ -196,7 +198,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         })
     }
 
-    /// Return whether all bytes of the longest text that these triples describe are valid UTF-8.
+    /// Return whether the longest text that these triples describe is valid UTF-8 from beginning to end.
     fn is_text(&mut self, rows: &[Triple]) -> bool {
         let Some(longest) = rows.iter().max_by_key(|row| row.len) else { return false };
         let mut bytes = vec![0; PIECE.min(longest.len as usize)];

@@ -1,14 +1,14 @@
 //! Prove channels of std::sync::mpsc, and of crossbeam, from which std took its channels. A channel is a list of
 //! blocks, each for 31 messages.
 //!
-//! Both ends of a channel are positions on cache lines of their own. A position is an index, in which each block counts
-//! for 32 messages and the lowest bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof is: the links
-//! from the first block reach the last block after as many blocks as the indices say, and each message in the first and
-//! in the last block has a valid state.
+//! Both ends of a channel are positions on cache lines of their own. A position consists of an index and a pointer to a
+//! block (std's mpmc/list.rs). In an index, each block counts as 32 messages, and the lowest bit is a flag. The proof
+//! is: the links from the first block reach the last block after as many blocks as the indices say, and each message in
+//! the first and in the last block has a valid state.
 
 use crate::by_address::Addresses;
 use crate::structures::kinds::UNKNOWN;
-use crate::structures::look::Look;
+use crate::structures::search_input::SearchInput;
 use gdbheap_access::memory::reader::Reader;
 
 /// The alignment of CachePadded in bytes, on the known machines.
@@ -16,7 +16,7 @@ pub(crate) const LINE: u64 = 128;
 const LAP: u64 = 32;
 const MESSAGES: u64 = LAP - 1;
 const LARGEST_INDEX: u64 = 1 << 48;
-/// The limit of a message's state. The states "written", "read" and "being dropped" are one bit each.
+/// All states of a message are below this limit. The states "written", "read" and "being dropped" are one bit each.
 const STATES: u64 = 8;
 
 /// A proven channel: its own block, the blocks with its messages, and the address of each message.
@@ -34,9 +34,10 @@ pub(crate) fn may_be_index(word: u64) -> bool {
     word < LARGEST_INDEX
 }
 
-/// Prove the channel whose receiving end is at `at`. `spend` is called with the number of words that are read.
+/// Prove the channel whose receiving end is at `at`; None if it is not proven. `spend` is called with the number of
+/// words that are read.
 pub(crate) fn prove(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     reader: &mut Reader<'_>,
     at: u64,
     mut spend: impl FnMut(u64) -> Option<()>,
@@ -94,7 +95,7 @@ fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
 /// Follow the links from the first block to the last one. Return all blocks if there are `between` links, and if the
 /// blocks have the same size and their kinds are unknown; else None.
 fn follow(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     reader: &mut Reader<'_>,
     (first, last): (u64, u64),
     next: u64,

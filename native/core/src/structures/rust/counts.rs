@@ -1,18 +1,18 @@
-//! Recognize values of Arc and Rc by the two counts that precede them: the number of pointers to the block equals these
-//! counts.
+//! Recognize values of Arc and Rc by the two counts that precede them: the number of pointers to the block agrees with
+//! these counts.
 
 use crate::graph::ids::{Blocks, Node};
 use crate::structures::kinds::{Family, UNKNOWN};
-use crate::structures::look::{Look, MANY};
+use crate::structures::search_input::{SearchInput, MANY};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The least number of pointers that prove two counts. A smaller number would prove nothing, because many blocks begin
-/// with small numbers.
+/// The smallest number of pointers to a block that can prove that its first two words are reference counts. Fewer
+/// pointers would prove nothing, because many blocks begin with small numbers.
 const LEAST: u64 = 4;
 
 /// Classify the blocks that begin with two counts, if these counts agree with the number of pointers to the block.
-pub(crate) fn name(look: &Look<'_>, reader: &mut Reader<'_>, from_stacks: impl Fn(u32) -> u32) {
+pub(crate) fn name(look: &SearchInput<'_>, reader: &mut Reader<'_>, from_stacks: impl Fn(u32) -> u32) {
     let blocks = Blocks { heaps: look.heaps, ids: look.ids };
     let kind = look.number(Family::RustShared, "");
     for (id, count) in (0u32..).zip(&look.references) {

@@ -1,10 +1,10 @@
 //! Classify the objects to which trait pointers (`dyn Trait`) point. A vtable begins with the function that drops the
 //! object (null if there is nothing to do), the size of the object and the alignment of the object.
 
-use super::candidates::Wide;
+use super::candidates::WidePointer;
 use crate::by_address::ByAddress;
 use crate::structures::kinds::{Family, UNKNOWN};
-use crate::structures::look::Look;
+use crate::structures::search_input::SearchInput;
 use gdbheap_access::bytes::range_at;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
@@ -22,13 +22,13 @@ struct Vtable {
 }
 
 pub(crate) struct Objects<'a, 'b> {
-    look: &'a Look<'a>,
+    look: &'a SearchInput<'a>,
     reader: &'b mut Reader<'a>,
     vtables: ByAddress<Option<Vtable>>,
 }
 
 impl<'a, 'b> Objects<'a, 'b> {
-    pub(crate) fn new(look: &'a Look<'a>, reader: &'b mut Reader<'a>) -> Objects<'a, 'b> {
+    pub(crate) fn new(look: &'a SearchInput<'a>, reader: &'b mut Reader<'a>) -> Objects<'a, 'b> {
         Objects { look, reader, vtables: ByAddress::default() }
     }
 
@@ -53,10 +53,10 @@ impl<'a, 'b> Objects<'a, 'b> {
     }
 
     /// Return the family of the block to which all these trait pointers point, and the vtable if all have the same one.
-    /// None if their vtables disagree about the family. None also if `rows` does not have all pointers to the block: a
-    /// pointer may be stale, and the block may have a new owner. None also if the pointers may be plain pointers, after
-    /// which a stale vtable was left.
-    pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
+    /// The result is None in three cases. The vtables disagree about the family. Or `rows` does not contain all
+    /// pointers to the block: a pointer may be stale, and the block may have a new owner. Or the pointers may be plain
+    /// pointers, each with a stale pointer to a vtable after it.
+    pub(crate) fn family(&mut self, rows: &[WidePointer], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
         let (begins, inside) = (&self.look.references[id as usize], &self.look.inside[id as usize]);
@@ -82,9 +82,9 @@ impl<'a, 'b> Objects<'a, 'b> {
         found
     }
 
-    /// Return the family of a block. The block's size must fit the object of a vtable as exactly as block sizes allow,
-    /// with or without counts before the object; else None. The smallest block fits both, and small numbers at its
-    /// beginning may be counts.
+    /// Return the family of a block. None if the block's size does not fit the object of the vtable, with or without
+    /// counts before the object. The size of the smallest block may fit the object both with and without counts. If
+    /// such a block begins with small numbers, which may be counts, the family is RustObject.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
         let (low, high) = self.look.requests(&block, false);

@@ -1,32 +1,33 @@
 //! Prove types by rows of equal items, and by fields of equal structs. The words at the same offset of all items have
 //! the same type, so together they can prove what one of them cannot prove.
 
-use super::triples::{may_be_size, Order, Shape, Triple, SURE};
+use super::triples::{may_be_size, Triple, TripleShape, WordOrder, SURE};
 use crate::by_address::{Addresses, ByAddress};
-use crate::structures::look::Look;
+use crate::structures::search_input::SearchInput;
 use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// The evidence, in bits, that several texts need together (SURE_OF_MANY), and the least number of triples that prove
-/// anything (LEAST).
+/// The evidence, in bits, that several buffers together need to count as text.
 const SURE_OF_MANY: f32 = 30.0;
+/// The smallest number of triples that prove anything.
 const LEAST: usize = 3;
-/// The number of different block sizes that the same item size must fit: SIZES in a row, SIZES_OF_FIELDS in fields,
-/// which may have many types.
+/// How many different block sizes the same item size must fit to be proven. It must fit SIZES in a row. In fields,
+/// which may have many types, it must fit SIZES_OF_FIELDS.
 const SIZES: usize = 3;
 const SIZES_OF_FIELDS: usize = 5;
-/// The number of plain pointers, one in each item, that are needed to prove a row.
+/// The smallest number of items that prove a row by plain pointers. At one offset, each of them must point to a
+/// different block.
 const POINTERS: usize = 6;
-/// The largest alignment of items. The pointer of an empty Vec is no address but the alignment of its items.
+/// The largest alignment of items. The pointer of an empty Vec is the alignment of its items, not an address.
 const LARGEST_ALIGN: u64 = 64;
 /// The largest capacity. A larger number there is the None of an Option<Vec>.
 const LARGEST_CAPACITY: u64 = i64::MAX as u64;
 
 /// The facts that are known so far about words that may hold buffers.
-pub(crate) struct Known<'a> {
-    pub(crate) look: &'a Look<'a>,
-    pub(crate) order: Order,
+pub(crate) struct BufferFacts<'a> {
+    pub(crate) look: &'a SearchInput<'a>,
+    pub(crate) order: WordOrder,
     pub(crate) triples: Vec<Triple>,
     /// A map from the address of a pointer to the index of the triple with this pointer.
     pub(crate) by_holder: ByAddress<u32>,
@@ -34,8 +35,10 @@ pub(crate) struct Known<'a> {
     pub(crate) holders: Addresses,
 }
 
-/// The words at one offset of all items. `triples`: the indices of triples that may be Vecs; `holders`: the number of
-/// words that are proven pointers of other kinds; `pointers`: all other pointers to blocks.
+/// The words at one offset of all items, sorted by what they may be.
+/// - `triples`: the indices of triples that may be Vecs.
+/// - `holders`: the number of proven pointers of other kinds.
+/// - `pointers`: all other pointers to blocks.
 #[derive(Default)]
 struct Column {
     triples: Vec<u32>,
@@ -43,7 +46,7 @@ struct Column {
     pointers: HashSet<u64>,
 }
 
-impl Known<'_> {
+impl BufferFacts<'_> {
     /// Return the offsets at which the words of all items prove that the items have the same type and form a row; empty
     /// if no words prove it. Mark the triples at these offsets as proven. `spend` is called with the number of words
     /// that are read.
@@ -72,16 +75,16 @@ impl Known<'_> {
         proven
     }
 
-    /// Return whether an item has a word, at one of these offsets, that cannot be a value of the type that was proven
-    /// for the offset.
+    /// Return whether a proven type is refuted at one of these offsets: whether the word of some item cannot be a value
+    /// of the type.
     pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
         let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
         offsets.iter().any(&mut any)
     }
 
-    /// Return what the buffers of the triples in the same field of equal structs contain: a text, or items. None if it
-    /// is not proven.
-    pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
+    /// Return the content of the buffers whose triples lie in the same field of equal structs: text or items. None if
+    /// the content is not proven.
+    pub(crate) fn field(&self, triples: &[u32]) -> Option<TripleShape> {
         self.agree(triples, SIZES_OF_FIELDS)
     }
 
@@ -127,20 +130,20 @@ impl Known<'_> {
     fn is_empty(&self, reader: &mut Reader<'_>, at: u64) -> bool {
         let Some(pointer) = reader.word(at) else { return false };
         let cap = match self.order {
-            Order::CapFirst => at.checked_sub(8),
-            Order::PointerFirst => at.checked_add(8),
+            WordOrder::CapFirst => at.checked_sub(8),
+            WordOrder::PointerFirst => at.checked_add(8),
         };
         let cap = cap.and_then(|at| reader.word(at));
         let dangles = pointer.is_power_of_two() && pointer <= LARGEST_ALIGN;
         match self.order {
-            Order::CapFirst => cap == Some(0) && dangles || cap.is_some_and(|cap| cap > LARGEST_CAPACITY),
-            Order::PointerFirst => cap == Some(0) && dangles || pointer == 0,
+            WordOrder::CapFirst => cap == Some(0) && dangles || cap.is_some_and(|cap| cap > LARGEST_CAPACITY),
+            WordOrder::PointerFirst => cap == Some(0) && dangles || pointer == 0,
         }
     }
 
-    /// Return what the buffers of several triples of one type contain, if chance is ruled out: all contain texts, or
-    /// all contain items of the same size, which fits several block sizes. Else None.
-    fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
+    /// Return what the buffers of several triples of one type contain, if chance is ruled out; otherwise None. Either
+    /// all contain text, or all contain items of the same size, which fits several block sizes.
+    fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<TripleShape> {
         let all = || triples.iter().map(|index| &self.triples[*index as usize]);
         if triples.len() < LEAST {
             return None;
@@ -148,10 +151,9 @@ impl Known<'_> {
         let mut seen = HashSet::new();
         if all().all(|triple| triple.is_text || (triple.least() == 1 && triple.len == 0)) {
             let texts = all().filter(|triple| triple.is_text && seen.insert(triple.block));
-            return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(Shape::Text);
+            return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(TripleShape::Text);
         }
-        // Bytes that are not a text prove too little here: nearly every small number is the capacity of some small
-        // block.
+        // Bytes that are not text prove too little here: nearly every small number is the capacity of some small block.
         let least = all().map(|triple| triple.least()).max().unwrap_or(0).max(2);
         let most = all().map(|triple| triple.most()).min().unwrap_or(0);
         if !may_be_size(least, most) {
@@ -160,6 +162,6 @@ impl Known<'_> {
         let sizes: HashSet<u64> = all().map(|triple| triple.usable).collect();
         let different: HashSet<(u64, u64)> = all().map(|triple| (triple.cap, triple.len)).collect();
         let bits = all().filter(|triple| seen.insert(triple.block)).map(|triple| triple.bits).sum::<f32>();
-        (sizes.len() >= least_sizes && (different.len() > least_sizes || bits >= SURE)).then_some(Shape::Items)
+        (sizes.len() >= least_sizes && (different.len() > least_sizes || bits >= SURE)).then_some(TripleShape::Items)
     }
 }

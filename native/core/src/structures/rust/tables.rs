@@ -3,19 +3,22 @@
 
 use super::candidates::is_table;
 use crate::structures::kinds::UNKNOWN;
-use crate::structures::look::Look;
+use crate::structures::search_input::SearchInput;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The number of control bytes that are compared at once (SSE2). The same number of control bytes at the beginning is
-/// repeated after the last one.
+/// The number of control bytes that are compared at once (SSE2). The first GROUP control bytes are repeated after the
+/// last one.
 pub(crate) const GROUP: u64 = 16;
 const EMPTY: u8 = 0xff;
 const DELETED: u8 = 0x80;
 
-/// A proven table. `id`, `block`: the number and the address of its block; `control`: the address at which its slots
-/// end and its control bytes begin; `buckets`: the number of slots; `filled`: the indices of the filled slots.
-pub(crate) struct Table {
+/// A proven table.
+/// - `id`, `block`: the number and the address of its block.
+/// - `control`: the address at which its slots end and its control bytes begin.
+/// - `buckets`: the number of slots.
+/// - `filled`: the indices of the filled slots.
+pub(crate) struct ProvenTable {
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) control: u64,
@@ -27,15 +30,15 @@ pub(crate) struct Table {
     pub(crate) is_sole: bool,
 }
 
-/// Prove the table whose pointer is at `at`. The control bytes must show the same numbers of slots as the table itself,
-/// and the first control bytes must be repeated at the end. None if it is no table. `spend` is called with the number
-/// of bytes that are read.
+/// Prove the table whose pointer is at `at`. The control bytes must contain as many filled and free slots as the table
+/// states, and the first control bytes must be repeated at the end. None if it is not a table. `spend` is called with
+/// the number of bytes that are read.
 pub(crate) fn prove(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     reader: &mut Reader<'_>,
     at: u64,
     mut spend: impl FnMut(u64) -> Option<()>,
-) -> Option<Table> {
+) -> Option<ProvenTable> {
     let control = reader.word(at)?;
     let forms = [
         reader.words::<4>(at).map(|[_, mask, left, items]| (mask, left, items)),
@@ -57,7 +60,7 @@ pub(crate) fn prove(
         }
         if let Some(filled) = filled(&bytes, buckets, left, items) {
             let is_sole = begins == 0 || control == block.address;
-            return Some(Table { id, block: block.address, control, buckets, filled, is_sole });
+            return Some(ProvenTable { id, block: block.address, control, buckets, filled, is_sole });
         }
     }
     None
@@ -83,7 +86,7 @@ fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>>
     (is_whole && is_mirrored).then(|| (0..buckets).filter(|slot| own[*slot as usize] < DELETED).collect())
 }
 
-impl Table {
+impl ProvenTable {
     /// Return the possible sizes of a slot: multiples of eight, because slots that contain pointers have such sizes.
     pub(crate) fn strides(&self) -> impl Iterator<Item = u64> {
         let (bytes, buckets) = (self.control - self.block, self.buckets);

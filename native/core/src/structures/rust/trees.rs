@@ -7,7 +7,7 @@
 
 use super::candidates::Root;
 use crate::structures::kinds::UNKNOWN;
-use crate::structures::look::Look;
+use crate::structures::search_input::SearchInput;
 use gdbheap_access::memory::reader::Reader;
 
 const CAPACITY: u64 = 11;
@@ -16,23 +16,25 @@ const EDGE_BYTES: u64 = EDGES * 8;
 /// The size in bytes of the largest leaf that is tried. Larger keys and values are unlikely in nodes.
 const LARGEST_LEAF: u64 = 64 << 10;
 
-/// The largest number of forms in which two children may agree. In a real tree there are one or two such forms.
+/// The search for node layouts (`Form`) that two children of a node both fit ends after this many. Two nodes of a real
+/// tree fit one or two.
 const MAX_FORMS: usize = 64;
 
-/// The offsets of the fields in the nodes of one tree.
+/// The layout of the nodes of one tree: offsets in bytes. `parent`: of the pointer to the parent. `place`: of the index
+/// in the parent. `length`: of the number of keys.
 #[derive(Clone, Copy)]
 struct Form {
-    /// The size of a leaf. Other nodes have their edges (pointers to children) after the bytes of a leaf.
+    /// The size of a leaf in bytes. In other nodes, pointers to the children (`edges`) follow after this many bytes.
     leaf: u64,
     parent: u64,
     place: u64,
     length: u64,
 }
 
-/// Return the nodes of the tree with this root. Their links must be consistent in both directions, and they must have
-/// as many keys in total as the root says; else None.
+/// Return the nodes of the tree with this root. None unless the links of the nodes are consistent in both directions,
+/// and the nodes have as many keys in total as the root says.
 pub(crate) fn prove(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     reader: &mut Reader<'_>,
     root: &Root,
     mut spend: impl FnMut(u64) -> Option<()>,
@@ -59,9 +61,9 @@ pub(crate) fn prove(
     None
 }
 
-/// Return the children of a node, assuming that leaves have `leaf` bytes. The children must be at least two, and used
-/// blocks; else None.
-fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
+/// Return the children of a node, assuming that leaves have `leaf` bytes. There must be at least two children, and all
+/// of them must be used blocks; otherwise None.
+fn edges(look: &SearchInput<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for at in (node + leaf..node + leaf + EDGE_BYTES).step_by(8) {
         // The words after the last edge are stale.
@@ -73,7 +75,8 @@ fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Opti
     (found.len() >= 2).then_some(found)
 }
 
-/// Return the forms with which the first two children of a node agree: at most MAX_FORMS of them, or one more.
+/// Return the node layouts that the first two children of a node both fit. If there are more than MAX_FORMS, the search
+/// stops at one more.
 fn form_of(
     reader: &mut Reader<'_>,
     node: u64,
@@ -106,9 +109,9 @@ fn form_of(
     found
 }
 
-/// Return all nodes of the tree if, in this form, the fields of each node agree with its parent; else None.
+/// Return all nodes of the tree; None unless the fields of each node, read in the layout `form`, agree with its parent.
 fn follow(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     reader: &mut Reader<'_>,
     root: &Root,
     form: Form,

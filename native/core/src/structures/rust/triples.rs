@@ -1,11 +1,11 @@
-//! Judge triples: three words that may be a Vec or a String or, with a fourth word, a VecDeque. The evidence says how
-//! strongly the numbers in these words, and the bytes of the block to which they point, support this.
+//! Weigh the evidence for triples: three words that may be a Vec or a String or, with a fourth word, a VecDeque. The
+//! evidence comes from the numbers in these words, and from the bytes of the block to which they point.
 
 use gdbheap_access::memory::reader::Reader;
 
-/// The order of a Vec's words that rustc has chosen.
+/// The order in which the words of a Vec lie in memory. rustc chooses it, so all Vecs of a program have the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub(crate) enum WordOrder {
     /// The order is capacity, pointer, length.
     CapFirst,
     /// The order is pointer, capacity, length.
@@ -14,20 +14,22 @@ pub(crate) enum Order {
 
 /// The amount of evidence, in bits, above which a coincidence is ruled out.
 pub(crate) const SURE: f32 = 14.0;
-/// The evidence that is needed for a text, in bits, if the buffer may instead contain items of several bytes. More such
-/// buffers need more bits: if one random buffer in a thousand looks like a text, a thousand of a million do.
+/// The evidence, in bits, that a buffer needs to count as text if it may instead contain items of several bytes. There
+/// are many such buffers, so each needs much evidence: if one random buffer in a thousand looks like text, a thousand
+/// of a million buffers are wrongly taken for text.
 const SURE_AMONG_VECS: f32 = 12.0;
-/// The evidence of one character for a text, in bits. First number: letters, digits and other characters of names,
-/// which are a quarter of all bytes. Second: other ASCII characters; a third of all bytes can be printed. Third: all
-/// other characters; few pairs of other bytes are valid UTF-8.
+/// The evidence for text, in bits, that one character gives. Characters that random bytes seldom form give more.
+/// - letters, digits and other characters of names: a quarter of all byte values.
+/// - other ASCII characters: a third of all byte values can be printed.
+/// - all others: few pairs of other bytes are valid UTF-8.
 const BITS: [f32; 3] = [1.9, 1.4, 4.0];
-/// The largest number of bytes of a text that are read to judge it.
+/// The largest number of bytes of a buffer that are read to decide whether they are text.
 pub(crate) const SAMPLE: usize = 64;
 
 /// The three words of a possible Vec, and the block to which they point.
 #[derive(Clone, Debug)]
 pub(crate) struct Triple {
-    pub(crate) order: Order,
+    pub(crate) order: WordOrder,
     /// The address of the word that is the pointer.
     pub(crate) at: u64,
     pub(crate) id: u32,
@@ -42,23 +44,23 @@ pub(crate) struct Triple {
     /// The field in which the pointer lies, as `candidates::field` encodes it.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// The smallest number of bytes that may have been requested for the block (`low`), and the largest number
-    /// (`usable`), which is all that the block can contain.
+    /// The smallest number of bytes that may have been requested for the block.
     pub(crate) low: u64,
+    /// The largest number of bytes that may have been requested for the block, which is all that the block can contain.
     pub(crate) usable: u64,
     pub(crate) is_text: bool,
-    /// The evidence, in bits, that is needed to prove a text.
+    /// The evidence, in bits, that is needed to prove that the buffer is text.
     pub(crate) wanted: f32,
-    /// The evidence, in bits, that the words are a Vec and not chance numbers (`bits`), and that the bytes are a text
-    /// and not random bytes (`text_bits`).
+    /// The evidence, in bits, that the words are a Vec and not chance numbers.
     pub(crate) bits: f32,
+    /// The evidence, in bits, that the bytes of the buffer are text and not random bytes.
     pub(crate) text_bits: f32,
     /// The content of the buffer, if other triples at the same place in other items or structs prove it.
-    pub(crate) proven: Option<Shape>,
+    pub(crate) proven: Option<TripleShape>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum TripleShape {
     Text,
     Items,
 }
@@ -66,7 +68,7 @@ pub(crate) enum Shape {
 impl Triple {
     /// Make a triple for a block for which between `low` and `high` bytes were requested; None if the words cannot be a
     /// Vec.
-    pub(crate) fn new(order: Order, cap: u64, len: u64, (low, high): (u64, u64)) -> Option<Triple> {
+    pub(crate) fn new(order: WordOrder, cap: u64, len: u64, (low, high): (u64, u64)) -> Option<Triple> {
         if cap == 0 || len > cap || cap > high {
             return None;
         }
@@ -95,12 +97,12 @@ impl Triple {
         })
     }
 
-    /// Return the smallest size in bytes that an item can have.
+    /// Return the smallest possible size of an item in bytes: the smallest possible request divided by the capacity.
     pub(crate) fn least(&self) -> u64 {
         least(self.low, self.cap)
     }
 
-    /// Return the largest size in bytes that an item can have.
+    /// Return the largest possible size of an item in bytes: the usable size of the block divided by the capacity.
     pub(crate) fn most(&self) -> u64 {
         self.usable / self.cap
     }
@@ -111,14 +113,14 @@ impl Triple {
         Some(self.next).filter(|next| *next != u64::MAX)
     }
 
-    /// Read the first bytes of the block, and judge whether they are a text.
+    /// Read the first bytes of the block, and decide whether they are text.
     pub(crate) fn judge(&mut self, reader: &mut Reader<'_>) {
         let mut bytes = [0; SAMPLE];
         let got = reader.fill(self.block, &mut bytes[..(self.usable as usize).min(SAMPLE)]);
         self.judge_text(&bytes[..got]);
     }
 
-    /// Judge whether `bytes`, the first bytes of the block, are a text.
+    /// Decide whether `bytes`, the first bytes of the block, are text.
     fn judge_text(&mut self, bytes: &[u8]) {
         let wanted = (self.len as usize).min(SAMPLE);
         if self.least() > 1 || wanted == 0 {
@@ -136,29 +138,29 @@ impl Triple {
         self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
-    /// Raise the evidence that a text needs, if the triple is ambiguous. More evidence is needed because, by chance,
-    /// one of `others` such buffers may look like a text.
+    /// If the triple is ambiguous, raise the evidence that its buffer needs to count as text. More evidence is needed
+    /// because, by chance, one of `others` such buffers may look like text.
     pub(crate) fn judge_among(&mut self, others: usize) {
         if self.is_ambiguous() {
             self.wanted = SURE_AMONG_VECS + bits_of(others as u64);
         }
     }
 
-    /// Return what the buffer contains, a text or items; None if it is not certain.
-    pub(crate) fn shape(&self) -> Option<Shape> {
+    /// Return the content of the buffer, text or items; None if the content is not certain.
+    pub(crate) fn shape(&self) -> Option<TripleShape> {
         match self.proven {
-            None if self.text_bits >= self.wanted => Some(Shape::Text),
-            None if self.bits >= SURE => Some(Shape::Items),
+            None if self.text_bits >= self.wanted => Some(TripleShape::Text),
+            None if self.bits >= SURE => Some(TripleShape::Items),
             proven => proven,
         }
     }
 
-    pub(crate) fn prove(&mut self, shape: Shape) {
+    pub(crate) fn prove(&mut self, shape: TripleShape) {
         self.proven.get_or_insert(shape);
     }
 
-    /// Return the addresses of items of the size `stride`: `length` items from the index `first` on. After the last
-    /// item of the buffer, continue with its first one.
+    /// Return the addresses of items of the size `stride`: `length` items, beginning with the index `first`. After the
+    /// last item of the buffer, continue with its first one.
     pub(crate) fn items(&self, stride: u64, first: u64, length: u64) -> Vec<u64> {
         (0..length).map(|item| self.block + (first + item) % self.cap * stride).collect()
     }
@@ -166,9 +168,9 @@ impl Triple {
     /// Return whether the four words may be a VecDeque, in which the length follows the index of the first item.
     pub(crate) fn may_be_deque(&self) -> bool {
         match self.order {
-            Order::CapFirst => self.len < self.cap && self.next().is_some_and(|length| length <= self.cap),
+            WordOrder::CapFirst => self.len < self.cap && self.next().is_some_and(|length| length <= self.cap),
             // In 1.66 and older, the indices of both ends precede the pointer, and the capacity is a power of two.
-            Order::PointerFirst => self.cap.is_power_of_two(),
+            WordOrder::PointerFirst => self.cap.is_power_of_two(),
         }
     }
 }
@@ -197,7 +199,7 @@ pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)
 }
 
-/// Return the evidence, in bits, that these characters give for a text; None if one of them cannot be in a text. The
+/// Return the evidence, in bits, that these bytes are text; None if one of the characters cannot occur in text. The
 /// last character may be cut off at the end of the sample.
 pub(crate) fn letters(bytes: &[u8]) -> Option<f32> {
     let whole = match std::str::from_utf8(bytes) {
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_words_say() {
-        let triple = |cap, len, requests| Triple::new(Order::CapFirst, cap, len, requests);
+        let triple = |cap, len, requests| Triple::new(WordOrder::CapFirst, cap, len, requests);
         assert!(triple(0, 0, (1, 24)).is_none() && triple(5, 6, (1, 24)).is_none() && triple(25, 6, (1, 24)).is_none());
         let few = triple(4, 3, (89, 104)).unwrap();
         assert!((few.least(), few.most()) == (23, 26) && few.shape().is_none());
@@ -232,16 +234,16 @@ mod tests {
         assert!(triple(1100, 1000, (8185, 8200)).is_none());
     }
 
-    /// Check eleven items of two random bytes, as one run in a hundred made them: half of them look like a text.
+    /// Check eleven items of two random bytes, as one run in a hundred made them: half of them look like text.
     #[test]
     fn texts_among_others() {
         let judged = |others| {
-            let mut triple = Triple::new(Order::CapFirst, 16, 11, (9, 40)).unwrap();
+            let mut triple = Triple::new(WordOrder::CapFirst, 16, 11, (9, 40)).unwrap();
             triple.judge_text(b"TF9W(^\n<VlE\x33\x48");
             triple.judge_among(others);
             triple.shape()
         };
-        assert_eq!((judged(1), judged(1000)), (Some(Shape::Text), None));
+        assert_eq!((judged(1), judged(1000)), (Some(TripleShape::Text), None));
     }
 
     #[test]

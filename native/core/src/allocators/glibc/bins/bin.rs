@@ -22,8 +22,8 @@ pub(super) fn bin_of(size: u64) -> u64 {
     }
 }
 
-/// Return the size of the smallest chunk that is sorted into each bin, indexed by bin number; 0 for index 0, which is
-/// not a bin, and for the unsorted bin.
+/// Return the size of the smallest chunk that is sorted into each bin, by bin number. The sizes at index 0, which is
+/// not a bin, and of the unsorted bin are 0.
 pub fn least_sizes() -> Vec<u64> {
     let mut least = vec![0; BINS as usize];
     let mut size = UNSORTED.wrapping_add(1).wrapping_mul(GRAIN);

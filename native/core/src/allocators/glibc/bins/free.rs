@@ -1,4 +1,4 @@
-//! The free chunks of all regions, numbered by address order, with their links.
+//! The free chunks of all regions, numbered in address order, with their links.
 
 use super::bin::{MAX_DAMAGE, NO_BIN};
 use crate::allocators::damage::{hex, Damage};
@@ -17,7 +17,7 @@ const WORD_BYTES: u64 = 64 * GRAIN;
 /// The number of bytes of a region that one `Slice` covers, a multiple of WORD_BYTES.
 const SLICE: u64 = 32 << 20;
 
-/// The size and the links of a free chunk.
+/// The size in bytes of a free chunk, and its list links `fd` and `bk`.
 #[derive(Clone, Copy)]
 pub(super) struct Links {
     pub(super) size: u64,
@@ -32,7 +32,7 @@ struct Word {
     first: usize,
 }
 
-/// The free chunks of one region.
+/// The free chunks of one region, numbered consecutively in address order.
 pub(super) struct FreeOfRegion {
     pub(super) arena: u32,
     start: u64,
@@ -58,7 +58,7 @@ impl FreeOfRegion {
         self.numbers.clone()
     }
 
-    /// Return the number of the free chunk at `address`.
+    /// Return the number of the free chunk at `address`; None if no free chunk of this region begins there.
     #[inline]
     pub(super) fn number(&self, address: u64) -> Option<usize> {
         let offset = address.wrapping_sub(self.start);
@@ -113,7 +113,7 @@ impl FreeOfRegion {
     }
 }
 
-/// A part of a region, with the range of the numbers of its free chunks.
+/// A part of one region. Its free chunks have consecutive numbers, which the slice stores as a range.
 pub(super) struct Slice {
     pub(super) region: usize,
     pub(super) from: u64,
@@ -121,15 +121,15 @@ pub(super) struct Slice {
     pub(super) numbers: Range<usize>,
 }
 
-/// The elements of an array that belong to the free chunks of one slice. One worker fills them.
+/// The part of an array that is reserved for one slice: one element for each free chunk of the slice. One worker fills
+/// it.
 pub(super) struct Share<'a, T> {
     pub(super) slice: Slice,
     room: Mutex<Option<&'a mut [T]>>,
 }
 
 impl<'a, T> Share<'a, T> {
-    /// Return the elements of the array for the free chunks of the slice; None if a worker has already taken these
-    /// elements.
+    /// Return the part of the array that is reserved for this slice; None if a worker has already taken it.
     pub(super) fn take(&self) -> Option<&'a mut [T]> {
         take(&self.room)
     }
@@ -145,8 +145,8 @@ pub(super) struct FreeChunks {
 }
 
 impl FreeChunks {
-    /// Number the free chunks and read their links: the links that the walk collected or, if it collected none, the
-    /// links that another walk collects. Also return wrong flags of chunks in use, as damage.
+    /// Number all free chunks and read their links. If the walk collected no links, a second walk collects them. Also
+    /// return, as damage, the chunks in use whose flags are wrong.
     pub(super) fn of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(FreeChunks, Vec<Damage>)> {
         let mut count = 0;
         let mut regions = Vec::with_capacity(chunks.regions.len());
@@ -214,7 +214,7 @@ impl FreeChunks {
         (region.start <= address).then_some(region)
     }
 
-    /// Return the number of the free chunk at `address`.
+    /// Return the number of the free chunk at `address`; None if no free chunk begins there.
     pub(super) fn number(&self, address: u64) -> Option<usize> {
         self.region_of(address)?.number(address)
     }
@@ -230,7 +230,7 @@ impl FreeChunks {
     }
 }
 
-/// Return the links of the free chunks of each region: from the walk or, if it collected none, from another walk.
+/// Return the links of the free chunks of each region. If the walk collected no links, a second walk collects them.
 fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
     let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(|region| take(&region.free_links)).collect();
     if let Some(kept) = kept {

@@ -1,8 +1,8 @@
-//! The doubly linked lists of free chunks: find the bin of each free chunk and check every link.
+//! Follow the doubly linked lists of free chunks. Find the bin of each free chunk and check every link.
 //!
 //! A free chunk's first words are `fd` and `bk`. In a large bin, the first chunk of each size also has `fd_nextsize`
 //! and `bk_nextsize` after these words. Bin n is a ring whose head overlays `malloc_state.bins`, as if a chunk began 16
-//! bytes before the bin's pair of words. Bin 1 is the unsorted bin, bins 2 to 63 are small bins of one size each, bins
+//! bytes before the bin's pair of words. Bin 1 is the unsorted bin. Bins 2 to 63 are small bins of one size each. Bins
 //! 64 to 126 are large bins.
 
 mod bin;

@@ -3,7 +3,7 @@
 use super::bin::{bin_of, MAX_DAMAGE, NO_BIN, UNSORTED};
 use super::free::{FreeChunks, Links};
 use crate::allocators::damage::{hex, Damage};
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 
@@ -12,8 +12,7 @@ use gdbheap_access::work::{Control, Watcher};
 struct Direction {
     on: fn(&Links) -> u64,
     back: fn(&Links) -> u64,
-    /// The offset of the link in a chunk. The head of a bin has the link at the same offset, if the head is seen as a
-    /// chunk.
+    /// The offset in bytes of the link in a chunk. If a bin's head is seen as a chunk, its link has the same offset.
     offset: u64,
     leads_astray: &'static str,
     not_back: &'static str,
@@ -39,7 +38,8 @@ const BACKWARD: Direction = Direction {
     is_second: true,
 };
 
-/// One bin of an arena. `head` is the address of the chunk whose links would be the bin's pair of words.
+/// One bin of an arena, as a ring of chunks. `head` lies 16 bytes before the bin's pair of links: a chunk with these
+/// links would begin there.
 #[derive(Clone, Copy)]
 pub(super) struct Ring {
     pub(super) arena: u32,
@@ -77,10 +77,10 @@ impl Rings<'_> {
     }
 
     /// Follow one ring forward by `fd`. If a link is wrong, also follow the ring backward by `bk`.
-    fn go_round(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
+    fn go_round(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancellation> {
         let mut found = Vec::new();
         let Some((first, last)) = self.ends(ring) else {
-            return Ok(vec![Damage::new(ring.head, "head of a bin", "bytes that can be read", "absent bytes")]);
+            return Ok(vec![Damage::absent(ring.head, "head of a bin")]);
         };
         if let Some(end) = self.go(ring, first, FORWARD, &mut found, control)? {
             if last != end {
@@ -93,7 +93,7 @@ impl Rings<'_> {
     }
 
     /// Follow a ring's links in one direction, starting at `first`, and append wrong links to `found`. Return the last
-    /// chunk; None if the links do not lead back to the head.
+    /// chunk; None if the links do not return to the head.
     #[inline(always)]
     fn go(
         &self,
@@ -102,7 +102,7 @@ impl Rings<'_> {
         way: Direction,
         found: &mut Vec<Damage>,
         control: &Control,
-    ) -> Result<Option<u64>, Cancelled> {
+    ) -> Result<Option<u64>, Cancellation> {
         let (mut before, mut at) = (ring.head, first);
         let mut steps = 0u64;
         while at != ring.head {

@@ -19,23 +19,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The flag that distinguishes the number of a bin from the number of a chunk.
 const HEAD: u32 = 1 << 31;
 const NO_STRETCH: u32 = u32::MAX;
-/// The smallest average number of links between two cuts of a ring.
+/// The smallest value of `step`. On average, about `step` links lie between two cuts of a ring.
 const SHORTEST: usize = 64;
 const MAX_CUTS: usize = 1 << 12;
 const STRETCHES_IN_JOB: usize = 128;
 const AT_ONCE: usize = 32;
 
 /// The numbers of the first and the last chunk of a ring that is not empty.
-struct Filled {
+struct RingEnds {
     bin: u32,
     first: u32,
     last: u32,
 }
 
-/// Rings as numbers, and the stretches into which they are cut.
+/// The rings of bins as lists of chunk numbers, and the stretches into which these lists are cut.
 struct Numbers {
-    /// For each chunk, the number of the next chunk in the ring, or HEAD with the number of the bin at the end of the
-    /// ring.
+    /// For each chunk, the number of the next chunk in the ring. For the last chunk of a ring, HEAD with the number of
+    /// the bin.
     next: Vec<u32>,
     /// The distance between cuts, in chunk numbers: a power of two.
     step: u32,
@@ -57,9 +57,9 @@ impl Rings<'_> {
         Ok(self.put_into_bins(&numbers, &bins))
     }
 
-    /// Return the rings that contain chunks; None if the head of a ring points to a chunk that does not point back to
-    /// the head.
-    fn filled(&self, rings: &[Ring]) -> Option<Vec<Filled>> {
+    /// Return the rings that contain chunks. None if a ring's head cannot be read, or points to no chunk that points
+    /// back to it.
+    fn filled(&self, rings: &[Ring]) -> Option<Vec<RingEnds>> {
         let mut filled = Vec::new();
         for ring in rings {
             let (first, last) = self.ends(*ring)?;
@@ -71,13 +71,13 @@ impl Rings<'_> {
             if self.free.links(first).bk != ring.head || self.free.links(last).fd != ring.head {
                 return None;
             }
-            filled.push(Filled { bin: ring.bin as u32, first: first as u32, last: last as u32 });
+            filled.push(RingEnds { bin: ring.bin as u32, first: first as u32, last: last as u32 });
         }
         Some(filled)
     }
 
-    /// Return, for each free chunk by its number, the target of the chunk's `fd`: the number of a chunk that points
-    /// back, or HEAD with the number of a bin. None if any `fd` points elsewhere.
+    /// Return the target of each free chunk's `fd`, by the chunk's number. The target is the number of a chunk that
+    /// points back, or HEAD with the number of a bin. Return None if any `fd` points elsewhere.
     fn look_up_links(&self, watcher: &dyn Watcher, heads: &[u64]) -> Result<Option<Vec<u32>>> {
         if self.free.len() >= HEAD as usize {
             return Ok(None);
@@ -106,8 +106,8 @@ impl Rings<'_> {
         })
     }
 
-    /// Return the target of a chunk's `fd` as a number, as in `look_up_links`. `bins` is the address of the bins of the
-    /// chunk's arena.
+    /// Return the target of a chunk's `fd` as a number, as in `look_up_links`. None if `fd` points to neither a bin nor
+    /// a chunk that points back. `bins`: the address of the bins of the chunk's arena.
     #[inline(always)]
     fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
         let fd = self.free.links(number).fd;
@@ -149,7 +149,7 @@ impl Rings<'_> {
 }
 
 impl Numbers {
-    fn new(next: Vec<u32>, filled: &[Filled]) -> Numbers {
+    fn new(next: Vec<u32>, filled: &[RingEnds]) -> Numbers {
         let step = (next.len() / MAX_CUTS).max(SHORTEST).next_power_of_two() as u32;
         let cuts = (0..next.len() as u32).step_by(step as usize);
         let firsts = filled.iter().map(|ring| ring.first).filter(|first| first % step != 0);
@@ -179,9 +179,9 @@ impl Numbers {
         }
     }
 
-    /// Return the bin of each stretch; None if a ring does not lead back to its head, or if the chunk that leads back
-    /// is not the last chunk according to the head.
-    fn put_together(&self, filled: &[Filled], ends: &[u32]) -> Option<Vec<u8>> {
+    /// Return the bin of each stretch. None if the links of a ring do not return to its head. Also None if the head
+    /// names another chunk as its last one.
+    fn put_together(&self, filled: &[RingEnds], ends: &[u32]) -> Option<Vec<u8>> {
         let mut bins = vec![NO_BIN; ends.len()];
         let mut others = self.next.len().div_ceil(self.step as usize);
         for ring in filled {

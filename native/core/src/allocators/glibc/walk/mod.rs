@@ -12,32 +12,32 @@
 //!
 //! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores. A
 //! stretch is divided into parts. The walk of a part begins at the first address in the part that looks like a chunk,
-//! and records plain chunks only. Then a final walk goes through the whole stretch. When it reaches a chunk that the
-//! walk of a part also found, it takes over the part's later chunks, because two walks from the same chunk find the
+//! and records plain chunks only. Then a final walk goes through the whole stretch. It may reach a chunk that the walk
+//! of a part also found. It then takes over the part's later chunks, because two walks from the same chunk find the
 //! same chunks. The part's earlier chunks are dropped, because the part's walk may have begun in the middle of a
 //! block's data.
 
 mod parts;
+mod stretch;
 mod walker;
-mod whole;
 
 use crate::allocators::damage::Damage;
-use crate::allocators::glibc::chunks::{Chunks, Head, Link, Region, State, Stretch, GRAIN};
+use crate::allocators::glibc::chunks::{ChunkHead, ChunkState, Chunks, Link, Region, Stretch, GRAIN};
 use crate::allocators::glibc::free_links::FreeLinks;
 use crate::bits::Bits;
-use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::error::{Cancellation, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control, Watcher};
 
-use parts::{Part, PartJob, PART};
+use parts::{PartJob, WalkedPart, PART};
 use std::sync::atomic::AtomicUsize;
 use std::sync::Mutex;
-use walker::{ChunkWalker, RegionInfo, Words, MAX_FAST_BINS};
-use whole::Walk;
+use stretch::Walk;
+use walker::{ChunkBits, ChunkWalker, RegionInfo, MAX_FAST_BINS};
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
 
-/// The bits of one stretch, and the damage to report if the size of the stretch is impossible.
+/// A stretch that is being walked: its bitmaps, and the damage if memory does not suffice for bitmaps of its size.
 struct RegionBits {
     stretch: Stretch,
     starts: Bits,
@@ -53,8 +53,8 @@ impl RegionBits {
         let mut damage = Vec::new();
         if !Bits::fits(3 * (size / GRAIN + 1)) {
             stretch.end = stretch.start;
-            let (expected, found) = ("a size for which there is enough memory".into(), format!("{size:#x}"));
-            damage.push(Damage { address: stretch.start, what: "size of a heap", expected, found });
+            let expected = "a size for which there is enough memory";
+            damage.push(Damage::new(stretch.start, "size of a heap", expected, format!("{size:#x}")));
         }
         let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
         RegionBits { starts: bits(), low: bits(), heads: AtomicUsize::new(0), collects, damage, stretch }
@@ -77,14 +77,14 @@ impl RegionBits {
         starts.zip(words).map(job).collect()
     }
 
-    fn whole_job(&mut self, space: &Space, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
+    fn whole_job(&mut self, space: &Space, index: usize, parts: Vec<WalkedPart>) -> WholeJob<'_> {
         let info = RegionInfo::new(space, &self.stretch, &self.heads, self.collects);
         let task = ((self.starts.words_mut(), self.low.words_mut()), parts);
         WholeJob { index, info, task: Mutex::new(Some(task)) }
     }
 
-    fn region(self, walked: Walked) -> Region {
-        let Walked { special, links, heads, free, mut damage, .. } = walked;
+    fn region(self, walked: StretchContent) -> Region {
+        let StretchContent { special, links, heads, free, mut damage, .. } = walked;
         damage.extend(self.damage);
         let mut region = Region::new(self.stretch, self.starts, self.low, special, damage);
         region.links = links;
@@ -97,26 +97,26 @@ impl RegionBits {
 struct WholeJob<'a> {
     index: usize,
     info: RegionInfo<'a>,
-    task: Mutex<Option<(Words<'a>, Vec<Part>)>>,
+    task: Mutex<Option<(ChunkBits<'a>, Vec<WalkedPart>)>>,
 }
 
-struct Walked {
+struct StretchContent {
     index: usize,
-    special: Vec<(u64, State)>,
+    special: Vec<(u64, ChunkState)>,
     links: Vec<Link>,
-    heads: Option<Vec<Head>>,
+    heads: Option<Vec<ChunkHead>>,
     free: Option<FreeLinks>,
     damage: Vec<Damage>,
 }
 
 impl WholeJob<'_> {
-    fn walk(&self, space: &Space, control: &Control) -> Result<Option<Walked>, Cancelled> {
+    fn walk(&self, space: &Space, control: &Control) -> Result<Option<StretchContent>, Cancellation> {
         let Some(((starts, low), parts)) = take(&self.task) else { return Ok(None) };
         let walker = ChunkWalker::new(space, &self.info, self.info.stretch.start, starts, low);
         let mut walk = Walk { control, walker, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
         walk.whole(parts)?;
         let ChunkWalker { links, heads, free, .. } = walk.walker;
-        Ok(Some(Walked { index: self.index, special: walk.special, links, heads, free, damage: walk.damage }))
+        Ok(Some(StretchContent { index: self.index, special: walk.special, links, heads, free, damage: walk.damage }))
     }
 }
 
@@ -126,12 +126,12 @@ pub struct CacheList {
     /// The address of the first entry of the list.
     pub first: u64,
     pub entries: u64,
-    /// The size of the list's chunks.
+    /// The size in bytes of the list's chunks.
     pub size: u64,
 }
 
 /// Walk every stretch and follow the lists of all thread caches. Return for each list the number of entries that were
-/// taken, and the address to which its last link leads. `collects`: whether to keep the links of free chunks, for
+/// taken, and the address to which its last link points. `collects`: whether to keep the links of free chunks, for
 /// `follow_bins`.
 pub fn walk_chunks(
     watcher: &dyn Watcher,
@@ -166,11 +166,11 @@ pub(crate) fn walk_stretches(
     Ok(canvases.into_iter().zip(walked).map(|(bits, walked)| bits.region(walked)).collect())
 }
 
-fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [RegionBits]) -> Result<Vec<Part>> {
+fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [RegionBits]) -> Result<Vec<WalkedPart>> {
     let total = canvases.iter().map(|bits| bits.stretch.end - bits.stretch.start).sum();
     let jobs: Vec<PartJob<'_>> =
         canvases.iter_mut().enumerate().flat_map(|(index, bits)| bits.part_jobs(space, index)).collect();
-    let work = |done: &mut Vec<Part>, job: &PartJob<'_>, control: &Control| {
+    let work = |done: &mut Vec<WalkedPart>, job: &PartJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())
     };
@@ -181,17 +181,18 @@ fn walk_whole(
     watcher: &dyn Watcher,
     space: &Space,
     canvases: &mut [RegionBits],
-    parts: Vec<Part>,
-) -> Result<Vec<Walked>> {
-    let mut by_canvas: Vec<Vec<Part>> = canvases.iter().map(|_| Vec::new()).collect();
+    parts: Vec<WalkedPart>,
+) -> Result<Vec<StretchContent>> {
+    let mut by_canvas: Vec<Vec<WalkedPart>> = canvases.iter().map(|_| Vec::new()).collect();
     parts.into_iter().for_each(|part| by_canvas[part.index].push(part));
     let jobs = canvases.iter_mut().zip(by_canvas).enumerate();
     let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (bits, parts))| bits.whole_job(space, index, parts)).collect();
-    let work = |done: &mut Vec<Walked>, job: &WholeJob<'_>, control: &Control| {
+    let work = |done: &mut Vec<StretchContent>, job: &WholeJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())
     };
-    let mut walked: Vec<Walked> = space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
+    let mut walked: Vec<StretchContent> =
+        space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
     walked.sort_by_key(|walked| walked.index);
     Ok(walked)
 }

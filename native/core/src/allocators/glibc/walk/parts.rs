@@ -1,9 +1,9 @@
 //! Parts of a stretch, each walked by any free worker from the first address in it that looks like a chunk.
 
-use super::walker::{ChunkWalker, Header, RegionInfo, Words};
-use crate::allocators::glibc::chunks::{Head, Link};
+use super::walker::{ChunkBits, ChunkWalker, Header, RegionInfo};
+use crate::allocators::glibc::chunks::{ChunkHead, Link};
 use crate::allocators::glibc::free_links::FreeLinks;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control};
 use std::sync::Mutex;
@@ -16,16 +16,16 @@ pub(super) const STRIDE: u64 = 1 << 20;
 /// lies in the middle of a large chunk.
 const MAX_SEARCHED: u64 = 256 << 10;
 
-/// The result of the walk of one part. The bits that the walk has set are in the bits of the stretch.
-pub(super) struct Part {
+/// The result of the walk of one part. The walk sets the bits of the chunks in the bitmaps of the whole stretch.
+pub(super) struct WalkedPart {
     pub(super) index: usize,
     pub(super) from: u64,
     /// The address at which the walk stopped; `from` if the walk found no chunk to begin with.
     pub(super) to: u64,
     pub(super) previous: Option<Header>,
-    pub(super) head: Head,
+    pub(super) head: ChunkHead,
     pub(super) links: Vec<Link>,
-    pub(super) heads: Option<Vec<Head>>,
+    pub(super) heads: Option<Vec<ChunkHead>>,
     pub(super) free: Option<FreeLinks>,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct PartJob<'a> {
     pub(super) info: RegionInfo<'a>,
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) words: Mutex<Option<Words<'a>>>,
+    pub(super) words: Mutex<Option<ChunkBits<'a>>>,
 }
 
 impl PartJob<'_> {
-    pub(super) fn walk(&self, space: &Space, control: &Control) -> Result<Option<Part>, Cancelled> {
+    pub(super) fn walk(&self, space: &Space, control: &Control) -> Result<Option<WalkedPart>, Cancellation> {
         let Some((starts, low)) = take(&self.words) else { return Ok(None) };
         let mut walker = ChunkWalker::new(space, &self.info, self.from, starts, low);
         let begin = match self.from == self.info.stretch.start {
@@ -59,6 +59,6 @@ impl PartJob<'_> {
             }
         }
         let ChunkWalker { previous, head, links, heads, free, .. } = walker;
-        Ok(Some(Part { index: self.index, from: self.from, to, previous, head, links, heads, free }))
+        Ok(Some(WalkedPart { index: self.index, from: self.from, to, previous, head, links, heads, free }))
     }
 }

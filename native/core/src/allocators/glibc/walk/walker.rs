@@ -1,10 +1,10 @@
 //! Walk plain chunks one after the other, as fast as memory can be read.
 
-use crate::allocators::glibc::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
+use crate::allocators::glibc::chunks::{ChunkHead, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
 use crate::allocators::glibc::free_links::{FreeLinks, NON_MAIN_ARENA};
 use crate::bits;
-use gdbheap_access::bytes::u64_at;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Control;
@@ -13,19 +13,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
-/// The number of sound chunks in a row which prove that a chunk begins at an address.
+/// The number of plausible chunks in a row that suffice to accept the first one's address as the start of a chunk.
 const SOUND_STEPS: u32 = 64;
-/// The largest number of heads of chunks that are kept. If there are more heads, none is kept, and heads are read again
-/// when they are needed.
+/// The largest number of chunks whose first bytes (`ChunkHead`) are kept. If there are more such chunks, no first bytes
+/// are kept, and they are read again when they are needed.
 const MAX_HEADS: usize = 1 << 17;
 pub(super) const MAX_FAST_BINS: usize = 16;
 /// The number of bytes after a free chunk's header that are read: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
 const LINK_BYTES: usize = 32;
 
-/// The bits of block starts and the bits of free chunks.
-pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
+/// Two bitmaps: the starts of blocks, and the free chunks.
+pub(super) type ChunkBits<'a> = (&'a mut [u64], &'a mut [u64]);
 
-/// The header of a chunk as it was read: its address, its two words, and the first word after the header.
+/// The header of a chunk as it was read: its address, its two words, and the first word after the header. That word is
+/// 0 if the stretch ends before it.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     pub(super) address: u64,
@@ -36,8 +37,8 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn parse(address: u64, bytes: &[u8]) -> Header {
-        let word = |at| u64_at(bytes, at);
-        Header { address, prev_size: word(0), size_word: word(8), link: word(16) }
+        let link = word_at(bytes, 16).unwrap_or(0);
+        Header { address, prev_size: u64_at(bytes, 0), size_word: u64_at(bytes, 8), link }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -49,8 +50,8 @@ impl Header {
     }
 }
 
-/// The data about a stretch that all walks of the stretch share. `heads`: the number of heads that these walks have
-/// kept so far.
+/// The data about a stretch that all walks of it share. `heads`: the number of chunks whose first bytes (`ChunkHead`)
+/// they have kept so far.
 pub(super) struct RegionInfo<'a> {
     pub(super) stretch: &'a Stretch,
     /// A bitmap: bit n is set if the fast bin for chunks of 16 * n bytes is not empty.
@@ -82,19 +83,19 @@ pub(super) struct ChunkWalker<'a> {
     pub(super) info: &'a RegionInfo<'a>,
     space: &'a Space,
     pub(super) window: Window<'a>,
-    /// The address to which the first bit belongs.
+    /// The address for which bit 0 of the bitmaps stands.
     pub(super) base: u64,
     pub(super) starts: &'a mut [u64],
     pub(super) low: &'a mut [u64],
     pub(super) links: Vec<Link>,
     /// The first bytes of chunks that may contain a Python object; None after there were too many such chunks.
-    pub(super) heads: Option<Vec<Head>>,
+    pub(super) heads: Option<Vec<ChunkHead>>,
     /// The links of free chunks; None if links are not collected.
     pub(super) free: Option<FreeLinks>,
-    /// The header of the last chunk; `head` has this chunk's first bytes. Only the next header says whether the chunk
-    /// is in use.
+    /// The header of the last chunk. Only the next header says whether this chunk is in use.
     pub(super) previous: Option<Header>,
-    pub(super) head: Head,
+    /// The first bytes of the last chunk.
+    pub(super) head: ChunkHead,
 }
 
 impl<'a> ChunkWalker<'a> {
@@ -116,7 +117,7 @@ impl<'a> ChunkWalker<'a> {
             heads: Some(Vec::new()),
             free: info.collects.then(FreeLinks::default),
             previous: None,
-            head: Head { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] },
+            head: ChunkHead { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] },
         }
     }
 
@@ -193,7 +194,7 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// Add a plain chunk, whose header is given.
+    /// Add the plain chunk that has this header.
     pub(super) fn put(&mut self, header: Header) {
         bits::set(self.starts, self.index(header.address));
         self.previous = Some(header);
@@ -206,7 +207,7 @@ impl<'a> ChunkWalker<'a> {
             return;
         }
         let bytes = self.window.available(chunk.address + 16, HEAD_BYTES.min(chunk.size() as usize - 8));
-        self.head = Head::new(chunk.address, bytes);
+        self.head = ChunkHead::new(chunk.address, bytes);
     }
 
     /// Return whether the next header says that the chunk before it is free but states another size for that chunk.
@@ -268,8 +269,8 @@ impl<'a> ChunkWalker<'a> {
     }
 
     /// Return whether the fenceposts at the end of a stretch begin at this header. The main arena ends with two
-    /// fenceposts of size 0x10. A thread's heap ends with one fencepost of size 0x10 and one of size 0, or with only
-    /// the one of size 0 if the heap's top was too small for two.
+    /// fenceposts of size 0x10. A thread's heap ends with one fencepost of size 0x10 and one of size 0. If the heap's
+    /// top was too small for both, it ends with only the one of size 0.
     pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
         let rest = self.info.stretch.end - header.address;
         match (header.size(), rest) {
@@ -282,9 +283,10 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Return whether the walk from `start` has only sound chunks, passes over `at`, and contains before `at` a free
-    /// chunk to which its neighbours in the list link back. Stale chunks have no such neighbours. `failed` has the
-    /// start addresses of walks that are known to fail, so that no address is walked from twice.
+    /// Return whether a skipped chunk begins at `start`. The walk from `start` must have only sound chunks, and must
+    /// pass over `at`. Before `at` there must be a free chunk to which its neighbours in the list link back. Stale
+    /// chunks have no such neighbours. `failed` has the start addresses of walks that are known to fail, so that no
+    /// address is walked from twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {
@@ -313,7 +315,7 @@ impl<'a> ChunkWalker<'a> {
     }
 
     /// Return the first address in [from, to) for which `is_sound` is true; None if there is none.
-    pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
+    pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancellation> {
         let mut at = from;
         while at < to {
             if self.is_sound(at) {
@@ -351,13 +353,13 @@ fn check_flags(info: &RegionInfo<'_>, free: &mut Option<FreeLinks>, chunk: &Head
 }
 
 #[inline]
-pub(super) fn keep_head(info: &RegionInfo<'_>, heads: &mut Option<Vec<Head>>, chunk: u64, bytes: &[u8]) {
+pub(super) fn keep_head(info: &RegionInfo<'_>, heads: &mut Option<Vec<ChunkHead>>, chunk: u64, bytes: &[u8]) {
     let Some(kept) = heads else { return };
-    if !Head::may_be_object(bytes, info.user_end) {
+    if !ChunkHead::may_be_object(bytes, info.user_end) {
         return;
     }
     match info.heads.fetch_add(1, Ordering::Relaxed) < MAX_HEADS {
-        true => kept.push(Head::new(chunk, bytes)),
+        true => kept.push(ChunkHead::new(chunk, bytes)),
         false => *heads = None,
     }
 }

@@ -5,23 +5,22 @@ use super::dominators::{self, Dominators};
 use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::ids::{Blocks, Ids, Node};
 use super::proof::Proof;
-use super::together::{self, Together};
+use super::retained_set::{self, RetainedSet};
 use super::tree::{self, Rules, Tree, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
-use crate::firsts::Firsts;
 use crate::python::layout::TypeLayout;
-use gdbheap_access::error::{Cancelled, Error, Result};
+use crate::top_rows::TopRows;
+use gdbheap_access::error::{Cancellation, Error, Result};
 use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-/// The largest number of blocks that are searched, from a node up its dominators, for the nearest object that dominates
-/// the node.
+/// The largest number of dominators of a node, nearest first, that are searched for an object.
 const MAX_BETWEEN: usize = 16;
 
-/// Return whether an object retains at least 99 % of the bytes that the object above it retains.
+/// Return whether an object retains at least 99 % of the bytes that the object which dominates it retains.
 pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
     u128::from(retained) * 100 >= u128::from(of_above) * 99
 }
@@ -150,12 +149,12 @@ impl Graph {
     pub(super) fn alone<T: Send>(
         &self,
         watcher: &dyn Watcher,
-        work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync,
+        work: impl Fn(&Control<'_>) -> Result<T, Cancellation> + Sync,
     ) -> Result<T> {
         self.heaps.space.task(watcher, None).alone(work)
     }
 
-    fn grow(&self, control: &Control) -> Result<Tree, Cancelled> {
+    fn grow(&self, control: &Control) -> Result<Tree, Cancellation> {
         let tree = Tree::grow(&self.edges, &self.phases, self.rules(), &self.handles, control)?;
         Ok(match self.rules() {
             Rules::Objects => tree.with_raw((0..self.ids.first_static).filter(|id| self.kinds[*id as usize] == 0)),
@@ -187,7 +186,7 @@ impl Graph {
         self.dominators.get().ok_or(Error::Memory("no dominators"))
     }
 
-    /// Return the retained size of each node, by the node's number. The dominators are dropped after use, because a
+    /// Return the retained size of each node, by the node's number. New dominators are dropped after use, because a
     /// table of all nodes is large.
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
@@ -222,8 +221,8 @@ impl Graph {
         sizes
     }
 
-    /// Show all used blocks, ascending by number, as runs of blocks with the same size: the number of the first block,
-    /// the size and the count.
+    /// Call `show(first, size, count)` for each run of used blocks of the same size, in the order of their numbers.
+    /// `first`: the number of the first block of the run.
     fn show_groups(&self, mut show: impl FnMut(u32, u64, u32)) {
         let mut first = 0;
         for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
@@ -235,12 +234,12 @@ impl Graph {
         }
     }
 
-    /// Return the number of nodes.
+    /// Return how many nodes the graph has: blocks, static types and roots.
     pub fn nodes(&self) -> usize {
         self.ids.count()
     }
 
-    /// Return the number of edges.
+    /// Return how many edges the graph has, including uncertain ones of all strengths.
     pub fn edge_count(&self) -> usize {
         self.edges.count()
     }
@@ -350,9 +349,9 @@ impl Graph {
 
     /// Return the objects that retain the most, as `(id, bytes)`, largest first. An object has no row if it is folded
     /// into the nearest object that dominates it. An object is folded in three cases: both objects have the same type
-    /// (unless the outer one is in `open`); both retain the same bytes; the inner one retains only its own block.
-    /// Objects in `without` have no rows, and nothing is folded into them. An object that is not folded but retains
-    /// only its own block has a row only if it has at least `least` bytes.
+    /// (unless the outer one is in `open`); both retain nearly the same bytes (`is_equal`); the inner one retains only
+    /// its own block. Objects in `without` have no rows, and nothing is folded into them. An object that is not folded
+    /// but retains only its own block has a row only if it has at least `least` bytes.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
@@ -406,8 +405,9 @@ impl Graph {
         up.skip(1).take(MAX_BETWEEN).find(|above| is_object(self.kinds[*above as usize]))
     }
 
-    /// Return, for each of `ids`, the innermost object that the node dominates and that retains the same bytes. The
-    /// objects between the two must also retain the same bytes. If there is no such object, return the node itself.
+    /// Return, for each of `ids`, the innermost object that the node dominates and that retains nearly the same bytes
+    /// (`is_equal`). The objects between the two must also retain nearly as much. If there is no such object, return
+    /// the node itself.
     pub fn innermost_equal(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let found = self.dominators(watcher)?;
         let sizes = ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect::<Result<Vec<_>>>()?;
@@ -435,8 +435,8 @@ impl Graph {
         };
         let rows = self.alone(watcher, |control| {
             let sizes = self.sizes();
-            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
-            together::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
+            let mut together = RetainedSet::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
+            retained_set::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
         })?;
         let named = |(kind, count, bytes, retained): (usize, u64, u64, u64)| RetainedByType {
             type_address: self.types[kind],
@@ -455,7 +455,7 @@ impl Graph {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         self.alone(watcher, |control| {
             let sizes = self.sizes();
-            let mut together = Together::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
+            let mut together = RetainedSet::new(&self.edges, tree, found, &sizes, self.proof.is_cut, control)?;
             let one = |set: &Vec<u32>| {
                 let members: HashSet<u32> =
                     set.iter().copied().filter(|id| tree.phases[*id as usize] != NOT_REACHED).collect();
@@ -474,7 +474,7 @@ impl Graph {
         // Neighbours of the same size are one group here. That is faster, because most blocks lie in pools, and it
         // matters because this function is called several times.
         let order = |(id, size, _count): &(u32, u64, u32)| (Reverse(*size), *id);
-        let (mut all, mut groups) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
+        let (mut all, mut groups) = (Tally::default(), TopRows::new(top.unwrap_or(usize::MAX)));
         self.show_groups(|id, size, count| {
             if size >= minimum && count > 0 {
                 all.add_many(count.into(), size);
@@ -488,7 +488,8 @@ impl Graph {
         (all, rows.take(top.unwrap_or(usize::MAX)).collect())
     }
 
-    /// Return the numbers of all objects of a type.
+    /// Return the numbers of all objects of a type, ascending; empty if the type has no objects. Objects on free lists
+    /// are left out.
     pub fn objects_of(&self, type_address: u64) -> Vec<u32> {
         let Some(place) = self.types.iter().position(|address| *address == type_address) else { return Vec::new() };
         let wanted = |id: &u32| self.kinds[*id as usize] == place as u32 + 1;

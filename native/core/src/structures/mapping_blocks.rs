@@ -8,8 +8,9 @@ use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// The number of words that may be the size, before the address of the mapping (BEFORE) and after it (BEHIND).
+/// The number of words before the address of a mapping that may be its size.
 const BEFORE: usize = 4;
+/// The number of words after the address of a mapping that may be its size.
 const BEHIND: usize = 8;
 const MOST: usize = 1 << 16;
 
@@ -17,13 +18,13 @@ const MOST: usize = 1 << 16;
 /// fitting size near the word.
 pub type MappedBy = (u64, u64, u64, u64);
 
-struct Finding<'a> {
+struct MappedFinder<'a> {
     ranges: &'a [(u64, u64)],
     page: u64,
     found: Vec<MappedBy>,
 }
 
-impl Finding<'_> {
+impl MappedFinder<'_> {
     /// Return the end of the range that contains `pointer`; None if no page begins at `pointer`, or if no range
     /// contains it.
     #[inline(always)]
@@ -34,7 +35,7 @@ impl Finding<'_> {
     }
 }
 
-impl Visitor for Finding<'_> {
+impl Visitor for MappedFinder<'_> {
     const ALL: bool = true;
     const HEAD: usize = 4 << 10;
 
@@ -57,9 +58,10 @@ impl Visitor for Finding<'_> {
 /// size must not exceed the rest of the range.
 pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
-    let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });
-    let work =
-        |(walk, finding): &mut (Walk<'_>, Finding<'_>), job: &Job, control: &Control| walk.run(job, control, finding);
+    let init = || (Walk::new(heaps), MappedFinder { ranges, page: page.max(1), found: Vec::new() });
+    let work = |(walk, finding): &mut (Walk<'_>, MappedFinder<'_>), job: &Job, control: &Control| {
+        walk.run(job, control, finding)
+    };
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let mut found: Vec<MappedBy> = states.into_iter().flat_map(|(_, finding)| finding.found).collect();
     found.sort_unstable();

@@ -1,31 +1,36 @@
 //! Classify the blocks of a Rust program. The surest proofs come first.
 
 use super::buffers::{judged, Buffers};
-use super::candidates::{Candidates, Wide};
+use super::candidates::{Candidates, WidePointer};
 use super::channels::{self, Channel};
 use super::objects::Objects;
-use super::rows::Known;
-use super::tables::Table;
-use super::triples::Order;
+use super::rows::BufferFacts;
+use super::tables::ProvenTable;
+use super::triples::WordOrder;
 use super::{counts, tables, trees};
 use crate::by_address::{Addresses, ByAddress};
-use crate::structures::capacity::Order as Filling;
-use crate::structures::finding::Candidates as Found;
+use crate::structures::capacity::ItemOrder;
+use crate::structures::finding;
 use crate::structures::kinds::Family;
-use crate::structures::look::Look;
-use gdbheap_access::error::Cancelled;
+use crate::structures::search_input::SearchInput;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::memory::reader::Reader;
 use gdbheap_access::work::Control;
 
-/// The number of words that all proofs together may read: WORDS_FOR_EACH for each block of the target, and FIRST_WORDS
-/// more. The limit makes the time proportional to the size of the target.
+/// The number of words that all proofs together may read for each block of the target, in addition to FIRST_WORDS. The
+/// limit makes the time proportional to the size of the target.
 const WORDS_FOR_EACH: u64 = 256;
+/// The number of words that all proofs together may read in a target of any size.
 const FIRST_WORDS: u64 = 1 << 20;
 /// The number of words between two checks for cancellation.
 const WORDS_UNHEARD: u64 = 64 << 10;
 
 /// Classify all blocks whose kind can be proven from the candidates that all workers have found.
-pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control<'_>) -> Result<(), Cancelled> {
+pub(crate) fn prove_rust(
+    look: &SearchInput<'_>,
+    found: &mut [finding::Candidates],
+    control: &Control<'_>,
+) -> Result<(), Cancellation> {
     let parts: Vec<Candidates> = found.iter_mut().map(|part| std::mem::take(&mut part.of_rust)).collect();
     let mut from_stacks: ByAddress<u32> = ByAddress::default();
     for (id, count) in found.iter().flat_map(|part| &part.from_stacks) {
@@ -46,7 +51,7 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     };
 
     let mut holders = Addresses::default();
-    let (mut all_tables, mut contested): (Vec<Table>, _) = (Vec::new(), Addresses::default());
+    let (mut all_tables, mut contested): (Vec<ProvenTable>, _) = (Vec::new(), Addresses::default());
     for at in parts.iter().flat_map(|part| &part.tables) {
         let Some(table) = tables::prove(look, &mut reader, *at, &mut spend) else { continue };
         if !table.is_sole {
@@ -92,9 +97,9 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     let (order, triples) = judged(&mut reader, triples);
     control.advance(0)?;
     let by_holder = (0u32..).zip(&triples).map(|(index, triple)| (triple.at, index)).collect();
-    let known = Known { look, order, triples, by_holder, holders };
+    let known = BufferFacts { look, order, triples, by_holder, holders };
     let mut buffers = Buffers::new(look, &mut reader, known, contested);
-    buffers.fields(&others[usize::from(order == Order::PointerFirst)]);
+    buffers.fields(&others[usize::from(order == WordOrder::PointerFirst)]);
     for table in &all_tables {
         for stride in table.strides() {
             let items: Vec<u64> = table.filled.iter().map(|slot| table.control - (slot + 1) * stride).collect();
@@ -113,18 +118,18 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
 }
 
 /// Record how many bytes of a table's block are in use: as many as the smallest table for its items would need.
-fn fill(look: &Look<'_>, table: &Table) {
+fn fill(look: &SearchInput<'_>, table: &ProvenTable) {
     let Some((_, block)) = look.block_from(table.block) else { return };
     let wanted = (table.filled.len() as u64 * 8).div_ceil(7).next_power_of_two().max(4);
     let capacity = table.control - table.block + table.buckets + tables::GROUP;
-    look.fill(table.id, &block, capacity, capacity / table.buckets * wanted.min(table.buckets), Filling::Scattered);
+    look.fill(table.id, &block, capacity, capacity / table.buckets * wanted.min(table.buckets), ItemOrder::Scattered);
 }
 
 /// Classify the objects to which trait pointers point.
 fn name_objects<'a>(
-    look: &'a Look<'a>,
+    look: &'a SearchInput<'a>,
     reader: &mut Reader<'a>,
-    mut wide: Vec<Wide>,
+    mut wide: Vec<WidePointer>,
     holders: &mut Addresses,
     on_stacks: impl Fn(u32) -> u32,
 ) {

@@ -1,10 +1,11 @@
 //! Count the private pages of a process that it shared with another process at a fork, grouped by what was written to
 //! them.
 //!
-//! A page is compared with the same page of the other process, word by word. Words that differ are classified as the
-//! reference count of a living object, a word that the collector puts before an object, or any other word. Pages
-//! without a difference were written to and restored: if they contain objects, the reference counts of these objects
-//! went up and down again.
+//! A page is compared with the same page of the other process, word by word. A word that differs has one of three
+//! kinds: the reference count of a living object, a word that the collector puts before an object, or any other word.
+//!
+//! A page on which no word differs was written to, and then got its old contents again (restored). If it contains
+//! objects, their reference counts probably went up and down again.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -15,7 +16,7 @@ use gdbheap_access::bytes::u64_at;
 use gdbheap_access::error::Result;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::{Pages, PRESENT, SWAPPED};
-use gdbheap_access::memory::sharing::Sharing;
+use gdbheap_access::memory::sharing::PageSharing;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,74 +28,89 @@ const PAGES_AT_ONCE: usize = 64;
 const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
-/// Changes of the reference counts of one type's objects. `objects`: the number of counts that differ; `pages`: the
-/// number of pages with such counts; `counts_alone`: the number of these pages on which nothing but counts differs.
-/// `restored`: pages without a difference that contain counts of the type's objects, but no object that the collector
-/// tracks; `restored_tracked`: pages without a difference that contain both.
+/// The reference counts of one type's objects that differ from those in the other process, and the pages with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
+    /// The number of reference counts that differ.
     pub objects: u64,
+    /// The number of pages on which such counts differ.
     pub pages: u64,
+    /// The number of these pages on which nothing but reference counts differs.
     pub counts_alone: u64,
+    /// The number of pages that were written to but are equal again. They contain objects of the type, but no object
+    /// that the collector tracks.
     pub restored: u64,
+    /// The number of pages that were written to but are equal again. They contain objects of the type, and an object
+    /// that the collector tracks.
     pub restored_tracked: u64,
 }
 
-/// Numbers of pages. Private pages are counted by what differs. If nothing differs: `restored` for pages without
-/// objects, `restored_counts` for pages with only objects that the collector does not track, `restored_tracked` for
-/// pages with objects that it tracks. If something differs: `collector` if only the collector's words do, `counts` if
-/// only reference counts do, `both` if only these two do, `other` if other words do. `only_here`: private pages that
-/// the other process does not have. `shared`: pages that are still shared. `quiet_own` and `quiet_shared` count pages
-/// that contain objects, none of them tracked: `quiet_own` private pages on which no other words differ, `quiet_shared`
-/// pages that are still shared.
+/// Numbers of pages of a process, by how they differ from the same pages of the other process. A private page was
+/// written to since the fork, but may be equal again.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct WrittenPages {
+    /// Private pages that are equal again, and contain no objects.
     pub restored: u64,
+    /// Private pages that are equal again, and contain objects, all of them untracked by the collector.
     pub restored_counts: u64,
+    /// Private pages that are equal again, and contain at least one object that the collector tracks.
     pub restored_tracked: u64,
+    /// Private pages on which only the collector's words differ.
     pub collector: u64,
+    /// Private pages on which only reference counts differ.
     pub counts: u64,
+    /// Private pages on which the collector's words and reference counts differ, but no other words.
     pub both: u64,
+    /// Private pages on which a word differs that is neither a reference count nor a word of the collector.
     pub other: u64,
+    /// Private pages that the other process does not have.
     pub only_here: u64,
+    /// Pages that both processes still share, because neither has written to them.
     pub shared: u64,
+    /// Private pages that would still be shared if neither reference counts nor the collector's words were written.
+    /// They contain objects, all untracked, and no other word differs.
     pub quiet_own: u64,
+    /// Pages that are still shared, and contain objects, all of them untracked by the collector.
     pub quiet_shared: u64,
+    /// A row for each type whose objects are on pages that were written to.
     pub types: Vec<CountsOf>,
 }
 
 /// The facts that are known about a page: whether it contains objects, and whether the collector tracks one of these
 /// objects.
 #[derive(Default)]
-struct Seen {
+struct PageContent {
     holds: AtomicBool,
     tracked: AtomicBool,
 }
 
-/// The private pages of a process, compared with another process. `changed` has a bit for each word that differs.
-/// `counts` has a bit for each changed word that is a reference count. `collector` has a bit for each changed word that
-/// belongs to the collector.
-pub struct Compared {
+/// The private pages of a process, compared with those of another process. Each of these fields has a bit for each
+/// word:
+///
+/// - `changed`: the word differs.
+/// - `counts`: the word differs, and is a reference count.
+/// - `collector`: the word differs, and belongs to the collector.
+pub struct ComparedPages {
     page: PageSize,
     own: Vec<u64>,
     is_there: Vec<AtomicBool>,
     changed: Vec<AtomicU64>,
     counts: Vec<AtomicU64>,
     collector: Vec<AtomicU64>,
-    own_seen: Vec<Seen>,
+    own_seen: Vec<PageContent>,
     shared: Vec<u64>,
-    shared_seen: Vec<Seen>,
+    shared_seen: Vec<PageContent>,
 }
 
 fn many<T: Default>(count: usize) -> Vec<T> {
     std::iter::repeat_with(T::default).take(count).collect()
 }
 
-impl Compared {
-    fn new(page: PageSize, sharing: Sharing) -> Compared {
+impl ComparedPages {
+    fn new(page: PageSize, sharing: PageSharing) -> ComparedPages {
         let words = sharing.own.len() * (page.bytes() / 512) as usize;
-        Compared {
+        ComparedPages {
             page,
             is_there: many(sharing.own.len()),
             changed: many(words),
@@ -148,15 +164,15 @@ impl Compared {
         }
     }
 
-    /// Return the position of the bit of the word at `address`, as (index of its group of words, bit); None if the word
-    /// does not differ. `place`: the index in `own` of the page with the word.
+    /// Return where `changed` has the bit of the word at `address`, as (index of its group, bit). None if the word does
+    /// not differ. `place`: the index in `own` of the page with the word.
     fn changed_at(&self, place: usize, address: u64) -> Option<(usize, u64)> {
         let word = ((address - self.own[place]) / 8) as usize;
         let (group, bit) = (place * self.groups() + word / 64, 1 << (word % 64));
         (self.changed[group].load(Relaxed) & bit != 0).then_some((group, bit))
     }
 
-    /// Return whether the other process has the same page, and all bytes of the two pages are equal.
+    /// Return whether the other process has the page too, and all its bytes are equal. `place`: the index of the page.
     fn is_equal(&self, place: usize) -> bool {
         self.is_there[place].load(Relaxed) && !self.kind_of(place).0
     }
@@ -176,8 +192,8 @@ impl Compared {
         kind
     }
 
-    fn sums(&self) -> Written {
-        let mut sums = Written { shared: self.shared.len() as u64, ..Written::default() };
+    fn sums(&self) -> WrittenPages {
+        let mut sums = WrittenPages { shared: self.shared.len() as u64, ..WrittenPages::default() };
         for place in 0..self.own.len() {
             let seen = &self.own_seen[place];
             let (holds, tracked) = (seen.holds.load(Relaxed), seen.tracked.load(Relaxed));
@@ -196,13 +212,14 @@ impl Compared {
             let quiet = holds && !tracked && !kind.3 && self.is_there[place].load(Relaxed);
             sums.quiet_own += u64::from(quiet);
         }
-        let quiet = |seen: &&Seen| seen.holds.load(Relaxed) && !seen.tracked.load(Relaxed);
+        let quiet = |seen: &&PageContent| seen.holds.load(Relaxed) && !seen.tracked.load(Relaxed);
         sums.quiet_shared = self.shared_seen.iter().filter(quiet).count() as u64;
         sums
     }
 }
 
-/// Finds the index in a list of the page that contains an address. It caches the last result.
+/// A search for the page that contains an address, in a list of pages. It caches the last result, because neighbouring
+/// objects are mostly on the same page.
 #[derive(Default)]
 struct Lookup {
     page: Option<u64>,
@@ -219,8 +236,11 @@ impl Lookup {
     }
 }
 
-/// The reference counts of one type's objects. `objects`: how many counts differ; `changed`: the indices of the pages
-/// on which they differ; `restored`: the indices of the pages without a difference that contain such counts.
+/// The reference counts of one type's objects.
+///
+/// - `objects`: how many counts differ.
+/// - `changed`: the indices of the pages on which they differ.
+/// - `restored`: the indices of the pages with such counts that are equal in both processes.
 #[derive(Default)]
 struct CountPlaces {
     objects: u64,
@@ -228,10 +248,9 @@ struct CountPlaces {
     restored: HashSet<usize>,
 }
 
-/// A visitor that marks those differing words that are known to belong to an object: reference counts, and the
-/// collector's words.
+/// A visitor that marks each differing word whose kind is known: a reference count, or a word of the collector.
 struct Marker<'a> {
-    compared: &'a Compared,
+    compared: &'a ComparedPages,
     types: Types<'a>,
     own: Lookup,
     shared: Lookup,
@@ -239,13 +258,14 @@ struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, compared: &'a Compared) -> Marker<'a> {
+    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, compared: &'a ComparedPages) -> Marker<'a> {
         let (own, shared) = (Lookup::default(), Lookup::default());
         Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
     }
 
-    /// Mark the reference count of the object at `address` if it differs from the count in the other process, and count
-    /// it for the object's type. If the whole page is equal in both processes, record the page for the type.
+    /// Mark the reference count of the object at `address` if it differs from the count in the other process. Add it to
+    /// the changed counts of the object's type. If the whole page is equal in both processes, record the page for the
+    /// type.
     fn count(&mut self, address: u64, type_address: u64) {
         let layout = self.types.layout;
         // A free-threaded build has two counts. The words of the first count also contain the object's mutex and the
@@ -265,8 +285,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Mark those words in [start, end), which the collector puts before an object, that differ from the words in the
-    /// other process.
+    /// Mark the words in [start, end) that differ from the words in the other process. The collector puts these words
+    /// before an object.
     fn head(&mut self, start: u64, end: u64) {
         for at in (start..end).step_by(8) {
             let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
@@ -324,9 +344,9 @@ pub fn compare(
     here: &Space,
     other: &Space,
     other_pages: &Pages,
-    sharing: Sharing,
-) -> Result<Compared> {
-    let compared = Compared::new(here.page(), sharing);
+    sharing: PageSharing,
+) -> Result<ComparedPages> {
+    let compared = ComparedPages::new(here.page(), sharing);
     let work = |_: &mut (), run: &_, control: &Control| {
         compared.compare(*run, here, other, other_pages);
         control.advance(0)
@@ -335,16 +355,16 @@ pub fn compare(
     Ok(compared)
 }
 
-/// The things to which differing words may belong: the blocks of a process, and its objects if their layout is given.
-/// `statics`: the addresses of objects outside blocks, each with the address of its type.
-pub struct Explained<'a> {
+/// The blocks and objects of a process, by which differing words are classified. Without a `layout`, no objects are
+/// known. `statics`: the objects outside blocks, as (address, address of the type).
+pub struct WordOwners<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,
     pub statics: &'a [(u64, u64)],
 }
 
 /// Count a process's private pages, grouped by what was written to them.
-pub fn written(watcher: &dyn Watcher, by: &Explained<'_>, compared: &Compared) -> Result<Written> {
+pub fn written(watcher: &dyn Watcher, by: &WordOwners<'_>, compared: &ComparedPages) -> Result<WrittenPages> {
     let mut types: BTreeMap<u64, CountPlaces> = BTreeMap::new();
     if let Some(layout) = by.layout {
         for (address, found) in marked(watcher, by, layout, compared)? {
@@ -373,9 +393,9 @@ type ByType = HashMap<u64, CountPlaces>;
 
 fn marked(
     watcher: &dyn Watcher,
-    by: &Explained<'_>,
+    by: &WordOwners<'_>,
     layout: &TypeLayout,
-    compared: &Compared,
+    compared: &ComparedPages,
 ) -> Result<impl Iterator<Item = (u64, CountPlaces)>> {
     let Jobs { jobs, total } = by.heaps.jobs();
     let init = || (Walk::new(by.heaps), Marker::new(by.heaps, layout, compared));
@@ -390,9 +410,9 @@ fn marked(
     Ok(rows.into_iter().flatten())
 }
 
-/// A visitor that marks the pages that used blocks touch: in `held`, pages with objects of the types `of`; in `mixed`,
-/// pages with any other block.
-struct Alike<'a> {
+/// A visitor that marks the pages that used blocks touch. `held`: pages with objects of the types `of`. `mixed`: pages
+/// with any other block.
+struct TypePageMarker<'a> {
     types: Types<'a>,
     of: &'a HashSet<u64>,
     pages: &'a [u64],
@@ -401,7 +421,7 @@ struct Alike<'a> {
     mixed: &'a [AtomicBool],
 }
 
-impl Alike<'_> {
+impl TypePageMarker<'_> {
     fn mark(&self, block: Block, marks: &[AtomicBool]) {
         let start = self.page.number(block.address) * self.page.bytes();
         let first = self.pages.partition_point(|page| *page < start);
@@ -410,7 +430,7 @@ impl Alike<'_> {
     }
 }
 
-impl Visitor for Alike<'_> {
+impl Visitor for TypePageMarker<'_> {
     const ALL: bool = true;
 
     fn block(&mut self, block: Block, head: &[u8]) -> bool {
@@ -440,16 +460,17 @@ pub fn pages_of_types(
     let Jobs { jobs, total } = heaps.jobs();
     let init = || {
         let types = Types::new(heaps, layout);
-        (Walk::new(heaps), Alike { types, of, pages, page, held: &held, mixed: &mixed })
+        (Walk::new(heaps), TypePageMarker { types, of, pages, page, held: &held, mixed: &mixed })
     };
-    let work = |(walk, alike): &mut (Walk<'_>, Alike<'_>), job: &_, control: &Control| walk.run(job, control, alike);
+    let work =
+        |(walk, alike): &mut (Walk<'_>, TypePageMarker<'_>), job: &_, control: &Control| walk.run(job, control, alike);
     heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
     let is_alike = |place: &usize| held[*place].load(Relaxed) && !mixed[*place].load(Relaxed);
     Ok((0..pages.len()).filter(is_alike).map(|place| pages[place]).collect())
 }
 
-/// Return a mark of 16 bytes for each page. Pages with equal bytes have equal marks. Pages of zeros and pages that
-/// cannot be read are left out.
+/// Return a hash of 16 bytes for each page, one after the other, so that pages with equal bytes can be counted. Pages
+/// of zeros and pages that cannot be read are left out.
 pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
     let task = space.task(watcher, None);
     let parts: Vec<&[u64]> = pages.chunks(PAGES_AT_ONCE).collect();

@@ -1,12 +1,12 @@
-//! Classify each block of a target.
+//! Classify each block of a C++ or Rust program: which container or class it belongs to.
 
 use super::capacity::{Capacity, Rooms};
 use super::finding::{Candidates, Finder};
 use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
-use super::look::{Libraries, Look, Place};
 use super::proving::Prover;
-use super::rust::whole::prove_rust;
-use super::settling::{settle_pointees, Settled, Settler};
+use super::rust::classification::prove_rust;
+use super::search_input::{Libraries, SearchInput, WordPlace};
+use super::settling::{settle_pointees, Settler, SettlingResult};
 use super::vtables::{Vtables, ROOM_FOR_NAMES};
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::tally::Tally;
@@ -14,7 +14,7 @@ use crate::allocators::walk::{Job, Walk};
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 use crate::graph::ids::{Blocks, Ids, Node};
-use gdbheap_access::error::{Cancelled, Error, Result};
+use gdbheap_access::error::{Cancellation, Error, Result};
 use gdbheap_access::memory::pages::Pages;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control, Watcher};
@@ -34,8 +34,7 @@ pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec
     addresses.iter().map(&mut class).collect()
 }
 
-/// The kinds of all used blocks, by the blocks' numbers. The graph of the same heaps numbers the blocks in the same
-/// way.
+/// The kinds of all used blocks. The numbers of blocks are the same as in the graph of the same heaps.
 pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
@@ -43,6 +42,7 @@ pub struct Structures {
     rooms: Rooms,
     held_inside: HashSet<u32>,
     left_over: Vec<(u64, u64)>,
+    vacant: Vec<(u64, u64)>,
     left_out: bool,
     holders: Vec<u64>,
     rows: Vec<KindRow>,
@@ -50,10 +50,13 @@ pub struct Structures {
 }
 
 #[allow(clippy::too_many_arguments)]
-/// Classify all blocks. `objects`: the memory of loaded objects (programs and libraries), in which vtables lie, as
-/// ascending ranges; `code`: the executable part of this memory; `statics`, `stacks`: other memory in which containers
-/// may lie; `named`: the addresses and names of blocks that the caller knows. Stores whose used blocks only a walk
-/// finds are left out. Fails if there are more than 2^30 blocks, or if memory runs out.
+/// Classify all blocks. Stores that do not know their own used blocks are left out. All ranges must be ascending.
+/// - `objects`: the memory of loaded objects (programs and libraries), in which vtables lie.
+/// - `code`: the executable part of this memory.
+/// - `statics`, `stacks`: other memory in which containers may lie.
+/// - `named`: the addresses and the names of blocks that the caller knows.
+///
+/// Fails if there are more than 2^30 blocks, or if memory runs out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -68,7 +71,7 @@ pub fn find_structures(
     let nothing = || SharedBits::new(0).ok_or(Error::Memory("not enough memory for a block's kind"));
     let used: Vec<SharedBits> = heaps.stores.iter().map(|_| nothing()).collect::<Result<_>>()?;
     let ids = Ids::new(heaps, &used, Vec::new(), 0).ok_or(Error::Overflow("more than 2^30 blocks"))?;
-    let look = Look {
+    let look = SearchInput {
         heaps,
         ids: &ids,
         bounds: heaps.bounds(),
@@ -89,7 +92,7 @@ pub fn find_structures(
             look.set_kind(id, look.number(Family::Named, name));
         }
     }
-    let Settled { left_over, holders } = match libraries.any() {
+    let SettlingResult { left_over, vacant, holders } = match libraries.any() {
         true => {
             let found = Mutex::new(Some(pass::<true>(watcher, &look, statics, stacks)?));
             let prove = |control: &Control<'_>| prove(&look, take(&found).unwrap_or_default(), control);
@@ -97,7 +100,7 @@ pub fn find_structures(
         }
         false => {
             pass::<false>(watcher, &look, &[], &[])?;
-            Settled::default()
+            SettlingResult::default()
         }
     };
     let left_out = look.left_out.into_inner();
@@ -107,7 +110,7 @@ pub fn find_structures(
     let (rows, all) = tally(heaps, &ids, &kinds, &known);
     let numbered = (1u32..).zip(&known.rows);
     let held_inside = numbered.filter(|(_, (family, _))| family.is_held_inside()).map(|(number, _)| number).collect();
-    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, left_out, holders, rows, all })
+    Ok(Structures { shared, ids, kinds, rooms, held_inside, left_over, vacant, left_out, holders, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -120,7 +123,7 @@ fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
 /// Search all blocks, static data and stacks for candidates. Each worker thread has its own finder.
 fn pass<const SHAPES: bool>(
     watcher: &dyn Watcher,
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     statics: &[(u64, u64)],
     stacks: &[(u64, u64)],
 ) -> Result<Vec<Candidates>> {
@@ -133,18 +136,18 @@ fn pass<const SHAPES: bool>(
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let mut found: Vec<Candidates> = states.into_iter().map(|(_, finder)| finder.found).collect();
     let mut outside = Finder::<SHAPES>::new(look);
-    statics.iter().for_each(|(start, end)| outside.range(*start, *end, Place::Static));
-    stacks.iter().for_each(|(start, end)| outside.range(*start, *end, Place::Stack));
+    statics.iter().for_each(|(start, end)| outside.range(*start, *end, WordPlace::Static));
+    stacks.iter().for_each(|(start, end)| outside.range(*start, *end, WordPlace::Stack));
     found.push(outside.found);
     Ok(found)
 }
 
 /// Prove containers from the candidates. The surest proofs come first.
 fn prove(
-    look: &Look<'_>,
+    look: &SearchInput<'_>,
     mut found: Vec<Candidates>,
     control: &Control<'_>,
-) -> std::result::Result<Settled, Cancelled> {
+) -> std::result::Result<SettlingResult, Cancellation> {
     let mut prover = Prover::new(look);
     let each = |part: &Candidates| settle_pointees(look, &mut prover, &part.controls);
     found.iter().for_each(each);
@@ -172,12 +175,12 @@ fn prove(
     Ok(settler.settle(held))
 }
 
-/// Try to prove all candidates of one shape.
+/// Call `proof` for each candidate. A candidate that is not proven is no error: it is just no container.
 fn all<'a, T: 'a>(
     control: &Control<'_>,
     candidates: impl Iterator<Item = &'a T>,
     mut proof: impl FnMut(&T) -> Option<()>,
-) -> std::result::Result<(), Cancelled> {
+) -> std::result::Result<(), Cancellation> {
     const AT_ONCE: usize = 1 << 10;
     for (place, candidate) in candidates.enumerate() {
         // A candidate that fails is not a container.
@@ -216,14 +219,9 @@ fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<Kind
 }
 
 impl Structures {
-    /// Return the known kinds. They are numbered from one on.
+    /// Return a row for each kind that occurs. The number of a kind is the index of its row plus one.
     pub fn rows(&self) -> &[KindRow] {
         &self.rows
-    }
-
-    /// Return the number of the kind of each block, in the order of the blocks; zero for a block of unknown kind.
-    pub fn by_block(&self) -> &[u32] {
-        &self.kinds
     }
 
     /// Return the capacity of containers and how much of it is used, in one row for each kind. Without `pages`, all
@@ -242,7 +240,7 @@ impl Structures {
         &self.kinds
     }
 
-    /// Return the kinds of those blocks to whose middle their holder points.
+    /// Return the kinds of blocks whose holders point to the middle of the block.
     pub fn held_inside(&self) -> &HashSet<u32> {
         &self.held_inside
     }
@@ -250,6 +248,11 @@ impl Structures {
     /// Return the parts of containers' blocks that contain no items, ascending. The words in these parts are stale.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
+    }
+
+    /// Return those parts of `left_over` that certainly contain no items, ascending. No word in them is a reference.
+    pub fn vacant(&self) -> &[(u64, u64)] {
+        &self.vacant
     }
 
     /// Return whether possible containers were left out because they would have taken too much memory.

@@ -4,15 +4,16 @@
 /// The number of rows beyond twice `most` that are collected before the surplus rows are dropped.
 const SLACK: usize = 4 << 10;
 
-/// A collector of rows that keeps the first `most` rows in the order of a key. Every call must pass the same `key`.
-pub(crate) struct Firsts<R> {
+/// A collector of rows. It keeps only the first `most` rows in the order of a key, so that its memory is bounded. Every
+/// call must pass the same `key`.
+pub(crate) struct TopRows<R> {
     most: usize,
     rows: Vec<R>,
 }
 
-impl<R> Firsts<R> {
-    pub(crate) fn new(most: usize) -> Firsts<R> {
-        Firsts { most, rows: Vec::new() }
+impl<R> TopRows<R> {
+    pub(crate) fn new(most: usize) -> TopRows<R> {
+        TopRows { most, rows: Vec::new() }
     }
 
     #[inline]
@@ -24,7 +25,7 @@ impl<R> Firsts<R> {
     }
 
     /// Add the rows that another collector, such as that of another thread, has kept.
-    pub(crate) fn extend(&mut self, others: Firsts<R>) {
+    pub(crate) fn extend(&mut self, others: TopRows<R>) {
         self.rows.extend(others.rows);
     }
 
@@ -52,7 +53,7 @@ mod tests {
     fn many_rows() {
         let numbers: Vec<u64> = (0..20011).map(|number| number * 7919 % 20011).collect();
         for most in [0, 10, 20010, 20011, usize::MAX] {
-            let (mut one, mut other) = (Firsts::new(most), Firsts::new(most));
+            let (mut one, mut other) = (TopRows::new(most), TopRows::new(most));
             numbers
                 .iter()
                 .for_each(|number| (if number % 3 > 0 { &mut one } else { &mut other }).put(*number, |row| !row));

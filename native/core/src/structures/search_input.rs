@@ -1,6 +1,7 @@
-//! The state that all searches for structures share.
+//! The data that all searches for structures share: the heaps, the kinds found so far, and how many words point to each
+//! block.
 
-use super::capacity::{Order, Rooms};
+use super::capacity::{ItemOrder, Rooms};
 use super::kinds::{Family, Kinds};
 use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The largest count of words that point to a block. Further words are not counted.
 pub(crate) const MANY: u8 = 200;
-/// The libraries that the program uses. Only containers of these libraries are searched.
+/// The libraries that the program uses. The search looks only for containers of these libraries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Libraries {
     pub libstdcxx: bool,
@@ -31,21 +32,21 @@ impl Libraries {
 
 /// The memory in which a word lies.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum WordPlace {
     /// The word lies in the block that begins at this address.
     Block(u64),
     Static,
     Stack,
 }
 
-/// Add a candidate to `all`. Also add to `taken` the number of bytes that it takes: twice its size, because it takes as
-/// much while a vector grows or is copied into a map.
+/// Add a candidate to `all`, and the bytes that it takes to `taken`. These are twice its size, because it exists twice
+/// while a vector grows or is copied into a map.
 pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
     *taken += 2 * std::mem::size_of::<T>() as u64;
     all.push(one);
 }
 
-pub(crate) struct Look<'a> {
+pub(crate) struct SearchInput<'a> {
     pub(crate) heaps: Heaps<'a>,
     pub(crate) ids: &'a Ids,
     /// The lowest and the highest address in any block.
@@ -55,16 +56,16 @@ pub(crate) struct Look<'a> {
     /// The executable part of the memory of loaded objects, as ascending ranges.
     pub(crate) code: &'a [(u64, u64)],
     pub(crate) libraries: Libraries,
-    /// The kind of each block, by its number.
+    /// The kind of each block, by the block's number; UNKNOWN until a proof sets it.
     pub(crate) kinds: Vec<AtomicU32>,
     /// For each block, how many words in blocks and in static data point to its beginning. The count is at most MANY.
     pub(crate) references: Vec<AtomicU8>,
     /// For each block, how many words in blocks and in static data point into it, after its beginning. The count is at
     /// most MANY.
     pub(crate) inside: Vec<AtomicU8>,
-    /// The number of bytes of class names that may still be read.
+    /// The number of bytes of class names that the search may still read.
     pub(crate) names: AtomicU64,
-    /// For each order that the words of a Vec may have: the evidence, in bits, that words in this order point to texts.
+    /// For each order that the words of a Vec may have: the evidence, in bits, that words in this order point to text.
     pub(crate) votes: [AtomicU32; 2],
     /// Whether candidates were left out because they would have taken too much memory.
     pub(crate) left_out: AtomicBool,
@@ -73,8 +74,8 @@ pub(crate) struct Look<'a> {
     pub(crate) rooms: Mutex<Rooms>,
 }
 
-impl<'a> Look<'a> {
-    /// Record that a candidate is left out because memory is short. Returns false, so that the caller drops the
+impl<'a> SearchInput<'a> {
+    /// Record that a candidate is left out because memory is short. Return false, so that the caller drops the
     /// candidate.
     #[cold]
     pub(crate) fn leave_out(&self) -> bool {
@@ -82,13 +83,13 @@ impl<'a> Look<'a> {
         false
     }
 
-    /// Return the used block that begins at `address`, and its number.
+    /// Return the used block that begins at `address`, and its number; None if there is none.
     #[inline]
     pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
         self.block_with(address).filter(|(_, block)| block.address == address)
     }
 
-    /// Return the used block that contains `address`, and its number.
+    /// Return the used block that contains `address`, and its number; None if there is none.
     #[inline]
     pub(crate) fn block_with(&self, address: u64) -> Option<(u32, Block)> {
         let (low, high) = self.bounds;
@@ -145,9 +146,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Record the capacity of a container's block, and how many bytes of it are used. The kind of the block must be set
-    /// before.
-    pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
+    /// Record the capacity of a container's block, and how many bytes of it are used. The kind of the block must
+    /// already be set.
+    pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: ItemOrder) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.add(self.kind(id), block, (capacity, used), order, self.heaps.space.machine.page);
     }

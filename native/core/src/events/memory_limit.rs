@@ -1,8 +1,8 @@
 //! A limit for the memory of the tables that are made from a log. It is needed because forty bytes of a log can claim
 //! megabytes.
 //!
-//! A table asks for room only before it grows, which is rare, so the hot loops stay as fast as without a limit. A table
-//! without room lacks entries. `Room::check` then fails after the stage, and no answer is given.
+//! A table asks for more bytes only before it grows. That is rare, so the hot loops stay as fast as without a limit. A
+//! table that reached the limit lacks entries. `Room::check` then fails after the stage, and no answer is given.
 
 use crate::by_address::ByAddress;
 use gdbheap_access::error::{Error, Result};
@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The number of bytes that all tables made from a log may still take together.
+/// A limit for the memory of all tables made from a log: the number of bytes that they may still take together.
 pub struct Room {
     left: AtomicU64,
     is_exceeded: AtomicBool,
@@ -22,7 +22,7 @@ impl Room {
         Room { left: AtomicU64::new(bytes), is_exceeded: AtomicBool::new(false) }
     }
 
-    /// Fail if there was no room for a table.
+    /// Fail if a table could not grow because the memory limit was reached.
     pub(super) fn check(&self) -> Result<()> {
         match self.is_exceeded.load(Ordering::Relaxed) {
             true => Err(Error::Memory("there is no memory for what the log claims")),
@@ -30,7 +30,7 @@ impl Room {
         }
     }
 
-    /// Make the next check fail.
+    /// Make the next `check` fail, as if the memory limit were reached. A plan that cannot be written ends in this way.
     pub(super) fn exceed(&self) {
         self.is_exceeded.store(true, Ordering::Relaxed);
     }
@@ -48,7 +48,7 @@ impl Room {
     }
 }
 
-/// Some of the bytes of memory that a `Room` may still hand out. The `Room` gets them back when the claim is dropped.
+/// Bytes of the memory limit (`Room`) that one table takes. They are given back to the limit when the claim is dropped.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,
@@ -59,7 +59,7 @@ impl<'a> Claim<'a> {
         Claim { room, bytes: 0 }
     }
 
-    /// Take more bytes of the room. Return whether there was room for them.
+    /// Take `bytes` more of the memory limit. Return false, and take nothing, if fewer are left.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let taken = self.room.take(bytes);
         self.bytes += if taken { bytes } else { 0 };
@@ -72,8 +72,8 @@ impl<'a> Claim<'a> {
         self.bytes -= bytes;
     }
 
-    /// Replace the claimed memory by new memory of at most `wanted` bytes. `make` allocates the new memory and returns
-    /// its size in bytes. Return whether that succeeded.
+    /// Replace the claimed memory by memory that `make` allocates. `wanted`: the largest size in bytes that `make` may
+    /// allocate; it returns the real size. Return false if the limit or the machine's memory does not suffice.
     fn renew(&mut self, wanted: u64, make: impl FnOnce() -> Option<u64>) -> bool {
         let before = self.bytes;
         // For a moment, the old and the new memory exist at the same time.
@@ -95,7 +95,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// A list that grows only if there is room for more elements.
+/// A list that grows only within the memory limit.
 pub(super) struct List<'a, T> {
     list: Vec<T>,
     claim: Claim<'a>,
@@ -106,7 +106,7 @@ impl<'a, T> List<'a, T> {
         List { list: Vec::new(), claim: Claim::new(room) }
     }
 
-    /// Append an element. Return whether there was room for it.
+    /// Append an element. Return false, and append nothing, if the memory limit is reached.
     #[inline(always)]
     pub(super) fn push(&mut self, element: T) -> bool {
         let fits = self.list.len() < self.list.capacity() || self.grow();
@@ -147,23 +147,24 @@ impl<T> DerefMut for List<'_, T> {
     }
 }
 
-/// A table that grows only if there is room for more entries. `M` is its map.
-pub(super) struct Table<'a, M> {
+/// A table that grows only within the memory limit. `M`: the type of its map.
+pub(super) struct LimitedTable<'a, M> {
     map: M,
     claim: Claim<'a>,
 }
 
 /// A table whose keys are addresses or other numbers.
-pub(super) type AddressTable<'a, V> = Table<'a, ByAddress<V>>;
+pub(super) type AddressTable<'a, V> = LimitedTable<'a, ByAddress<V>>;
 
-impl<'a, M: Default> Table<'a, M> {
-    pub(super) fn new(room: &'a Room) -> Table<'a, M> {
-        Table { map: M::default(), claim: Claim::new(room) }
+impl<'a, M: Default> LimitedTable<'a, M> {
+    pub(super) fn new(room: &'a Room) -> LimitedTable<'a, M> {
+        LimitedTable { map: M::default(), claim: Claim::new(room) }
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
-    /// Insert a value. Return the previous value of the key. If there is no room, nothing is inserted.
+impl<K: Eq + Hash, V, S: BuildHasher> LimitedTable<'_, HashMap<K, V, S>> {
+    /// Insert a value. Return the previous value of the key; None if there was none. If the memory limit is reached,
+    /// nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.map.len() < self.map.capacity() || self.grow() {
@@ -173,8 +174,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
         }
     }
 
-    /// Return the value of a key. If the key is missing, it is inserted with the result of `value`. None if there is no
-    /// room.
+    /// Return the value of a key. If the key is missing, insert it with the result of `value`. None if the memory limit
+    /// is reached.
     pub(super) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
         let fits = self.map.len() < self.map.capacity() || self.map.contains_key(&key) || self.grow();
         fits.then(|| self.map.entry(key).or_insert_with(value))
@@ -197,7 +198,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
-        let Table { map, claim } = self;
+        let LimitedTable { map, claim } = self;
         let half = bytes_of::<(K, V)>(2 * (map.len() + 1));
         // A table that is full of removed entries is cleaned up in place, without new memory.
         let wanted = if half <= claim.bytes { 0 } else { half.max(2 * claim.bytes) };
@@ -208,7 +209,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
     }
 }
 
-impl<M> Deref for Table<'_, M> {
+impl<M> Deref for LimitedTable<'_, M> {
     type Target = M;
 
     fn deref(&self) -> &M {
@@ -216,8 +217,8 @@ impl<M> Deref for Table<'_, M> {
     }
 }
 
-/// Return the size in bytes of a Rust hash table for `capacity` entries. The number of its slots is a power of two, an
-/// eighth of the slots stays free, and each slot has one byte more than the entry.
+/// Return the size in bytes of a Rust hash table for `capacity` entries. The number of its slots is a power of two. An
+/// eighth of the slots stays free. Each slot has one byte more than the entry.
 fn bytes_of<E>(capacity: usize) -> u64 {
     let places = (capacity as u64).saturating_mul(8).div_ceil(7).max(4).next_power_of_two();
     places.saturating_mul(size_of::<E>() as u64 + 1) + 16
@@ -232,14 +233,14 @@ mod tests {
         room.left.load(Ordering::Relaxed)
     }
 
-    /// Check that a table has all entries that were inserted, or that the room is exceeded, and that all room is
-    /// returned at the end.
+    /// Check that a table has all inserted entries unless the memory limit is reached. Check that the table gives back
+    /// all bytes at the end.
     #[test]
     fn a_table_without_room_does_not_grow() {
         for bytes in [0, 100, 1000, 50_000, 1 << 20] {
             let room = Room::new(bytes);
             {
-                let mut table: AddressTable<'_, u64> = Table::new(&room);
+                let mut table: AddressTable<'_, u64> = LimitedTable::new(&room);
                 let put = (0..10_000u64).take_while(|number| {
                     table.insert(*number, *number);
                     assert_eq!(table.contains_key(number), room.check().is_ok());
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn what_was_removed_is_claimed_once() {
         let room = Room::new(1 << 20);
-        let mut table: AddressTable<'_, u64> = Table::new(&room);
+        let mut table: AddressTable<'_, u64> = LimitedTable::new(&room);
         let mut state = 0x9e37_79b9_7f4a_7c15;
         for number in 0..200_000u64 {
             table.insert(random(&mut state), number);

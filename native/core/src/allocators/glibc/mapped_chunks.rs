@@ -6,15 +6,15 @@ use crate::allocators::tally::Tally;
 use gdbheap_access::bytes::range_at;
 
 /// Mmapped chunks in use, `[chunk, end)`, ascending and disjoint.
-pub struct Mapped {
+pub struct MappedChunks {
     pub(crate) chunks: Vec<(u64, u64)>,
 }
 
-impl Mapped {
+impl MappedChunks {
     /// Make the store from `chunks`, which may be in any order.
-    pub fn new(mut chunks: Vec<(u64, u64)>) -> Mapped {
+    pub fn new(mut chunks: Vec<(u64, u64)>) -> MappedChunks {
         chunks.sort_unstable();
-        Mapped { chunks }
+        MappedChunks { chunks }
     }
 
     #[inline]

@@ -2,20 +2,20 @@
 //! them were removed.
 //!
 //! All of this memory lies below the members in the tree of shortest chains, so only a small part of a large graph is
-//! examined. Nodes that a member dominates would be freed. Any other node below the members would stay if a node that
-//! stays refers to it.
+//! examined. Nodes that a member dominates would be freed. Any other node below the members would be freed too, unless
+//! a node that is not freed refers to it.
 
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::work::Control;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const OFTEN: usize = 1 << 20;
 
-/// Trees, as compressed rows: for each node, the nodes right below it.
+/// A forest of nodes. `tops`: the roots of its trees; `starts`, `below`: the children of each node, as compressed rows.
 pub(crate) struct Forest {
     tops: Vec<u32>,
     starts: Vec<u32>,
@@ -89,12 +89,12 @@ impl Forest {
 /// The state of a node while one set of members is examined.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
-enum State {
-    /// The node is in the set, or a node of the set dominates it: it would be freed.
+enum NodeState {
+    /// The node is a member, or a member dominates it: it would be freed.
     Goes = 0,
-    /// No node of the set dominates the node, and the node is not known to be below the set.
+    /// No member dominates the node, and the search below the members has not met the node.
     Elsewhere = 1,
-    /// The node is below a node of the set, but no node of the set dominates it: it may be freed.
+    /// The node is below a member in the tree of chains, but no member dominates it: it may be freed.
     Open = 2,
     Stays = 3,
 }
@@ -103,7 +103,7 @@ const SEEN: u32 = 4;
 const BITS: u32 = 3;
 const MAX_RUNS: u32 = u32::MAX >> BITS;
 
-pub(crate) struct Together<'a> {
+pub(crate) struct RetainedSet<'a> {
     edges: &'a Edges,
     tree: &'a Tree,
     /// The immediate dominator of each node.
@@ -121,7 +121,7 @@ pub(crate) struct Together<'a> {
     is_cut: bool,
 }
 
-impl<'a> Together<'a> {
+impl<'a> RetainedSet<'a> {
     pub(crate) fn new(
         edges: &'a Edges,
         tree: &'a Tree,
@@ -129,7 +129,7 @@ impl<'a> Together<'a> {
         sizes: &'a [u64],
         is_cut: bool,
         control: &Control,
-    ) -> Result<Together<'a>, Cancelled> {
+    ) -> Result<RetainedSet<'a>, Cancellation> {
         let nodes = edges.nodes() as u32;
         let chains = Forest::of(&tree.before, (0..nodes).filter(|node| tree.phases[*node as usize] != NOT_REACHED));
         control.advance(0)?;
@@ -138,7 +138,7 @@ impl<'a> Together<'a> {
         let others = others(edges, tree);
         control.advance(0)?;
         let marks = vec![0; nodes as usize];
-        Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0, is_cut })
+        Ok(RetainedSet { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0, is_cut })
     }
 
     /// Return the bytes that would be freed if all `members` were removed. `is_member` is true for these nodes only.
@@ -149,7 +149,7 @@ impl<'a> Together<'a> {
         is_member: impl Fn(u32) -> bool,
         certain: u64,
         control: &Control,
-    ) -> Result<u64, Cancelled> {
+    ) -> Result<u64, Cancellation> {
         if self.run + 1 == MAX_RUNS {
             self.marks.fill(0);
             self.run = 0;
@@ -159,7 +159,7 @@ impl<'a> Together<'a> {
         let mut stay: Vec<u32> = Vec::new();
         for (count, node) in open.iter().enumerate() {
             if self.is_cut && self.above[*node as usize] == NOBODY || self.is_led_to(*node, &is_member) {
-                self.mark(*node, State::Stays);
+                self.mark(*node, NodeState::Stays);
                 stay.push(*node);
             }
             if count % OFTEN == 0 {
@@ -169,13 +169,13 @@ impl<'a> Together<'a> {
         while let Some(node) = stay.pop() {
             for edge in self.edges.of(node) {
                 let (target, strength) = split(*edge);
-                if self.state(target) == Some(State::Open) && self.tree.counts(node, target, strength) {
-                    self.mark(target, State::Stays);
+                if self.state(target) == Some(NodeState::Open) && self.tree.counts(node, target, strength) {
+                    self.mark(target, NodeState::Stays);
                     stay.push(target);
                 }
             }
         }
-        let goes = open.iter().filter(|node| self.state(**node) == Some(State::Open));
+        let goes = open.iter().filter(|node| self.state(**node) == Some(NodeState::Open));
         Ok(certain + goes.map(|node| self.sizes[*node as usize]).sum::<u64>())
     }
 
@@ -185,7 +185,7 @@ impl<'a> Together<'a> {
         members: &[u32],
         is_member: &impl Fn(u32) -> bool,
         control: &Control,
-    ) -> Result<Vec<u32>, Cancelled> {
+    ) -> Result<Vec<u32>, Cancellation> {
         let (mut found, mut left, mut count) = (Vec::new(), Vec::new(), 0);
         for member in members {
             left.push(*member);
@@ -198,7 +198,7 @@ impl<'a> Together<'a> {
                     continue;
                 }
                 let goes = self.goes(node, is_member);
-                self.mark(node, if goes { State::Goes } else { State::Open });
+                self.mark(node, if goes { NodeState::Goes } else { NodeState::Open });
                 self.marks[node as usize] |= SEEN;
                 if !goes {
                     found.push(node);
@@ -211,25 +211,25 @@ impl<'a> Together<'a> {
         Ok(found)
     }
 
-    /// Return whether a node that certainly stays has an edge to this open node.
+    /// Return whether a node that would certainly not be freed has an edge to `node`, whose state is `Open`.
     fn is_led_to(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let rows = self.others.0[node as usize] as usize..self.others.0[node as usize + 1] as usize;
         rows.into_iter().any(|place| {
             let source = self.others.1[place];
-            !matches!(self.state(source), Some(State::Open | State::Stays)) && !self.goes(source, is_member)
+            !matches!(self.state(source), Some(NodeState::Open | NodeState::Stays)) && !self.goes(source, is_member)
         })
     }
 
-    /// Return whether the node is a member, or whether a member dominates it. The states of all nodes on the path up
-    /// are recorded.
+    /// Return whether the node is a member, or whether a member dominates it. Record the state of each node on the path
+    /// from the node up its dominators.
     fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let mut at = node;
         let state = loop {
             match self.state(at) {
-                Some(State::Goes) => break State::Goes,
-                Some(_) => break State::Elsewhere,
-                None if is_member(at) => break State::Goes,
-                None if self.above[at as usize] == NOBODY => break State::Elsewhere,
+                Some(NodeState::Goes) => break NodeState::Goes,
+                Some(_) => break NodeState::Elsewhere,
+                None if is_member(at) => break NodeState::Goes,
+                None if self.above[at as usize] == NOBODY => break NodeState::Elsewhere,
                 None => at = self.above[at as usize],
             }
         };
@@ -239,16 +239,16 @@ impl<'a> Together<'a> {
             self.mark(at, state);
             at = if at == end { NOBODY } else { self.above[at as usize] };
         }
-        state == State::Goes
+        state == NodeState::Goes
     }
 
-    fn state(&self, node: u32) -> Option<State> {
+    fn state(&self, node: u32) -> Option<NodeState> {
         let mark = self.marks[node as usize];
-        let states = [State::Goes, State::Elsewhere, State::Open, State::Stays];
+        let states = [NodeState::Goes, NodeState::Elsewhere, NodeState::Open, NodeState::Stays];
         (mark >> BITS == self.run).then(|| states[(mark & 3) as usize])
     }
 
-    fn mark(&mut self, node: u32, state: State) {
+    fn mark(&mut self, node: u32, state: NodeState) {
         self.marks[node as usize] = self.run << BITS | state as u32;
     }
 
@@ -295,13 +295,13 @@ fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
 /// together. `kinds`: the number of kinds; `kind_of`: as in `Forest::sums`. If `top` is given, kinds that cannot be
 /// among the `top` largest kinds are left out.
 pub(crate) fn by_kind(
-    together: &mut Together<'_>,
+    together: &mut RetainedSet<'_>,
     found: &Dominators,
     kinds: usize,
     kind_of: impl Fn(u32) -> usize,
     top: Option<usize>,
     control: &Control,
-) -> Result<Vec<(usize, u64, u64, u64)>, Cancelled> {
+) -> Result<Vec<(usize, u64, u64, u64)>, Cancellation> {
     let reached = found.order.iter().skip(1).copied();
     let dominated = Forest::of(&found.above, reached.clone()).sums(kinds, &kind_of, together.sizes);
     control.advance(0)?;

@@ -1,28 +1,28 @@
 //! The final walk of a stretch. It joins the results of the parts, and handles fenceposts, the top chunk and damage.
 
-use super::parts::{Part, PART, STRIDE};
+use super::parts::{WalkedPart, PART, STRIDE};
 use super::walker::{ChunkWalker, Header, SIZE_BITS};
 use crate::allocators::damage::{hex, Damage};
-use crate::allocators::glibc::chunks::{State, GRAIN, SMALLEST};
+use crate::allocators::glibc::chunks::{ChunkState, GRAIN, SMALLEST};
 use crate::allocators::glibc::free_links::NON_MAIN_ARENA;
 use crate::bits;
-use gdbheap_access::error::Cancelled;
+use gdbheap_access::error::Cancellation;
 use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;
-/// The number of chunks before the address at which a walk fails whose sizes are checked, because one of them may be
+/// If a walk fails, the sizes of at most this many chunks before the failure are checked, because one of them may be
 /// wrong.
 const MAX_ASTRAY: u32 = 8;
-/// The largest number of bytes of a stretch that are searched for chunks that a wrong size skipped. Without this limit,
-/// a hostile stretch with many wrong sizes could be searched forever.
+/// The largest number of bytes of a stretch that are searched for skipped chunks. A walk skips chunks if the size of a
+/// chunk is too large. Without this limit, a hostile stretch with many wrong sizes could be searched forever.
 const MAX_SEARCHED: u64 = 1 << 30;
 
 /// The final walk of a stretch: it handles fenceposts, the top chunk and damage.
 pub(super) struct Walk<'a> {
     pub(super) control: &'a Control<'a>,
     pub(super) walker: ChunkWalker<'a>,
-    pub(super) special: Vec<(u64, State)>,
+    pub(super) special: Vec<(u64, ChunkState)>,
     pub(super) damage: Vec<Damage>,
     /// The number of fenceposts directly before the current address.
     pub(super) fences: u32,
@@ -31,7 +31,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    pub(super) fn whole(&mut self, parts: Vec<Part>) -> Result<(), Cancelled> {
+    pub(super) fn whole(&mut self, parts: Vec<WalkedPart>) -> Result<(), Cancellation> {
         let end = self.walker.info.stretch.end;
         let mut at = self.walker.info.stretch.start;
         for part in parts {
@@ -50,9 +50,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Walk on from `at` through a part. Take over the part's chunks from the first chunk that both walks meet. Return
-    /// the address where the walk stopped.
-    fn join(&mut self, part: Part, at: u64, to: u64) -> Result<u64, Cancelled> {
+    /// Continue the walk from `at` through a part. Take over the part's chunks, beginning with the first chunk that
+    /// both walks found. Return the address where the walk stopped.
+    fn join(&mut self, part: WalkedPart, at: u64, to: u64) -> Result<u64, Cancellation> {
         if part.to <= at || to <= at {
             self.forget(part.from, to);
             return Ok(at);
@@ -67,15 +67,15 @@ impl Walk<'_> {
         self.catch_up(part, doubted, at, to)
     }
 
-    /// Walk from `at` until a chunk of the part is met, then take over the part's chunks from there on. `starts` and
-    /// `low` are the part's bits. Return the address where the walk stopped.
+    /// Walk from `at` to a chunk of the part, then take over this chunk and the part's later chunks. `starts` and `low`
+    /// are the part's bits. Return the address where the walk stopped.
     fn catch_up(
         &mut self,
-        part: Part,
+        part: WalkedPart,
         (starts, low): (Vec<u64>, Vec<u64>),
         mut at: u64,
         to: u64,
-    ) -> Result<u64, Cancelled> {
+    ) -> Result<u64, Cancellation> {
         let inside = |address: u64| (address - part.from) / GRAIN;
         while at < to.min(part.to) {
             if self.fences == 0 && bits::get(&starts, inside(at)) {
@@ -94,8 +94,8 @@ impl Walk<'_> {
         Ok(at)
     }
 
-    /// Take over the part's chunks from `at` on. Return the address where the part's walk stopped.
-    fn take_over(&mut self, part: Part, at: u64) -> u64 {
+    /// Take over the part's chunks at or after `at`. Return the address where the part's walk stopped.
+    fn take_over(&mut self, part: WalkedPart, at: u64) -> u64 {
         if let Some(header) = self.walker.header(at) {
             self.settle(&header);
         }
@@ -120,33 +120,33 @@ impl Walk<'_> {
         }
     }
 
-    fn report(&mut self, address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
+    fn report(&mut self, damage: Damage) {
         if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Damage { address, what, expected: expected.into(), found: found.into() });
+            self.damage.push(damage);
         }
     }
 
-    fn put_special(&mut self, address: u64, state: State) {
+    fn put_special(&mut self, address: u64, state: ChunkState) {
         let index = self.walker.index(address);
         bits::set(self.walker.starts, index);
         self.special.push((address, state));
         self.walker.leave();
-        self.fences = if state == State::Fence { self.fences + 1 } else { 0 };
+        self.fences = if state == ChunkState::Fence { self.fences + 1 } else { 0 };
     }
 
     fn settle(&mut self, next: &Header) {
         if let Some(before) = self.walker.previous.filter(|_| self.walker.contradicts(next)) {
             let (expected, found) = (format!("{:#x}", before.size()), format!("{:#x}", next.prev_size));
-            self.report(next.address, "prev_size after a free chunk", expected, found);
+            self.report(Damage::new(next.address, "prev_size after a free chunk", expected, found));
         }
         self.walker.settle(next);
     }
 
-    /// Add the block at `at`, of any kind. Return the address where the next block starts.
-    fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
+    /// Add the block at `at`, which may be of any kind. Return the address where the next block starts.
+    fn step(&mut self, at: u64) -> Result<u64, Cancellation> {
         let rest = self.walker.info.stretch.end - at;
         let Some(header) = self.walker.header(at).filter(|_| rest >= GRAIN) else {
-            return self.cut(at, "a chunk header", "bytes that can be read", "absent bytes");
+            return self.cut(Damage::absent(at, "a chunk header"));
         };
         if at == self.walker.info.stretch.top {
             return Ok(self.take_top(&header));
@@ -154,7 +154,7 @@ impl Walk<'_> {
         if self.is_fence(&header) {
             self.take_short_top(&header);
             self.settle(&header);
-            self.put_special(at, State::Fence);
+            self.put_special(at, ChunkState::Fence);
             return self.after_fence(at + GRAIN);
         }
         if !self.walker.info.is_plain(&header) {
@@ -162,7 +162,7 @@ impl Walk<'_> {
                 format!(" (or another size of the chunk before, at {})", hex(chunk.address))
             });
             let expected = format!("16-aligned, {} to {}{before}", hex(SMALLEST), hex(rest));
-            return self.cut(at, "size of a chunk", &expected, &format!("{:#x}", header.size_word));
+            return self.cut(Damage::new(at, "size of a chunk", expected, hex(header.size_word)));
         }
         self.settle(&header);
         self.walker.put(header);
@@ -173,23 +173,23 @@ impl Walk<'_> {
     fn take_top(&mut self, header: &Header) -> u64 {
         let end = self.walker.info.stretch.end;
         self.settle(header);
-        self.put_special(header.address, State::Top);
+        self.put_special(header.address, ChunkState::Top);
         let rest = end - header.address;
         if header.size() != rest {
             let found = format!("{:#x}", header.size());
-            self.report(header.address, "size of the top chunk", format!("{rest:#x}"), found);
+            self.report(Damage::new(header.address, "size of the top chunk", format!("{rest:#x}"), found));
         }
         end
     }
 
-    /// Mark the chunk before a lone fencepost of size 0 as a fencepost too, if it is the remains of a top that was too
-    /// small to be freed. Unlike every chunk of a thread's arena, such a chunk lacks the NON_MAIN_ARENA flag (glibc
-    /// malloc/malloc.c, `sysmalloc`).
+    /// Check the chunk before a lone fencepost of size 0. If it is the rest of a top that was too small to be freed,
+    /// mark it as a fencepost too. Unlike every chunk of a thread's arena, such a chunk lacks the NON_MAIN_ARENA flag
+    /// (glibc malloc/malloc.c, `sysmalloc`).
     fn take_short_top(&mut self, fence: &Header) {
         let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
         let lone = fence.size() == 0 && self.fences == 0 && self.walker.info.stretch.arena != 0;
         if let Some(top) = self.walker.previous.take_if(|chunk| lone && is_short_top(chunk)) {
-            self.put_special(top.address, State::Fence);
+            self.put_special(top.address, ChunkState::Fence);
         }
     }
 
@@ -201,7 +201,7 @@ impl Walk<'_> {
     }
 
     /// Skip the bytes that other code got from `sbrk`. They follow a double fencepost in the middle of the main arena.
-    fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
+    fn after_fence(&mut self, at: u64) -> Result<u64, Cancellation> {
         let end = self.walker.info.stretch.end;
         let goes_on = |walk: &mut Self| walk.walker.header(at).is_some_and(|next| next.size() == GRAIN);
         if self.fences < 2 || at >= end || goes_on(self) {
@@ -209,27 +209,28 @@ impl Walk<'_> {
         }
         let next = self.walker.next_sound(at, end, self.control)?.unwrap_or(end);
         if next > at {
-            self.put_special(at, State::Foreign);
+            self.put_special(at, ChunkState::Foreign);
         }
         Ok(next)
     }
 
-    /// Continue a walk that cannot go on at `at`: correct the wrong size that led to `at`, or report damage at `at`.
-    /// Return the next address at which a chunk begins.
-    fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
+    /// Continue a walk that cannot go on at the address of `damage`: correct the wrong size that led there, or report
+    /// the damage. Return the next address at which a chunk begins.
+    fn cut(&mut self, damage: Damage) -> Result<u64, Cancellation> {
+        let at = damage.address;
         if let Some(next) = self.led_astray(at)? {
             return Ok(self.shorten(at, next));
         }
-        self.report(at, what, expected, found);
-        self.put_special(at, State::Unexplained);
+        self.report(damage);
+        self.put_special(at, ChunkState::Unexplained);
         let end = self.walker.info.stretch.end;
         Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
-    /// If no chunk begins at `at` because one of the last few sizes before `at` is wrong, return the address of the
-    /// chunk that the wrong size skipped. The skipped chunk lies shortly before `at`, and a walk from it passes over
-    /// `at`.
-    fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
+    /// Return the address of a chunk that a wrong size skipped; None if there is none. No chunk begins at `at`, so one
+    /// of the last few sizes before `at` may be wrong. The skipped chunk lies shortly before `at`, and a walk from it
+    /// passes over `at`.
+    fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancellation> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
         let mut failed = HashSet::new();
@@ -268,7 +269,7 @@ impl Walk<'_> {
             free.truncate(start);
         }
         if let Some(header) = self.walker.header(start) {
-            self.report(start, "size of a chunk", hex(next - start), hex(header.size_word));
+            self.report(Damage::new(start, "size of a chunk", hex(next - start), hex(header.size_word)));
             let flags = header.size_word & SIZE_BITS;
             self.walker.put(Header { size_word: (next - start) | flags, ..header });
         }
