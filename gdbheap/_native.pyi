@@ -61,7 +61,7 @@ class Condition(Protocol):
     @property
     def value(self) -> int: ...
 
-class Left(Protocol):
+class LeftStub(Protocol):
     @property
     def address(self) -> int: ...
     @property
@@ -121,7 +121,7 @@ class Stretch(Protocol):
     @property
     def fast(self) -> Sequence[int]: ...
 
-class Wanted(Protocol):
+class ChunkFilter(Protocol):
     @property
     def states(self) -> int: ...
     @property
@@ -431,7 +431,7 @@ class CensusRequest(Protocol):
     @property
     def unknown(self) -> int: ...
 
-class Sizing(Protocol):
+class SizeFields(Protocol):
     @property
     def ob_size(self) -> int: ...
     @property
@@ -467,7 +467,7 @@ class Values(Protocol):
     @property
     def kinds(self) -> Sequence[tuple[int, int]]: ...
     @property
-    def sizing(self) -> Sizing: ...
+    def sizing(self) -> SizeFields: ...
     @property
     def str_data(self) -> int: ...
     @property
@@ -491,7 +491,7 @@ class TableHead(Protocol):
 
 class Measures(Protocol):
     @property
-    def sizing(self) -> Sizing: ...
+    def sizing(self) -> SizeFields: ...
     @property
     def keys(self) -> TableHead | None: ...
     @property
@@ -499,7 +499,7 @@ class Measures(Protocol):
     @property
     def flag_heap_type(self) -> int: ...
 
-class Growing(Protocol):
+class GrowthRule(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -523,7 +523,7 @@ class Entries(Protocol):
     @property
     def first_names(self) -> Sequence[str]: ...
 
-class Table(Protocol):
+class TableRule(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -583,7 +583,7 @@ class PoolSample(Protocol):
     @property
     def arenaindex(self) -> int: ...
 
-class Asked(Protocol):
+class BlockQuery(Protocol):
     @property
     def least(self) -> int: ...
     @property
@@ -771,7 +771,6 @@ class StackCaller:
 class StackMoment:
     call: Final[int]
     shares: Final[list[StackShare]]
-    sampled_calls: Final[int]
     sampled_blocks: Final[int]
 
 class LiveStacks:
@@ -862,12 +861,12 @@ class RegionTotals:
     end: Final[int]
     states: Final[list[Tally]]
 
-class Trimmed:
+class RegionTrim:
     arena: Final[int]
     start: Final[int]
     end: Final[int]
     chunks: Final[int]
-    released: Final[Released]
+    released: Final[PageSum]
     top: Final[int]
 
 class FreePiece:
@@ -984,7 +983,7 @@ class Cause:
     nodes: Final[list[int]]
     length: Final[int]
 
-class Lost:
+class LostGroup:
     cause: Final[int]
     is_head: Final[bool]
     type_address: Final[int]
@@ -996,9 +995,9 @@ class Lost:
 
 class Unreachable:
     causes: Final[list[Cause]]
-    rows: Final[list[Lost]]
+    rows: Final[list[LostGroup]]
 
-class Head:
+class LostHead:
     address: Final[int]
     size: Final[int]
     type_address: Final[int]
@@ -1008,9 +1007,9 @@ class Head:
 
 class Heads:
     count: Final[int]
-    rows: Final[list[Head]]
+    rows: Final[list[LostHead]]
 
-class Grouped:
+class BlockGroup:
     type_address: Final[int]
     kind: Final[str]
     size: Final[int]
@@ -1018,14 +1017,14 @@ class Grouped:
     bytes: Final[int]
 
 class RetainedByGroup:
-    group: Final[Grouped]
+    group: Final[BlockGroup]
     retained: Final[int]
 
-class Labelled:
+class LabelledGroup:
     label: Final[int]
-    group: Final[Grouped]
+    group: Final[BlockGroup]
 
-class Several:
+class SharedType:
     type_address: Final[int]
     count: Final[int]
     bytes: Final[int]
@@ -1037,7 +1036,7 @@ class SharedBlocks:
     bytes: Final[int]
     examples: Final[list[int]]
 
-class Other:
+class OtherHolder:
     id: Final[int]
     target: Final[int]
     bytes: Final[int]
@@ -1045,7 +1044,8 @@ class Other:
 class AlsoHeld:
     bytes: Final[int]
     retained: Final[int]
-    others: Final[list[Other]]
+    most: Final[int]
+    others: Final[list[OtherHolder]]
     aliases: Final[list[tuple[int, int]]]
 
 class Branch:
@@ -1070,38 +1070,23 @@ class KeptNode:
     parts: Final[list[KeptPart]]
     large: Final[list[tuple[int, int]]]
 
-class Kept:
+class KeptNodes:
     nodes: Final[list[KeptNode]]
     looked: Final[int]
     is_done: Final[bool]
 
-class Targets:
-    count: Final[int]
-    rows: Final[list[NodeBytes]]
-
 class NodeColumns:
-    @property
-    def addresses(self) -> bytes: ...
-    @property
-    def sizes(self) -> bytes: ...
-    @property
-    def types(self) -> bytes: ...
-    @property
-    def kinds(self) -> bytes: ...
-    @property
-    def edges(self) -> bytes: ...
-
-class Hanging: ...
+    addresses: Final[bytes]
+    sizes: Final[bytes]
+    types: Final[bytes]
+    kinds: Final[bytes]
+    edges: Final[bytes]
 
 class EdgeColumns:
-    @property
-    def next(self) -> int: ...
-    @property
-    def sources(self) -> bytes: ...
-    @property
-    def targets(self) -> bytes: ...
-    @property
-    def strengths(self) -> bytes: ...
+    next: Final[int]
+    sources: Final[bytes]
+    targets: Final[bytes]
+    strengths: Final[bytes]
 
 class NodesRetained: ...
 
@@ -1148,18 +1133,19 @@ class Graph:
         least: int,
     ) -> list[tuple[int, int]]: ...
     def lost_heads(self, most: int) -> Heads: ...
-    def kept_by(self, id: int) -> list[Grouped]: ...
+    def kept_by(self, id: int) -> list[BlockGroup]: ...
     def retained_by_group(self, top: int | None) -> list[RetainedByGroup]: ...
-    def shares(self, seeds: Sequence[tuple[int, int]], minimum: int) -> list[Labelled]: ...
-    def hanging(self, seeds: set[int], open: set[int], through: set[int]) -> Hanging: ...
-    def divide(self, hanging: Hanging, seeds: set[int]) -> None: ...
-    def branches(self, hanging: Hanging, minimum: int) -> list[Branch]: ...
+    def shares(self, seeds: Sequence[tuple[int, int]], minimum: int) -> list[LabelledGroup]: ...
+    def hanging(self, seeds: set[int], open: set[int], through: set[int]) -> SubtreeBytes: ...
+    def divide(self, hanging: SubtreeBytes, seeds: set[int]) -> None: ...
+    def branches(self, hanging: SubtreeBytes, minimum: int) -> list[Branch]: ...
     def homes(self, type_address: int, homes: set[int], cells: set[int]) -> list[tuple[int, int]]: ...
-    def kept_by_several(self, without: set[int], large: int) -> list[Several]: ...
+    def kept_by_several(self, without: set[int], large: int) -> list[SharedType]: ...
     def shared_blocks(self, without: set[int], least: int, top: int) -> list[SharedBlocks]: ...
     def also_held(self, members: set[int], most: int) -> AlsoHeld: ...
     def top_blocks(self, top: int | None, least: int) -> list[NodeBytes]: ...
-    def largest_targets(self, id: int, top: int) -> Targets: ...
+
+class SubtreeBytes: ...
 
 class LedTo:
     count: Final[int]
@@ -1181,7 +1167,7 @@ class ExtentPart:
 class BlockStore: ...
 
 class ListedStore(BlockStore):
-    def list_blocks(self, asked: Asked) -> BlockList: ...
+    def list_blocks(self, asked: BlockQuery) -> BlockList: ...
     def first_used(self, least: int, largest: int, most: int) -> list[Member]: ...
     def largest_used(self, least: int, most: int) -> list[Member]: ...
     @property
@@ -1220,32 +1206,24 @@ class BlockChanges:
     holders: Final[list[list[tuple[int, int]]]]
 
 class BlockBatch:
-    @property
-    def store(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def addresses(self) -> bytes: ...
-    @property
-    def sizes(self) -> bytes: ...
-    @property
-    def kinds(self) -> bytes: ...
-    @property
-    def objects(self) -> bytes: ...
-    @property
-    def retained(self) -> bytes: ...
+    store: Final[int]
+    first: Final[int]
+    count: Final[int]
+    addresses: Final[bytes]
+    sizes: Final[bytes]
+    kinds: Final[bytes]
+    objects: Final[bytes]
+    retained: Final[bytes]
 
-class Retained: ...
+class RetainedBytes: ...
 
 class BlockBatches:
     def read(self) -> BlockBatch | None: ...
 
 class BlockColumns:
     def __init__(self, counts: Sequence[int], columns: Sequence[bytes], types: int) -> None: ...
-    def batches(self, most: int, objects: bool = False, retained: Retained | None = None) -> BlockBatches: ...
-    def retained(self, graph: Graph, by_node: NodesRetained) -> Retained: ...
+    def batches(self, most: int, objects: bool = False, retained: RetainedBytes | None = None) -> BlockBatches: ...
+    def retained(self, graph: Graph, by_node: NodesRetained) -> RetainedBytes: ...
     def held(self, graph: Graph, among: Sequence[int]) -> BlockColumns: ...
     def shares(self, ranges: Sequence[LabelledRange]) -> list[PlaceShare]: ...
     @property
@@ -1266,10 +1244,6 @@ class BlockColumns:
     def holders(self) -> bytes: ...
     @property
     def offsets(self) -> bytes: ...
-
-class JemallocForm:
-    name: Final[str]
-    quantum: Final[int]
 
 class FoundTree:
     address: Final[int]
@@ -1366,8 +1340,6 @@ class Mallocng(ListedStore):
     def stretches(self) -> list[Range]: ...
     def areas(self) -> list[Range]: ...
     @property
-    def group_count(self) -> int: ...
-    @property
     def moving(self) -> int: ...
     def classes(self) -> list[SizeClass]: ...
     def usage(self) -> list[ClassUsage]: ...
@@ -1401,7 +1373,7 @@ class Pages:
     @staticmethod
     def from_runs(machine: Machine, runs: Sequence[StateRun]) -> Pages: ...
     def count(self, start: int, end: int) -> Residency: ...
-    def released(self, start: int, end: int) -> Released: ...
+    def released(self, start: int, end: int) -> PageSum: ...
     @property
     def knows_huge(self) -> bool: ...
     def runs(self, start: int, end: int) -> list[PageRun]: ...
@@ -1493,7 +1465,7 @@ class WrittenPages:
     quiet_shared: Final[int]
     types: Final[list[CountsOf]]
 
-class Copied:
+class CopyRemains:
     buffer: Final[int]
     base: Final[int]
     start: Final[int]
@@ -1568,7 +1540,7 @@ class HeapUse:
     empty: Final[int]
     used: Final[int]
 
-class Miscounted:
+class CountMismatch:
     damage: Final[Damage]
     passing: Final[bool]
 
@@ -1587,7 +1559,7 @@ class Mimalloc(ListedStore):
     def packing(self, pages: Pages | None) -> Packing: ...
     def used_in_page(self, address: int) -> list[Member]: ...
     @property
-    def miscounted(self) -> list[Miscounted]: ...
+    def miscounted(self) -> list[CountMismatch]: ...
 
 class OwnedBuffers:
     role: Final[int]
@@ -1648,16 +1620,16 @@ class Estimate:
     idle: Final[int]
     idle_bytes: Final[int]
 
-class Traced:
+class TracebackSum:
     traceback: Final[int]
     count: Final[int]
     bytes: Final[int]
 
 class Traces:
-    rows: Final[list[Traced]]
+    rows: Final[list[TracebackSum]]
     entries: Final[int]
 
-class Equal:
+class EqualGroup:
     hash: Final[int]
     kind: Final[int]
     count: Final[int]
@@ -1674,7 +1646,7 @@ class KindSum:
     saved: Final[int]
 
 class EqualValues:
-    rows: Final[list[Equal]]
+    rows: Final[list[EqualGroup]]
     sums: Final[list[KindSum]]
     count: Final[int]
 
@@ -1691,7 +1663,7 @@ class ContainerFill:
     room: Final[int]
     tenths: Final[list[int]]
 
-class Tallied:
+class KeyTally:
     key: Final[int]
     count: Final[int]
     bytes: Final[int]
@@ -1869,7 +1841,7 @@ class Share:
     pools: Final[int]
     used: Final[int]
 
-class Occupied:
+class OccupiedArena:
     number: Final[int]
     address: Final[int]
     used_bytes: Final[int]
@@ -1889,7 +1861,7 @@ class Fill:
 class Occupancy:
     spread: Final[list[Spread]]
     fill: Final[list[Fill]]
-    emptiest: Final[list[Occupied]]
+    emptiest: Final[list[OccupiedArena]]
 
 class ArenaTable:
     word: Final[int]
@@ -1912,6 +1884,7 @@ class Damage:
     what: Final[str]
     expected: Final[str]
     found: Final[str]
+    is_absent: Final[bool]
 
 class Tally:
     count: Final[int]
@@ -1936,7 +1909,7 @@ class SizeClass:
     used: Final[int]
     free: Final[int]
 
-class Released:
+class PageSum:
     whole: Final[int]
     resident: Final[int]
     swapped: Final[int]
@@ -1988,14 +1961,13 @@ class Capacity:
 
 class Structures:
     def rows(self) -> list[KindRow]: ...
-    def by_block(self) -> bytes: ...
     @property
     def left_out(self) -> bool: ...
     def all(self) -> Tally: ...
     def kinds_at(self, addresses: Sequence[int]) -> list[int]: ...
     def blocks_of(self, kinds: set[int], most: int) -> list[Place]: ...
     def capacities(self, pages: Pages | None = None) -> list[Capacity]: ...
-    def chunks_of(self, kinds: set[int], wanted: Wanted) -> list[ListedChunk]: ...
+    def chunks_of(self, kinds: set[int], wanted: ChunkFilter) -> list[ListedChunk]: ...
 
 class SymbolTable:
     def __init__(self, tables: Sequence[tuple[bytes, bytes]], functions: bool) -> None: ...
@@ -2070,6 +2042,7 @@ class Tcmalloc(ExtentStore):
     def broken(self) -> list[Damage]: ...
 
 def call_stats(path: str, frames: Frames, room: int, progress: Report | None = None) -> CallStats: ...
+def hold_threads() -> None: ...
 def live_stacks(
     path: str,
     frames: Frames,
@@ -2099,7 +2072,7 @@ def find_call_sites(
 ) -> list[CallSite]: ...
 def plan_patches(places: Sequence[CodePlace], caves: Sequence[Cave], signal: int) -> list[CodePatch]: ...
 def find_left_patches(cave: Cave) -> list[LeftPatch]: ...
-def restore_left_patches(process: int | HeldProcess, memory: int, left: Sequence[Left]) -> bool: ...
+def restore_left_patches(process: int | HeldProcess, memory: int, left: Sequence[LeftStub]) -> bool: ...
 def registers_before_trap(registers: Sequence[int], frame: bytes, address: int) -> list[int]: ...
 def return_from_trap(tid: int, address: int) -> None: ...
 def find_tracepoint() -> Tracepoint: ...
@@ -2114,10 +2087,10 @@ def walk_chunks(
 def follow_bins(space: Space, chunks: Chunks, heads: Sequence[int], progress: Report | None = None) -> Bins: ...
 def least_sizes() -> list[int]: ...
 def count_sizes(chunks: Chunks) -> list[SizeCounts]: ...
-def list_chunks(chunks: Chunks, wanted: Wanted, order: str, top: int | None = None) -> ChunkList: ...
+def list_chunks(chunks: Chunks, wanted: ChunkFilter, order: str, top: int | None = None) -> ChunkList: ...
 def find_fits(chunks: Chunks, need: int, with_fast: bool, most: int) -> list[ArenaFit]: ...
 def sum_lists(space: Space, chunks: Chunks, lists: Sequence[CacheList], safe_linking: bool) -> list[Tally]: ...
-def trim_chunks(machine: Machine, chunks: Chunks, pages: Pages | None, kept: Sequence[Range]) -> list[Trimmed]: ...
+def trim_chunks(machine: Machine, chunks: Chunks, pages: Pages | None, kept: Sequence[Range]) -> list[RegionTrim]: ...
 def look_at_arena(space: Space, address: int, layout: StateLayout, most: int) -> RunningArena | None: ...
 def find_list_heads(space: Space, start: int, end: int, least: int) -> list[HeadRun]: ...
 def find_mmapped(space: Space, ranges: Sequence[Range], style: MmappedStyle) -> list[MappedRow]: ...
@@ -2145,7 +2118,7 @@ def find_kept(
     seconds: float,
     minimum: int,
     progress: Report | None = None,
-) -> Kept: ...
+) -> KeptNodes: ...
 def draw_blocks(
     heaps: Heaps,
     tables: Tables,
@@ -2161,7 +2134,7 @@ def list_blocks(heaps: Heaps, layout: TypeLayout | None = None, progress: Report
 def compare_blocks(
     before: BlockColumns, old_types: Sequence[int], after: BlockColumns, new_types: Sequence[int], most: int
 ) -> BlockChanges: ...
-def jemalloc_forms() -> list[JemallocForm]: ...
+def jemalloc_forms() -> list[str]: ...
 def find_trees(space: Space, data: Sequence[Range], anonymous: Sequence[Range]) -> list[FoundTree]: ...
 def jemalloc_fit(space: Space, name: str, root: int, bits: int) -> JemallocFit: ...
 def read_jemalloc(
@@ -2192,7 +2165,7 @@ def pins(
     most: int,
 ) -> Pins: ...
 def look_at(space: Space, blocks: Sequence[Place], mapped: Sequence[Range]) -> list[str]: ...
-def find_copies(space: Space, pages: Pages, buffers: Sequence[Range], holes: Sequence[Range]) -> list[Copied]: ...
+def find_copies(space: Space, pages: Pages, buffers: Sequence[Range], holes: Sequence[Range]) -> list[CopyRemains]: ...
 def read_once(space: Space, ranges: Sequence[Range], window: int = ...) -> int: ...
 def zero_pages(space: Space, ranges: Sequence[Range]) -> int: ...
 def compare_pages(
@@ -2237,7 +2210,7 @@ def take_census(
 ) -> Census: ...
 def objects_in(heaps: Heaps, layout: TypeLayout, blocks: Sequence[Spot]) -> list[ObjectAt | None]: ...
 def list_objects(
-    heaps: Heaps, layout: TypeLayout, kinds: set[int], wanted: Wanted, progress: Report | None = None
+    heaps: Heaps, layout: TypeLayout, kinds: set[int], wanted: ChunkFilter, progress: Report | None = None
 ) -> list[ListedChunk]: ...
 def list_instances(
     heaps: Heaps,
@@ -2249,14 +2222,14 @@ def list_instances(
     progress: Report | None = None,
 ) -> InstanceList: ...
 def asked_sizes(
-    heaps: Heaps, layout: TypeLayout, sizing: Sizing, without: set[int], progress: Report | None = None
+    heaps: Heaps, layout: TypeLayout, sizing: SizeFields, without: set[int], progress: Report | None = None
 ) -> list[AskedSize]: ...
 def list_slack(
     heaps: Heaps,
     layout: TypeLayout,
     pages: Pages | None,
-    growing: Sequence[Growing],
-    tables: Sequence[Table],
+    growing: Sequence[GrowthRule],
+    tables: Sequence[TableRule],
     sizes: Sequence[Sizes],
     most: int | None = None,
 ) -> list[Slack]: ...
@@ -2293,13 +2266,13 @@ def value_hashes(
 ) -> list[int | None]: ...
 def tally_objects(
     heaps: Heaps, layout: TypeLayout, kinds: dict[int, int], without: set[int], progress: Report | None = None
-) -> list[Tallied]: ...
+) -> list[KeyTally]: ...
 def count_fill(
     heaps: Heaps,
     layout: TypeLayout,
     kinds: dict[int, int],
-    growing: Sequence[Growing],
-    tables: Sequence[Table],
+    growing: Sequence[GrowthRule],
+    tables: Sequence[TableRule],
     without: set[int],
     progress: Report | None = None,
 ) -> list[ContainerFill]: ...

@@ -33,22 +33,26 @@ answers! {
 
     /// The effect of realloc on known blocks: the numbers of grown, shrunk and moved blocks, and the number of copied
     /// bytes.
-    struct CallResizes of events::Resized { grown: u64, shrunk: u64, moved: u64, copied: u64 }
+    struct CallResizes of events::ResizeCounts { grown: u64, shrunk: u64, moved: u64, copied: u64 }
 
-    /// The number of blocks with a lifetime of at least `start` and less than `end`.
+    /// The number of blocks with a lifetime of at least `start` and less than `end`, in calls or in nanoseconds.
     struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
 
-    /// The lifetimes of released blocks. `median`, `most_of` and `longest` are None if no block was released.
+    /// The lifetimes of released blocks, in calls or in nanoseconds. `zero`: the number of blocks with the lifetime 0.
+    /// Half of the blocks lived no longer than `median`, and nine tenths no longer than `most_of`. `median`, `most_of`
+    /// and `longest` are None if no block was released.
     struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
 
-    /// Calls that returned blocks of at least `start` and less than `end` bytes: the number of calls and their bytes.
-    /// `live`, `live_bytes`: the blocks of such sizes that are in use at the end, and their bytes.
+    /// Calls that returned blocks of at least `start` and less than `end` bytes: the number of calls, and the bytes of
+    /// their blocks. `live`, `live_bytes`: the number and the bytes of such blocks in use at the end.
     struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
 
-    /// The state at the end of a section of calls, and the most bytes in use at any time within the section.
+    /// The blocks in use after `calls` calls. `most_bytes`: the largest number of bytes in use since the previous
+    /// point.
     struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
 
-    /// Statistics of the calls of one process.
+    /// Statistics of a process's recorded allocator calls: the numbers of calls, the blocks in use, their sizes and
+    /// their lifetimes.
     struct CallStats {
         calls: u64,
         kinds: CallKinds,
@@ -124,7 +128,8 @@ impl From<events::Stats> for CallStats {
 }
 
 /// Return statistics of the calls of a process. `room`: how many bytes of memory may be used. The log is read up to the
-/// first damaged stage. Raises OSError, MemoryError, and ValueError for a stage that is too large.
+/// first damaged stage. Raises OSError if the file cannot be read, MemoryError if `room` is too small, and ValueError
+/// if a stage is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, progress=None))]
 pub fn call_stats(

@@ -1,14 +1,16 @@
-//! Recorded allocator calls.
+//! Recorded allocator calls: their stacks, and the plans that replay them.
 
+use crate::detaching::detached;
 use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::events::{self, header, Frame, Parent, Plan, PlanFile, Room, Stages};
+use gdbheap_core::events::{self, header, Parent, Plan, PlanFile, Room, StageFrame, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
 
 answers! {
-    /// The contents of a replay plan; see native/core/src/events/plan.rs for each field.
+    /// A summary of a plan that replays recorded calls: the numbers of calls, threads and mappings in it, and the
+    /// requested bytes in use. native/core/src/events/plan.rs explains each field.
     struct ReplayPlan of Plan {
         calls: u64,
         threads: u64,
@@ -24,7 +26,8 @@ answers! {
         python: PythonCalls,
     }
 
-    /// Calls of Python's own allocator; see native/core/src/events/python_blocks.rs for each field.
+    /// Sums over the recorded calls of Python's own allocator, which a replay leaves out.
+    /// native/core/src/events/python_blocks.rs explains each field.
     struct PythonCalls of events::PythonCalls {
         calls: u64,
         unknown: u64,
@@ -37,7 +40,8 @@ answers! {
     /// if unknown.
     struct LoadedCode of events::LoadedObject { start: u64, end: u64, bias: u64, build_id: Vec<u8>, path: Vec<u8> }
 
-    /// A Python code object; see native/core/src/events/stacks.rs for each field.
+    /// A Python code object that occurs in recorded stacks: its name, its file and its line table.
+    /// native/core/src/events/stacks.rs explains each field.
     struct PythonCode of events::Code {
         release: u64,
         first_line: u64,
@@ -46,8 +50,12 @@ answers! {
         lines: Vec<u8>,
     }
 
-    /// A stack, innermost frame first. `native`: (index of the loaded object, address) of each C frame. `python`:
-    /// groups of Python frames, each frame as (index of the code object, offset).
+    /// A call stack. Both lists have the innermost frame first.
+    ///
+    /// - `native`: the C frames, each as (index of the loaded object, address).
+    /// - `python`: the Python frames, each as (index of the code object, offset in bytes), in one group for each run of
+    ///   the evaluator.
+    /// - An index is None if the object is unknown.
     struct CallStack of events::CallStack {
         native: Vec<(Option<u32>, u64)>,
         python: Vec<Vec<(Option<u32>, i64)>>,
@@ -56,8 +64,8 @@ answers! {
         is_python: bool,
     }
 
-    /// The share of a stack: the estimated bytes and blocks that are in use, and the estimated bytes and blocks that
-    /// were ever allocated with this stack.
+    /// Estimates for one stack: the bytes and blocks that were allocated with it and are in use, and all bytes and
+    /// blocks that were ever allocated with it.
     struct StackShare of events::Share {
         stack: u32,
         bytes: f64,
@@ -72,8 +80,9 @@ answers! {
     /// The stack of one of the calls that the caller asked about.
     struct StackCaller of events::Caller { call: u64, stack: u32 }
 
-    /// The shares of all stacks after a call. They are computed from `sampled_calls` calls and `sampled_blocks` blocks.
-    struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_calls: u64, sampled_blocks: u64 }
+    /// The stacks with allocations up to the call with the number `call`, and what each allocated. The figures are
+    /// estimates from the `sampled_blocks` recorded blocks in use.
+    struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_blocks: u64 }
 
     /// The stacks of a process, and the shares of these stacks after each of the given calls.
     struct LiveStacks {
@@ -95,8 +104,8 @@ exports! {
 
 impl From<events::StackMoment> for StackMoment {
     fn from(moment: events::StackMoment) -> StackMoment {
-        let events::StackMoment { call, shares, sampled_calls, sampled_blocks } = moment;
-        StackMoment { call, shares: all(shares), sampled_calls, sampled_blocks }
+        let events::StackMoment { call, shares, sampled_blocks } = moment;
+        StackMoment { call, shares: all(shares), sampled_blocks }
     }
 }
 
@@ -116,13 +125,17 @@ impl From<events::LiveStacks> for LiveStacks {
     }
 }
 
-/// Return the blocks in use after each of the calls `moments`, by stack.
+/// Return the blocks in use after each of the calls `moments`, summed up by the stack that allocated them.
 ///
-/// `moments`: numbers of calls, from 1, ascending; a number beyond the last call means the end. `rest`: stages of the
-/// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses;
-/// the blocks that contain them at the end are looked up. `asked`: numbers of calls, ascending, whose stacks are looked
-/// up. `room`: how many bytes of memory may be used. The log is read up to the first damaged stage. Raises OSError,
-/// MemoryError, and ValueError for a stage that is too large.
+/// - `moments`: numbers of calls, from 1, ascending. A number beyond the last call means the end.
+/// - `rest`: stages of the process that are not in the log yet.
+/// - `mean`: the average number of allocated bytes between two recorded stacks.
+/// - `wanted`: addresses. The blocks that contain them at the end are looked up.
+/// - `asked`: numbers of calls, ascending, whose stacks are looked up.
+/// - `room`: how many bytes of memory may be used.
+///
+/// The log is read up to the first damaged stage. Raises OSError if the file cannot be read, MemoryError if `room` is
+/// too small, and ValueError if a stage is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 pub fn live_stacks(
@@ -157,30 +170,34 @@ pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
 /// Raises MemoryError.
 #[pyfunction]
 pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, PyBytes>, u64)> {
-    Ok((PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
+    Ok((PyBytes::new(py, &detached(py, || events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
 }
 
 /// The stages of a process in a log. Each stage has an offset, a size in bytes, and the time of its first call.
 pub type Frames = Vec<(u64, u64, u64)>;
 
-pub fn frames_of(frames: Frames) -> Vec<Frame> {
-    frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
+pub fn frames_of(frames: Frames) -> Vec<StageFrame> {
+    frames.into_iter().map(|(offset, size, tick)| StageFrame { offset, size, tick }).collect()
 }
 
-/// Return, as a stage, the calls that still wait in the header of a recorder's file. The stage is empty if there are
-/// none. `header`: the first bytes of the file.
+/// Return, as a stage, the calls that still wait in the header of a recorder's file. The stage is empty if no calls
+/// wait there. `header`: the first bytes of the file.
 #[pyfunction]
 pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &events::waiting_stage(header))
 }
 
-/// Write the plan of a process's calls into the empty file `plan`. Without a file, only return the contents that the
-/// plan would have.
+/// Write the plan by which a process's calls can be replayed into the empty file `plan`, and return a summary of the
+/// plan. If `plan` is None, only return the summary.
 ///
-/// `mappings`: whether to replay the program's own mappings, too. `parents`: the processes from which this one was
-/// forked, oldest first: for each, its frames and the number of the fork. `room`: how many bytes of memory may be used.
-/// `most`: how many bytes the plan may have. The log is read up to the first damaged stage. Raises OSError,
-/// MemoryError, and ValueError for a stage that is too large.
+/// - `mappings`: whether to replay the program's own mappings, too.
+/// - `parents`: the processes from which this one was forked, oldest first, each as (its frames, the number of the
+///   fork).
+/// - `room`: how many bytes of memory may be used.
+/// - `most`: how many bytes the plan may have.
+///
+/// The log is read up to the first damaged stage. Raises OSError if a file cannot be read or written, MemoryError if
+/// `room` is too small, and ValueError if a stage is too large.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]
 pub fn plan_calls(
@@ -197,7 +214,8 @@ pub fn plan_calls(
     let file = File::open(path)?;
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
     let (frames, room) = (frames_of(frames), Room::new(room));
-    let elders: Vec<(Vec<Frame>, u64)> = parents.into_iter().map(|(frames, fork)| (frames_of(frames), fork)).collect();
+    let elders: Vec<(Vec<StageFrame>, u64)> =
+        parents.into_iter().map(|(frames, fork)| (frames_of(frames), fork)).collect();
     let parents: Vec<Parent<'_>> = elders
         .iter()
         .map(|(frames, fork)| Parent { stages: Stages { file: &file, frames, room: &room }, fork: *fork })

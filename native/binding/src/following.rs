@@ -1,11 +1,14 @@
 //! Follows processes that keep running, by patches in their code or by a tracepoint.
 
+use crate::detaching::detached;
 use crate::memory::Space;
-use crate::records::{field, records, Given, Read};
+use crate::records::{field, records, Argument, FromObject};
 use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched};
-use gdbheap_access::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
-use gdbheap_access::process::{self, Course, Finish, Hit, Module, ProcessFolder, ProgramMemory, Start, Traced};
+use gdbheap_access::process::patch::{self, Cave, CodePlace, Condition, LeftStub, Operand, Patch, Site, Test, Text};
+use gdbheap_access::process::{
+    self, Finish, FollowRequest, Hit, LaunchRequest, Module, ProcessFolder, ProgramMemory, TraceRequest,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -18,12 +21,12 @@ records! {
     Text { start, end }
     Cave { start, bytes, text, stays }
     Condition { operand, test, value }
-    Left { address, original, replacement, start, end }
+    LeftStub { address, original, replacement, start, end }
     Patch { address, original, replacement, stub_at, stub, trap, seen_at }
     CodePlace { address, before, start, function, conditions }
 }
 
-impl Read for Operand {
+impl FromObject for Operand {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Operand> {
         Ok(match object.extract::<String>()?.as_str() {
             "first" => Operand::First,
@@ -35,7 +38,7 @@ impl Read for Operand {
     }
 }
 
-impl Read for Test {
+impl FromObject for Test {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Test> {
         Ok(match object.extract::<String>()?.as_str() {
             "==" => Test::Equal,
@@ -46,7 +49,7 @@ impl Read for Test {
     }
 }
 
-impl Read for process::Tracepoint {
+impl FromObject for process::Tracepoint {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<process::Tracepoint> {
         let number = |name: &str| field(object, "Tracepoint", name);
         Ok(process::Tracepoint { id: number("id")?, number_at: number("number_at")? as usize })
@@ -54,18 +57,23 @@ impl Read for process::Tracepoint {
 }
 
 answers! {
-    /// Code that makes the system call `number`. `address`: the address of the instruction after the system call.
-    /// `before`: the address of the instruction that loads the number. `start`, `end`: the range of the function that
-    /// contains both.
+    /// A place in code that makes the system call `number`.
+    ///
+    /// - `address`: the address of the instruction after the system call.
+    /// - `before`: the address of the instruction that loads the number.
+    /// - `start`, `end`: the range of the function that contains both.
     struct CallSite of Site { address: u64, before: u64, number: u32, start: u64, end: u64 }
 
     /// A patch that a killed run of gdbheap left in a process. `original`: the bytes that were at `address`.
     /// `replacement`: the jump that is there now. `start`, `end`: the range of the patch's stub.
-    struct LeftPatch of Left { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
+    struct LeftPatch of LeftStub { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
 
-    /// A patch of the code at one place: `replacement` replaces the bytes `original` at `address`, and `stub` is
-    /// written at `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch,
-    /// the thread would be at `seen_at`.
+    /// A patch of one place in the code.
+    ///
+    /// - `original`, `replacement`: the bytes at `address`, and the jump that replaces them.
+    /// - `stub`: the code to which the jump leads. It is written at `stub_at`.
+    /// - `trap`: the program counter of a thread that reports itself.
+    /// - `seen_at`: the program counter that this thread would have without the patch.
     struct CodePatch of Patch {
         address: u64,
         original: Vec<u8>,
@@ -76,11 +84,14 @@ answers! {
         seen_at: u64,
     }
 
-    /// A thread that was caught at a patched place. `place`: the index of the place; None if the thread runs another
-    /// program from now on. `registers`: the registers that the thread had at the place (`struct user_regs_struct`).
-    /// `stack`: the bytes at the thread's stack pointer at that moment; None if the thread is still stopped, or no
-    /// stacks were requested. `doubtful`: whether it is unknown if the mappings that were read at the beginning or at
-    /// the end include the effect of the call.
+    /// A thread that was caught at a patched place.
+    ///
+    /// - `place`: the index of the place; None if the thread has started another program.
+    /// - `registers`: the registers that the thread had at the place, in the order of the kernel's `NT_PRSTATUS`.
+    /// - `stack`: the bytes at the thread's stack pointer at that moment; None if the thread is still stopped, or no
+    ///   stacks were requested.
+    /// - `doubtful`: whether the call was made while the mappings were read, at the beginning or at the end. The
+    ///   mappings may or may not include the effect of such a call.
     struct PlaceHit of Hit {
         pid: i32,
         tid: i32,
@@ -90,7 +101,7 @@ answers! {
         doubtful: bool,
     }
 
-    /// A tracepoint of the kernel. `number_at`: the offset of the system call number in the records of the tracepoint.
+    /// A tracepoint of the kernel. `number_at`: the offset in bytes of the system call number in its records.
     struct Tracepoint { id: u64, number_at: u64 }
 }
 
@@ -107,39 +118,45 @@ exports! {
 pub fn find_call_sites(
     py: Python<'_>,
     space: &Space,
-    texts: Given<Vec<Text>>,
-    modules: Given<Vec<Module>>,
+    texts: Argument<Vec<Text>>,
+    modules: Argument<Vec<Module>>,
     room: u64,
     numbers: Vec<u32>,
 ) -> Vec<CallSite> {
-    all(py.detach(|| patch::find_sites(&space.0, &texts.0, &modules.0, room, &numbers)))
+    all(detached(py, || patch::find_sites(&space.0, &texts.0, &modules.0, room, &numbers)))
 }
 
-/// Plan a patch for each place. The new code goes into the caves. Raises ValueError with the reason if a patch is
-/// impossible.
+/// Plan a patch for each place. The stubs, to which the patches jump, go into `caves`: unused bytes after the code of
+/// objects. Raises ValueError with the reason if a patch is impossible.
 #[pyfunction]
-pub fn plan_patches(places: Given<Vec<CodePlace>>, caves: Given<Vec<Cave>>, signal: u32) -> PyResult<Vec<CodePatch>> {
+pub fn plan_patches(
+    places: Argument<Vec<CodePlace>>,
+    caves: Argument<Vec<Cave>>,
+    signal: u32,
+) -> PyResult<Vec<CodePatch>> {
     let planned = patch::plan_all(&places.0, &caves.0, signal);
     planned.map(all).map_err(raised)
 }
 
-/// Return the patches that killed runs of gdbheap left in a cave.
+/// Return the patches whose stubs are in `cave`, which is unused bytes after an object's code. Killed runs of gdbheap
+/// left these patches.
 #[pyfunction]
-pub fn find_left_patches(cave: Given<Cave>) -> Vec<LeftPatch> {
+pub fn find_left_patches(cave: Argument<Cave>) -> Vec<LeftPatch> {
     all(patch::left_behind(&cave.0))
 }
 
 /// Remove leftover patches from a process that nobody traces. Return whether all patches are gone. `memory`: a
-/// descriptor of the process's memory, opened before the patches were read. Raises OSError.
+/// descriptor of the process's memory, opened before the patches were read. Raises OSError if `memory` is not an open
+/// descriptor.
 #[pyfunction]
 pub fn restore_left_patches(
     py: Python<'_>,
-    process: Given<ProcessFolder>,
+    process: Argument<ProcessFolder>,
     memory: i32,
-    left: Given<Vec<Left>>,
+    left: Argument<Vec<LeftStub>>,
 ) -> PyResult<bool> {
     let memory = memory_of(memory)?;
-    Ok(py.detach(|| process::restore_left(&process.0, &memory, &left.0)))
+    Ok(detached(py, || process::restore_left(&process.0, &memory, &left.0)))
 }
 
 fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
@@ -189,21 +206,21 @@ impl Follower {
     /// thread that reports itself stays stopped until the next hit is fetched, for at most `limit` seconds.
     #[staticmethod]
     fn of_process(
-        process: Given<ProcessFolder>,
+        process: Argument<ProcessFolder>,
         memory: i32,
-        patches: Given<Vec<Patch>>,
+        patches: Argument<Vec<Patch>>,
         signal: i32,
         waits: bool,
         limit: f64,
     ) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
-        let course = Course { process: process.0, memory: memory_of(memory)?, patches: patches.0, signal };
+        let course = FollowRequest { process: process.0, memory: memory_of(memory)?, patches: patches.0, signal };
         Ok(Follower(process::Follower::of_process(course, waits, limit).map_err(raised)?))
     }
 
     /// Create a follower of the command `words`, which `start` starts, and of all its child processes. The follower
     /// reports their system calls with the given `numbers`; each number is a place. The processes keep running when the
-    /// follower ends. Raises ValueError.
+    /// follower ends. Raises ValueError if `words` is not a valid command, or if there are too many numbers.
     #[staticmethod]
     fn of_program(words: Vec<Vec<u8>>, numbers: Vec<u32>, waits: bool, limit: f64) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
@@ -212,30 +229,30 @@ impl Follower {
         if words.is_empty() || numbers.len() > MAX_NUMBERS {
             return Err(PyValueError::new_err("not a command, or too many numbers"));
         }
-        let start = Start { words, numbers };
+        let start = LaunchRequest { words, numbers };
         Ok(Follower(process::Follower::of_program(start, waits, limit).map_err(raised)?))
     }
 
     /// Create a follower of the system calls of a process that have one of the given `numbers`; each number is a place.
     /// The follower stops no thread. `stacks`: whether to include the bytes at the threads' stack pointers. Raises
-    /// ValueError.
+    /// ValueError if there are no numbers, or too many.
     #[staticmethod]
     fn of_tracepoint(
-        process: Given<ProcessFolder>,
-        tracepoint: Given<process::Tracepoint>,
+        process: Argument<ProcessFolder>,
+        tracepoint: Argument<process::Tracepoint>,
         numbers: Vec<u32>,
         stacks: bool,
     ) -> PyResult<Follower> {
         if numbers.is_empty() || numbers.len() > MAX_NUMBERS {
             return Err(PyValueError::new_err("no numbers, or too many"));
         }
-        let traced = Traced { process: process.0, tracepoint: tracepoint.0, numbers, stacks };
+        let traced = TraceRequest { process: process.0, tracepoint: tracepoint.0, numbers, stacks };
         Ok(Follower(process::Follower::of_tracepoint(traced).map_err(raised)?))
     }
 
-    /// Begin to follow. A second call does nothing. Raises OSError (with errno: the command cannot be started; EILSEQ:
-    /// the code has changed), TimeoutError, KeyboardInterrupt. After such an error, call `end`; the process then runs
-    /// as before, unless `is_unrestored` is true.
+    /// Begin to follow. A second call does nothing. Raises OSError if the command cannot be started, or if the code has
+    /// changed (EILSEQ); TimeoutError if a thread does not stop; and KeyboardInterrupt. After such an error, call
+    /// `end`; the process then runs as before, unless `is_unrestored` is true.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.start(watcher))
     }
@@ -256,7 +273,7 @@ impl Follower {
 
     /// Remove the patches and release the process. A started program keeps running. A second call does nothing.
     fn end(&self, py: Python<'_>) {
-        py.detach(|| self.0.end());
+        detached(py, || self.0.end());
     }
 
     /// The reason why there will be no more hits; "" while there may be more hits. "asked": the follower was asked to
@@ -290,8 +307,8 @@ impl Follower {
         self.0.hits()
     }
 
-    /// The number of hits that were lost because they came faster than they were fetched. It is counted only for
-    /// `of_tracepoint`, and known after the end.
+    /// The number of hits that were lost because they came faster than they were fetched. This number is counted only
+    /// for `of_tracepoint`, and is known only after the end.
     #[getter]
     fn lost(&self) -> u64 {
         self.0.lost()

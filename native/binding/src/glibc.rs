@@ -1,13 +1,16 @@
 //! The classes and functions for glibc's malloc that Python sees.
 
+use crate::detaching::detached;
 use crate::heaps::BlockStore;
 use crate::memory::{Pages, Space};
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{
-    all, answers, block, damage_rows, exports, Block, Damage, Hole, Member, Place, Range, Released, Tally,
+    all, answers, block, damage_rows, exports, Block, Damage, Hole, Member, PageSum, Place, Range, Tally,
 };
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::allocators::glibc::{self, CacheList, Fit, MmappedStyle, StateLayout, Stretch, Wanted, CHUNK_HEADER};
+use gdbheap_core::allocators::glibc::{
+    self, CacheList, ChunkFilter, Fit, MmappedStyle, StateLayout, Stretch, CHUNK_HEADER,
+};
 use gdbheap_core::allocators::{self, find_list_heads as list_heads, Store};
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
@@ -16,7 +19,7 @@ use std::sync::Arc;
 records! {
     CacheList { first, entries, size }
     Stretch { arena, start, end, top, fast }
-    Wanted { states, minimum, maximum, arena }
+    ChunkFilter { states, minimum, maximum, arena }
     MmappedStyle { header_outside, moved }
     StateLayout { top, bins, next, system_mem, max_system_mem, fastbins, size }
 }
@@ -29,14 +32,24 @@ answers! {
     /// The memory of a region that malloc_trim() would release. `chunks`: the number of free chunks that contain whole
     /// pages. `released`: the bytes of these pages. `top`: the start of the top chunk after consolidation; 0 if there
     /// is none.
-    struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
+    struct RegionTrim of glibc::RegionTrim {
+        arena: u32,
+        start: u64,
+        end: u64,
+        chunks: u64,
+        released: PageSum,
+        top: u64,
+    }
 
     /// A free chunk, or several free chunks that malloc would merge. `address`: the address of the first header.
     /// `size`: the size of all chunks together.
     struct FreePiece { address: u64, size: u64 }
 
-    /// The free memory of one arena for a request. `best`: the smallest piece that fits. `short`: the
-    /// largest pieces that are too small. `top`: the size of the top chunk in bytes.
+    /// The free memory of one arena for a request.
+    ///
+    /// - `best`: the smallest FreePiece that fits.
+    /// - `short`: the largest FreePieces that are too small.
+    /// - `top`: the size of the top chunk in bytes.
     struct ArenaFit { arena: u32, best: Option<FreePiece>, short: Vec<FreePiece>, top: u64 }
 
     /// The number of chunks in one bin of an arena, and their bytes. Bin 0 stands for free chunks that are in no bin.
@@ -51,7 +64,8 @@ answers! {
     /// The number of chunks that match, their bytes, and the first of these chunks in the requested order.
     struct ChunkList { count: u64, bytes: u64, rows: Vec<ListedChunk> }
 
-    /// The number of entries that were taken from the list of a thread cache, and the link of the last entry.
+    /// The result of following one list of a thread cache. `entries`: the number of chunks that were taken from it.
+    /// `end`: the address to which the last link points, which is 0 if the list is intact.
     struct TakenList { entries: u64, end: u64 }
 
     /// A chunk with its own mapping. `base`: the start of the mapping. `chunk`: the address of the chunk's header.
@@ -75,8 +89,10 @@ answers! {
         listed: Option<FreeLists>,
     }
 
-    /// A run of consecutive list heads. `address`: the address of the first pair of pointers. `pairs`: the number of
-    /// pairs.
+    /// Consecutive heads of circular lists, such as malloc's bins. Each head is a pair of pointers.
+    ///
+    /// - `address`: the address of the first pair.
+    /// - `pairs`: the number of pairs.
     struct HeadRun { address: u64, pairs: usize }
 }
 
@@ -95,12 +111,12 @@ fn region_totals(totals: &glibc::RegionTotals) -> RegionTotals {
     RegionTotals { arena: totals.arena, start: totals.start, end: totals.end, states: all(totals.states) }
 }
 
-/// Return a chunk in the form that the program sees: a block without the chunk's header.
+/// Return a chunk as the program sees it: a block without the chunk's header.
 fn inside((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address: address + CHUNK_HEADER, size, state }
 }
 
-pub fn listed((address, size, state, arena): glibc::Listed) -> ListedChunk {
+pub fn listed((address, size, state, arena): glibc::ListedChunk) -> ListedChunk {
     ListedChunk { address, size, state, arena }
 }
 
@@ -125,7 +141,7 @@ impl Chunks {
 impl Chunks {
     /// Return the number and the bytes of the chunks of each region, by state.
     fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
-        py.detach(|| self.0.totals().iter().map(region_totals).collect())
+        detached(py, || self.0.totals().iter().map(region_totals).collect())
     }
 
     /// Return the block at each address; None for an address outside every region. A block consists of its chunk's size
@@ -141,7 +157,7 @@ impl Chunks {
 
     /// Return the maximal runs of free chunks (in bins, fast bins and thread caches) of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> Vec<Hole> {
-        py.detach(|| self.0.holes(minimum).into_iter().map(|hole| self.hole(hole)).collect())
+        detached(py, || self.0.holes(minimum).into_iter().map(|hole| self.hole(hole)).collect())
     }
 
     /// The damage that the walk found.
@@ -151,7 +167,7 @@ impl Chunks {
     }
 }
 
-/// Used chunks with a mapping of their own, each as [chunk, end), in any order.
+/// Used chunks that malloc got by mmap, one mapping for each. Each is given as [chunk, end), in any order.
 #[pyclass(frozen, extends = BlockStore)]
 pub struct Mapped;
 
@@ -159,7 +175,7 @@ pub struct Mapped;
 impl Mapped {
     #[new]
     fn new(chunks: Vec<Range>) -> (Mapped, BlockStore) {
-        (Mapped, BlockStore(Store::Mapped(Arc::new(glibc::Mapped::new(chunks)))))
+        (Mapped, BlockStore(Store::Mapped(Arc::new(glibc::MappedChunks::new(chunks)))))
     }
 }
 
@@ -184,24 +200,28 @@ impl Bins {
         chunks.iter().map(|chunk| self.0.find(*chunk)).collect()
     }
 
-    /// The links and flags of bins that are wrong.
+    /// The wrong links and flags that were found in the bins.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 }
 
-/// Walk the chunks of all stretches. `caches`: the lists of all thread caches, each with the address of its first
-/// entry, the number of entries, and the size of their chunks (0: any size). `collects`: whether to keep the links of
-/// free chunks; otherwise `follow_bins` walks again. Also return how many entries were taken from each list. Raises
-/// KeyboardInterrupt, and any error of `progress(done, total)`.
+/// Walk all chunks in the memory ranges `stretches`. Also return how many entries were taken from each list of a thread
+/// cache.
+///
+/// - `caches`: the lists of all thread caches. Each has the address of its first entry, the number of entries, and the
+///   size of their chunks (0: any size).
+/// - `collects`: whether to keep the links of free chunks. Otherwise `follow_bins` walks the memory again.
+///
+/// Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
     py: Python<'_>,
     space: &Space,
-    stretches: Given<Vec<Stretch>>,
-    caches: Given<Vec<CacheList>>,
+    stretches: Argument<Vec<Stretch>>,
+    caches: Argument<Vec<CacheList>>,
     safe_linking: bool,
     collects: bool,
     progress: Option<Report>,
@@ -229,7 +249,8 @@ pub fn follow_bins(
     watched(py, progress, |watcher| glibc::follow_bins(watcher, &space.0, &chunks.0, &heads)).map(Bins)
 }
 
-/// Return the size of the smallest chunk of each bin; 0 for bin 0, which does not exist, and for the unsorted bin.
+/// Return the size in bytes of the smallest chunk of each bin; 0 for bin 0, which does not exist, and for the unsorted
+/// bin.
 #[pyfunction]
 pub fn least_sizes() -> Vec<u64> {
     glibc::least_sizes()
@@ -239,7 +260,7 @@ pub fn least_sizes() -> Vec<u64> {
 #[pyfunction]
 pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<SizeCounts> {
     let row = |(size, states): (u64, glibc::Counts)| SizeCounts { size, states: states.to_vec() };
-    py.detach(|| glibc::count_sizes(&chunks.0).into_iter().map(row).collect())
+    detached(py, || glibc::count_sizes(&chunks.0).into_iter().map(row).collect())
 }
 
 /// Return at most `top` of the chunks that match `wanted`, in the requested order. Raises ValueError for an unknown
@@ -249,26 +270,26 @@ pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<SizeCounts> {
 pub fn list_chunks(
     py: Python<'_>,
     chunks: &Chunks,
-    wanted: Given<Wanted>,
+    wanted: Argument<ChunkFilter>,
     order: &str,
     top: Option<usize>,
 ) -> PyResult<ChunkList> {
     let order = order.parse().map_err(raised)?;
-    let (all, rows) = py.detach(|| glibc::list_chunks(&chunks.0, &wanted.0, order, top));
+    let (all, rows) = detached(py, || glibc::list_chunks(&chunks.0, &wanted.0, order, top));
     Ok(ChunkList { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(listed).collect() })
 }
 
-/// Return the free memory of each arena for a request that needs a chunk of `need` bytes, with the `most` largest
-/// pieces that are too small. `with_fast`: the answer for the heap after malloc_consolidate(), which merges chunks of
-/// fast bins with their neighbours.
+/// Return the free memory of each arena for a request that needs a chunk of `need` bytes. The result includes the
+/// `most` largest free chunks that are too small. `with_fast`: whether to assume a call of malloc_consolidate(), which
+/// merges chunks of fast bins with their neighbours.
 #[pyfunction]
 pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<ArenaFit> {
-    py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
+    detached(py, || glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
 }
 
 /// Return, for each list of a thread cache, the number of chunks on the list and their bytes.
 #[pyfunction]
-pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, safe_linking: bool) -> Vec<Tally> {
+pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Argument<Vec<CacheList>>, safe_linking: bool) -> Vec<Tally> {
     let lists: Vec<(u64, u64)> = lists.0.iter().map(|list| (list.first, list.entries)).collect();
     all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
@@ -278,13 +299,13 @@ pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, s
 #[pyfunction]
 pub fn trim_chunks(
     py: Python<'_>,
-    machine: Given<Machine>,
+    machine: Argument<Machine>,
     chunks: &Chunks,
     pages: Option<&Pages>,
     kept: Vec<Range>,
-) -> Vec<Trimmed> {
+) -> Vec<RegionTrim> {
     let pages = pages.map(|pages| &*pages.0);
-    py.detach(|| all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
+    detached(py, || all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
 }
 
 /// Read the arena at `address` of a process that may be running; None if the arena cannot be read. Its free lists are
@@ -294,21 +315,21 @@ pub fn look_at_arena(
     py: Python<'_>,
     space: &Space,
     address: u64,
-    layout: Given<StateLayout>,
+    layout: Argument<StateLayout>,
     most: u64,
 ) -> Option<RunningArena> {
     let found = space.do_reads(py, move |_, space| Ok(glibc::look_at_arena(space, address, &layout.0, most)?)).ok()?;
-    let glibc::Running { next, system, peak, top, locked, noncontiguous, listed } = found;
+    let glibc::RunningArena { next, system, peak, top, locked, noncontiguous, listed } = found;
     let listed = listed.map(|glibc::FreeLists { chunks, bytes, whole, .. }| FreeLists { chunks, bytes, whole });
     Some(RunningArena { next, system, peak, top, locked, noncontiguous, listed })
 }
 
-/// Return the runs of at least `least` consecutive list heads in [start, end). A run may contain some damaged pairs,
-/// which must not hide the whole run.
+/// Return the runs of at least `least` consecutive heads of circular lists in [start, end). A run may contain a few
+/// damaged heads, so that damage does not hide the whole run.
 #[pyfunction]
 pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<HeadRun> {
     let row = |(address, pairs)| HeadRun { address, pairs };
-    py.detach(|| list_heads(&space.0, start, end, least).into_iter().map(row).collect())
+    detached(py, || list_heads(&space.0, start, end, least).into_iter().map(row).collect())
 }
 
 /// Return the chunks with their own mappings (mmap) in `ranges`. Each range must begin where a mapping of another owner
@@ -318,19 +339,18 @@ pub fn find_mmapped(
     py: Python<'_>,
     space: &Space,
     ranges: Vec<Range>,
-    style: Given<MmappedStyle>,
+    style: Argument<MmappedStyle>,
 ) -> PyResult<Vec<MappedRow>> {
     let row = |(base, chunk, size)| MappedRow { base, chunk, size };
     let found = watched(py, None, |watcher| glibc::find_mmapped(watcher, &space.0, &ranges, style.0))?;
     Ok(found.into_iter().map(row).collect())
 }
 
-/// Return the `(start, end)` of the extents of a main arena that had to grow without `sbrk`. An extent begins at a page
-/// boundary, with a chunk that has nothing before it. The walk from there ends with a double fencepost at the end of a
-/// page, or at `top`.
+/// Return the `(start, end)` of the extents of a main arena that could not grow by `sbrk`.
 ///
-/// An extent may begin inside a page only at the start of a range, or in the `foreign` bytes after another extent.
-/// These places are searched in steps of 16.
+/// An extent begins at a page boundary, with a chunk that has no chunk before it. It ends at `top`, or with a double
+/// fencepost at the end of a page. Only two kinds of extents may begin inside a page: at the start of a range, and in
+/// the `foreign` bytes after another extent. For these, gdbheap searches in steps of 16 bytes.
 #[pyfunction]
 pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))

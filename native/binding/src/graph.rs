@@ -1,7 +1,8 @@
 //! The classes and functions for the reference graph of a target that Python sees.
 
+use crate::detaching::detached;
 use crate::heaps::Heaps;
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{all, answers, exports};
 use crate::structures::Structures;
 use crate::watch::{raised, watched, Report};
@@ -29,10 +30,14 @@ records! {
 }
 
 answers! {
-    /// A node of the graph. `place`: "block", "static" (a static type) or "root". `address`: the first byte of the
-    /// block or of the static type; for a root, its index in the list that was passed in. `size`: the size of the block
-    /// in bytes; 0 for other nodes. `kind`: "object", "idle" (an object on a free list), "buffer" or "unknown".
-    /// `type_address`: 0 if the node is not an object.
+    /// A node of the graph.
+    ///
+    /// - `place`: "block", "static" (a static type) or "root".
+    /// - `address`: the first byte of the block or of the static type. For a root, its index in the list that was
+    ///   passed in.
+    /// - `size`: the size of the block in bytes; 0 for other nodes.
+    /// - `kind`: "object", "idle" (an object on a free list), "buffer" or "unknown".
+    /// - `type_address`: 0 if the node is not an object.
     struct GraphNode of NodeRow { place: &'static str, address: u64, size: u64, type_address: u64, kind: &'static str }
 
     /// An edge to the node `target`. `strength`: 0 exact, 1 likely, 2 doubtful, 3 stray (possibly stale).
@@ -45,18 +50,25 @@ answers! {
     /// The number of a node, and a number of bytes: the node's own size, or the bytes that it retains.
     struct NodeBytes { id: u32, bytes: u64 }
 
-    /// Blocks that match: their number, their bytes, and the largest of them.
+    /// The blocks of at least a minimum size: their number, their bytes, and the largest of them.
     struct LargestBlocks { count: u64, bytes: u64, rows: Vec<NodeBytes> }
 
     /// The objects of one type: their number, their own bytes, and the bytes that removing all of them would free.
     struct RetainedByType of graph::RetainedByType { type_address: u64, count: u64, bytes: u64, retained: u64 }
 
-    /// The reason why some blocks are not free.
+    /// The reason why the program has not freed some unreachable blocks.
     ///
-    /// `group`: "cycles", "lost_references", "lost_blocks" or "doubtful". `kind`: for cycles "collectable", "likely",
-    /// "hidden", "frozen", "untracked" or "finalizer"; for lost blocks "nothing" (nothing points to them) or "circle";
-    /// else "reference" or "weak". `count`: the number of cycles or of heads. `nodes`: some objects of one of the
-    /// cycles. `length`: the number of all objects of that cycle.
+    /// - `group`: "cycles", "lost_references", "lost_blocks" or "doubtful".
+    /// - `kind`, for cycles: "collectable", "likely" (it is not certain that all words of the cycle are references), or
+    ///   why the garbage collector does not free the cycles: "hidden" (references from memory that it does not
+    ///   examine), "frozen", "untracked" or "finalizer".
+    /// - `kind`, for lost blocks: "nothing" (nothing points to them) or "circle" (they point to one another).
+    /// - `kind`, otherwise: "reference" for lost references, "weak" for doubtful blocks.
+    /// - `count`: the number of cycles or, in the other groups, of heads (LostGroup.is_head).
+    /// - `type_address`: for lost references, the type of the objects. For cycles that the collector does not free, the
+    ///   type of the object that prevents it. Otherwise 0.
+    /// - `nodes`: some objects of one of the cycles.
+    /// - `length`: the number of all objects of that cycle.
     struct Cause of graph::Cause {
         group: &'static str,
         kind: &'static str,
@@ -66,12 +78,16 @@ answers! {
         length: u64,
     }
 
-    /// Unreachable blocks of one type and size with the same cause. `cause`: the index of the cause in
-    /// Unreachable.causes. `is_head`: True for the blocks that the cause is about, False for blocks that are reachable
-    /// only from those blocks. `type_address`: 0 for blocks that are not objects. `bytes`: the bytes of the blocks
-    /// themselves. `buffers`: the bytes of the buffers that belong to the blocks. `addresses`: the addresses of some of
-    /// the blocks.
-    struct Lost of graph::Lost {
+    /// Unreachable blocks of one type and size with the same cause.
+    ///
+    /// - `cause`: the index of the cause in Unreachable.causes.
+    /// - `is_head`: whether the cause concerns these blocks themselves. If not, they are reachable only from such
+    ///   blocks.
+    /// - `type_address`: 0 for blocks that are not objects.
+    /// - `bytes`: the size of the blocks, without their buffers.
+    /// - `buffers`: the size of the buffers that belong to the blocks.
+    /// - `addresses`: the addresses of some of the blocks.
+    struct LostGroup of graph::LostGroup {
         cause: u32,
         is_head: bool,
         type_address: u64,
@@ -83,12 +99,16 @@ answers! {
     }
 
     /// The blocks that no root keeps alive, and the reasons for that.
-    struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
+    struct Unreachable { causes: Vec<Cause>, rows: Vec<LostGroup> }
 
-    /// A lost block to which no other lost block points. If `in_circle` is true, it is one block of a cycle of lost
-    /// blocks to which no other lost block points. `count` and `retained`: the number and the bytes of the blocks that
-    /// would be freed with this block, including the block itself. `type_address`: 0 if unknown.
-    struct Head of graph::Head {
+    /// A lost block to which no other lost block points. Lost blocks that point to one another in a cycle count as one;
+    /// any of them stands for the cycle.
+    ///
+    /// - `in_circle`: whether the block stands for such a cycle.
+    /// - `count`, `retained`: how many blocks, and bytes, would be freed with this block. Both include the block
+    ///   itself.
+    /// - `type_address`: 0 if the type is unknown.
+    struct LostHead of graph::LostHead {
         address: u64,
         size: u64,
         type_address: u64,
@@ -97,39 +117,61 @@ answers! {
         in_circle: bool,
     }
 
-    /// The number of heads, and the heads that retain the most.
-    struct Heads { count: u64, rows: Vec<Head> }
+    /// The number of all lost blocks to which no other lost block points, and those that retain the most.
+    struct Heads { count: u64, rows: Vec<LostHead> }
 
     /// Blocks of one type, or of one size if the type is unknown (`type_address` is 0). `kind`: as in GraphNode, or
     /// "structure" (a known structure of C code; `type_address` is then the number of its kind).
-    struct Grouped of graph::Grouped { type_address: u64, kind: &'static str, size: u64, count: u64, bytes: u64 }
+    struct BlockGroup of graph::BlockGroup { type_address: u64, kind: &'static str, size: u64, count: u64, bytes: u64 }
 
     /// A group of blocks, and the bytes that removing all of them would free.
-    struct RetainedByGroup of graph::RetainedByGroup { group: Grouped, retained: u64 }
+    struct RetainedByGroup of graph::RetainedByGroup { group: BlockGroup, retained: u64 }
 
     /// A group of blocks with one label; the label is 2^32 - 1 for unreachable blocks.
-    struct Labelled of graph::Labelled { label: u32, group: Grouped }
+    struct LabelledGroup of graph::LabelledGroup { label: u32, group: BlockGroup }
 
-    /// Objects of one type that several objects keep alive together. `bytes`: the objects' own bytes. `retained`: the
-    /// sum, over these objects, of the bytes that removing the object alone would free.
-    struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
+    /// Objects of one type that no single object keeps alive, such as the items of two lists.
+    ///
+    /// - `bytes`: the size of the objects.
+    /// - `retained`: the sum of the bytes that each object retains.
+    struct SharedType of graph::SharedType {
+        type_address: u64,
+        count: u64,
+        bytes: u64,
+        retained: u64,
+        examples: Vec<u32>,
+    }
 
-    /// Blocks of C code of one owner, each of which several objects keep alive. `bytes`: the sum, over these blocks, of
-    /// the bytes that removing the block alone would free. `examples`: the largest blocks.
+    /// Blocks that C code allocated, that have one owner, and that no single object keeps alive.
+    ///
+    /// - `bytes`: the sum of the bytes that each block retains.
+    /// - `examples`: the blocks that retain the most, at most 8.
     struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
 
-    /// A node `id`, outside a holder, from which memory of the holder is reached. `target`: the first of the holder's
-    /// nodes to which the node points. `bytes`: the bytes of the holder's blocks that are reached from this node but
-    /// not from the nodes before it in the list.
-    struct Other of graph::Other { id: u32, target: u32, bytes: u64 }
+    /// A node outside a holder from which blocks of the holder are also reached.
+    ///
+    /// - `id`: the number of this node.
+    /// - `target`: the first node of the holder to which it points.
+    /// - `bytes`: the size of the holder's blocks that are reached from this node, but not from earlier nodes of the
+    ///   list.
+    struct OtherHolder of graph::OtherHolder { id: u32, target: u32, bytes: u64 }
 
-    /// The memory that some nodes hold. `bytes`: all of this memory. `retained`: the part that removing the nodes would
-    /// free. `others`: other nodes, which keep the remaining part alive. `aliases`: (referrer, node) for each reference
-    /// to one of the nodes, except the reference on the node's chain.
-    struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
+    /// The memory that some nodes hold, and the other nodes that also hold it.
+    ///
+    /// - `bytes`: the size of all of this memory.
+    /// - `retained`: how much of it would be freed if the nodes were removed.
+    /// - `most`: how much of it would be freed if no uncertain word were a reference. A word is uncertain if it may be
+    ///   stale or may not be a reference.
+    /// - `others`: other nodes from which the rest is also reached.
+    /// - `aliases`: some further references to the nodes, as (referrer, node). The reference on a node's shortest chain
+    ///   is not among them.
+    struct AlsoHeld { bytes: u64, retained: u64, most: u64, others: Vec<OtherHolder>, aliases: Vec<(u32, u32)> }
 
-    /// A branch: the node `id`, which is right below a labelled node. `bytes`: the bytes of the subtree of this node.
-    /// `way`: the path from the node down to the node at which the subtree divides into several large parts.
+    /// A node right below a seed of `hanging`, with its subtree.
+    ///
+    /// - `id`: the number of the node.
+    /// - `bytes`: the size of the subtree.
+    /// - `way`: the path from the node down to the node at which the subtree divides into several large parts.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
     /// Objects of one type with their buffers: the number of the objects, and the bytes of objects and buffers.
@@ -161,87 +203,35 @@ answers! {
     /// The objects that reference counts prove to keep memory alive, found by visiting `looked` blocks.
     ///
     /// `is_done`: whether no block is left to visit.
-    struct Kept { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
+    struct KeptNodes { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
 
-    /// The number of nodes that a node points to, and the largest of these nodes.
-    struct Targets { count: u64, rows: Vec<NodeBytes> }
+    /// Consecutive nodes as columns of little-endian numbers.
+    ///
+    /// - `addresses`: 8 bytes each. The first byte of a block, the address of a static type, or the index of a root.
+    /// - `sizes`: 8 bytes each.
+    /// - `types`: 4 bytes each, numbered from 1; 0 if the node is not an object.
+    /// - `edges`: 4 bytes each, the number of edges that begin at the node.
+    /// - `kinds`: 1 byte each (0 unknown, 1 object, 2 idle, 3 buffer).
+    struct NodeColumns of graph::NodeColumns {
+        addresses: Vec<u8>,
+        sizes: Vec<u8>,
+        types: Vec<u8>,
+        kinds: Vec<u8>,
+        edges: Vec<u8>,
+    }
+
+    /// The edges of consecutive nodes as columns of little-endian numbers: `sources`, `targets` and `strengths`, 4
+    /// bytes each. `next`: the first node whose edges are not included.
+    struct EdgeColumns of graph::EdgeColumns { next: u32, sources: Vec<u8>, targets: Vec<u8>, strengths: Vec<u8> }
 }
 
 exports! {
-    classes: NodesRetained, Graph, Hanging, NodeColumns, EdgeColumns;
+    classes: NodesRetained, Graph, SubtreeBytes;
     functions: static_types, draw_graph, find_kept, draw_blocks;
 }
 
 fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
     NodeBytes { id, bytes }
-}
-
-/// Consecutive nodes as columns of little-endian numbers. `addresses` and `sizes`: 8 bytes each; an address is a
-/// block's first byte, a static type's address, or a root's index. `types`: 4 bytes each, numbered from 1; 0 if the
-/// node is not an object. `edges`: 4 bytes each, the number of edges of the node. `kinds`: 1 byte each (0 unknown, 1
-/// object, 2 idle, 3 buffer).
-#[pyclass(frozen)]
-pub struct NodeColumns(graph::NodeColumns);
-
-#[pymethods]
-impl NodeColumns {
-    #[getter]
-    fn addresses<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.addresses)
-    }
-
-    #[getter]
-    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.sizes)
-    }
-
-    #[getter]
-    fn types<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.types)
-    }
-
-    #[getter]
-    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.kinds)
-    }
-
-    #[getter]
-    fn edges<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.edges)
-    }
-}
-
-/// The bytes of each node's subtree in a graph: those of the node and of all nodes below it, without the subtrees of
-/// seeds.
-#[pyclass]
-pub struct Hanging(graph::Hanging);
-
-/// The edges of consecutive nodes as columns of little-endian numbers: `sources`, `targets` and `strengths`, 4 bytes
-/// each. `next`: the first node whose edges are not included.
-#[pyclass(frozen)]
-pub struct EdgeColumns(graph::EdgeColumns);
-
-#[pymethods]
-impl EdgeColumns {
-    #[getter]
-    fn next(&self) -> u32 {
-        self.0.next
-    }
-
-    #[getter]
-    fn sources<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.sources)
-    }
-
-    #[getter]
-    fn targets<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.targets)
-    }
-
-    #[getter]
-    fn strengths<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.strengths)
-    }
 }
 
 /// The bytes that each node of a graph retains.
@@ -252,27 +242,35 @@ pub struct NodesRetained(pub(crate) Vec<u64>);
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
 
+/// The size of each node's subtree, which consists of the node and all nodes below it in the tree of shortest chains.
+/// The subtrees of seeds count only for the seeds themselves, not for nodes above them.
+#[pyclass]
+pub struct SubtreeBytes(graph::SubtreeBytes);
+
 /// Return the addresses in the data of loaded objects that look like static types, ascending.
 #[pyfunction]
-pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) -> PyResult<Vec<u64>> {
+pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Argument<TypeLayout>) -> PyResult<Vec<u64>> {
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
 /// Read all edges of a target with Python objects.
 ///
-/// `statics`: the addresses of static types, ascending. `linked`: tables of the dynamic linker, ascending.
-/// `structures`: the kinds of the blocks of C code; groups of such blocks have the kind "structure". `is_partial`:
-/// whether memory that may point to blocks is absent. Raises MemoryError, OverflowError for more than 2^30 blocks or
-/// 2^32 edges, KeyboardInterrupt, and any error of `progress(done, total)`.
+/// - `statics`: the addresses of static types, ascending.
+/// - `linked`: tables of the dynamic linker, ascending.
+/// - `structures`: the kinds of the blocks of C code. Groups of such blocks have the kind "structure".
+/// - `is_partial`: whether memory that may point to blocks is absent.
+///
+/// Raises OverflowError if there are more than 2^30 blocks or 2^32 edges. Also raises MemoryError, KeyboardInterrupt,
+/// and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, statics, roots, linked, structures=None, progress=None, is_partial=false))]
 pub fn draw_graph(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    graph: Given<GraphLayout>,
+    layout: Argument<TypeLayout>,
+    graph: Argument<GraphLayout>,
     statics: Vec<u64>,
-    roots: Given<Vec<Root>>,
+    roots: Argument<Vec<Root>>,
     linked: Vec<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
@@ -281,10 +279,11 @@ pub fn draw_graph(
     let heaps = heaps.0.clone();
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
         let left_over = structures.map_or(&[][..], |structures| structures.0.left_over());
+        let vacant = structures.map_or(&[][..], |structures| structures.0.vacant());
         let holders = structures.map_or(&[][..], |structures| structures.0.holders());
         let (layout, graph) = (layout.0, &graph.0);
         let drawn = graph::draw_graph(
-            watcher, heaps, layout, graph, statics, &roots.0, &linked, left_over, holders, is_partial,
+            watcher, heaps, layout, graph, statics, &roots.0, &linked, left_over, vacant, holders, is_partial,
         )?;
         if let Some(structures) = structures {
             drawn.name_blocks(|address| structures.0.kind_at(address));
@@ -305,27 +304,27 @@ pub fn draw_graph(
 pub fn find_kept(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    graph: Given<GraphLayout>,
-    roots: Given<Vec<Root>>,
+    layout: Argument<TypeLayout>,
+    graph: Argument<GraphLayout>,
+    roots: Argument<Vec<Root>>,
     most: u64,
     seconds: f64,
     minimum: u64,
     progress: Option<Report>,
-) -> PyResult<Kept> {
+) -> PyResult<KeptNodes> {
     let (heaps, bounds) = (heaps.0.clone(), graph::Bounds { blocks: most, seconds });
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         graph::find_kept(watcher, &heaps, &layout.0, &graph.0, &roots.0, bounds, minimum)
     };
     let found = watched(py, progress, find)?;
     let nodes = found.nodes.into_iter().map(KeptNode::from).collect();
-    Ok(Kept { nodes, looked: found.looked, is_done: found.is_done })
+    Ok(KeptNodes { nodes, looked: found.looked, is_done: found.is_done })
 }
 
 impl From<graph::AlsoHeld> for AlsoHeld {
     fn from(found: graph::AlsoHeld) -> AlsoHeld {
-        let graph::AlsoHeld { bytes, retained, others, aliases } = found;
-        AlsoHeld { bytes, retained, others: all(others), aliases }
+        let graph::AlsoHeld { bytes, retained, most, others, aliases } = found;
+        AlsoHeld { bytes, retained, most, others: all(others), aliases }
     }
 }
 
@@ -339,9 +338,13 @@ impl From<graph::KeptNode> for KeptNode {
 /// Build the graph of a target without Python objects: every word of a block that points into another block is an edge.
 ///
 /// An edge is exact if the word points to the beginning of a block, or of another node of the graph. It is likely if
-/// the word is the last word of its block, and doubtful otherwise. The phase of each of `roots` is 0 for static data
-/// and for memory that belongs to threads, 1 for stacks and registers. The type of a block is the number of its kind in
-/// `structures`. `texts`: blocks that contain only text, ascending. For `linked` and the exceptions, see `draw_graph`.
+/// the word is the last word of its block, and doubtful otherwise.
+///
+/// - `roots`: the phase of a root is 0 for static data and for memory that belongs to threads, 1 for stacks and
+///   registers.
+/// - `structures`: the kinds of blocks. The type of a block is the number of its kind.
+/// - `texts`: blocks that contain only text, ascending.
+/// - `linked` and the exceptions are those of `draw_graph`.
 #[pyfunction]
 #[pyo3(signature = (
     heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new(), texts=Vec::new()
@@ -349,8 +352,8 @@ impl From<graph::KeptNode> for KeptNode {
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
-    tables: Given<Tables>,
-    roots: Given<Vec<Root>>,
+    tables: Argument<Tables>,
+    roots: Argument<Vec<Root>>,
     linked: Vec<u64>,
     structures: Option<&Structures>,
     progress: Option<Report>,
@@ -362,6 +365,7 @@ pub fn draw_blocks(
     let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
     let held_inside = structures.map_or_else(Default::default, |structures| structures.0.held_inside().clone());
     let left_over = structures.map_or_else(Vec::new, |structures| structures.0.left_over().to_vec());
+    let vacant = structures.map_or_else(Vec::new, |structures| structures.0.vacant().to_vec());
     let draw = |watcher: &dyn gdbheap_core::Watcher| {
         graph::draw_blocks(
             watcher,
@@ -372,6 +376,7 @@ pub fn draw_blocks(
             &held_inside,
             &linked,
             &left_over,
+            &vacant,
             &texts,
             is_partial,
             &hidden,
@@ -424,19 +429,20 @@ impl Graph {
 
     /// Return at most `most` consecutive nodes, beginning with the node with the number `start`.
     fn node_columns(&self, start: u32, most: usize) -> NodeColumns {
-        NodeColumns(self.0.node_columns(start, most))
+        self.0.node_columns(start, most).into()
     }
 
     /// Return the edges of the nodes with the numbers [start, end). Stop after the node with which at least `least`
     /// edges are collected.
     fn edge_columns(&self, start: u32, end: u32, least: usize) -> EdgeColumns {
-        EdgeColumns(self.0.edge_columns(start, end, least))
+        self.0.edge_columns(start, end, least).into()
     }
 
     /// Return one byte for each of `edges`: 1 if the edge keeps its target alive in the computation of retained sizes,
     /// else 0.
     fn counted<'py>(&self, py: Python<'py>, edges: &EdgeColumns) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &watched(py, None, |watcher| self.0.counted(watcher, &edges.0))?))
+        let columns = [&edges.sources, &edges.targets, &edges.strengths].map(Vec::as_slice);
+        Ok(PyBytes::new(py, &watched(py, None, |watcher| self.0.counted(watcher, columns))?))
     }
 
     /// Return the addresses (8 bytes each) of the nodes with these numbers (4 bytes each). Raises ValueError for an
@@ -451,23 +457,23 @@ impl Graph {
         self.0.find(address)
     }
 
-    /// Return the node with this number.
+    /// Return the node with the number `id`. Raises ValueError if there is no such node.
     fn node(&self, id: u32) -> PyResult<GraphNode> {
         self.row(id)
     }
 
-    /// Return the nodes with these numbers.
+    /// Return the nodes with the numbers `ids`. Raises ValueError if one of them does not exist.
     fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<GraphNode>> {
         ids.into_iter().map(|id| self.row(id)).collect()
     }
 
-    /// Return the edges that begin at a node.
+    /// Return the edges that begin at the node `id`, with their strengths. Raises ValueError if there is no such node.
     fn edges(&self, id: u32) -> PyResult<Vec<Edge>> {
         let edge = |(target, strength)| Edge { target, strength };
         Ok(self.0.edges(id).map_err(raised)?.into_iter().map(edge).collect())
     }
 
-    /// Return the edges to any of the nodes `ids`, by source. Goes through all edges of the graph.
+    /// Return the edges to any of the nodes `ids`, by source. This method visits all edges of the graph.
     fn referrers(&self, py: Python<'_>, ids: HashSet<u32>) -> PyResult<Vec<Referrer>> {
         let row = |(source, target, strength)| Referrer { source, target, strength };
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
@@ -513,9 +519,13 @@ impl Graph {
 
     /// Return the objects that retain the most, largest first, except the objects in `without`.
     ///
-    /// An object has no row of its own if the object that keeps it alive has a row and one of three things holds: both
-    /// objects have the same type (unless the outer object is in `open`); both retain the same bytes; the inner object
-    /// retains only its own block. Any other object that retains only its own block has a row from `least` bytes on.
+    /// An object has no row if the object that keeps it alive has a row, in three cases:
+    ///
+    /// - Both objects have the same type, and the outer object is not in `open`.
+    /// - Both objects retain the same bytes.
+    /// - The inner object retains only its own block.
+    ///
+    /// Any other object that retains only its own block has a row only if it has at least `least` bytes.
     #[pyo3(signature = (top, without, open, least))]
     fn top_retained(
         &self,
@@ -529,8 +539,9 @@ impl Graph {
         Ok(found.into_iter().map(node_bytes).collect())
     }
 
-    /// Return, for each of the objects `ids`, the innermost object below it that retains as much and is reached only
-    /// through objects that also retain as much.
+    /// Return, for each of the objects `ids`, the innermost object that it dominates and that retains the same bytes.
+    /// All objects between the two must also retain the same bytes. If there is no such object, return the object
+    /// itself.
     fn innermost_equal(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
@@ -550,7 +561,7 @@ impl Graph {
     /// Return the blocks of at least `minimum` bytes, largest first, at most `top` blocks.
     #[pyo3(signature = (minimum, top))]
     fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> LargestBlocks {
-        let (all, rows) = py.detach(|| self.0.largest(minimum, top));
+        let (all, rows) = detached(py, || self.0.largest(minimum, top));
         LargestBlocks { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(node_bytes).collect() }
     }
 
@@ -566,15 +577,19 @@ impl Graph {
 
     /// Return the blocks that nothing keeps alive, or that only weak evidence keeps alive, by cause, type and size.
     /// Each row has the addresses of at most `most` blocks.
-    fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
+    fn unreachable(&self, py: Python<'_>, most: usize, facts: Argument<CollectorFacts>) -> PyResult<Unreachable> {
         let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
         Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
     }
 
-    /// Return (address of the word, address of the unreachable block) for each word that points to an unreachable
-    /// block. The unaligned words of `inside` (memory of heaps) and `outside` are searched, and every word of `files`.
-    /// Nothing is returned if the unreachable blocks have less than `least` bytes together, or if the graph is
-    /// incomplete.
+    /// Return the words that are addresses of unreachable blocks, but no edges of the graph, each as (address of the
+    /// word, address of the block).
+    ///
+    /// - `inside`, `outside`: memory with and without blocks, in which the unaligned words are searched.
+    /// - `files`: mapped files, in which all words are searched.
+    /// - `least`: nothing is returned if the unreachable blocks have fewer bytes than this together.
+    ///
+    /// Words in unreachable or free blocks are left out. Nothing is returned if the graph is incomplete.
     fn hidden_words(
         &self,
         py: Python<'_>,
@@ -586,15 +601,15 @@ impl Graph {
         watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
-    /// Return at most `most` heads among the blocks that no root reaches, those that retain the most first. This method
-    /// is for graphs without Python objects.
+    /// Return at most `most` unreachable blocks to which no other unreachable block points, those that retain the most
+    /// first. See LostHead for cycles. This method is for graphs without Python objects.
     fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
         let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
         Ok(Heads { count, rows: all(rows) })
     }
 
-    /// Return the blocks that a node retains, including its own, in groups.
-    fn kept_by(&self, py: Python<'_>, id: u32) -> PyResult<Vec<Grouped>> {
+    /// Return the blocks that a node retains, including its own block, in groups.
+    fn kept_by(&self, py: Python<'_>, id: u32) -> PyResult<Vec<BlockGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by(watcher, id))?))
     }
 
@@ -605,50 +620,54 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
     }
 
-    /// Return all blocks of at least `minimum` bytes in groups. The chains of a group's blocks have the same nearest
-    /// node with a label; the group has this label. `seeds`: (node, label).
-    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<Labelled>> {
+    /// Return the blocks of at least `minimum` bytes, summed up by label and group. A block has the label of the
+    /// nearest seed on its chain from a root. `seeds`: (number of a node, its label).
+    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<LabelledGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// Add up the bytes of each node's subtree, without the subtrees of the nodes in `seeds`. A branch is a child of a
-    /// seed with everything below it. Two kinds of children are skipped, and their own children are branches instead:
-    /// buffers, and children of a node in `open` whose type is in `through`.
+    /// Add up the size of each node's subtree. The subtree of a node in `seeds` does not count for the nodes above it.
+    ///
+    /// The result also defines branches, for `branches`: a branch is a child of a seed, with its subtree. Two kinds of
+    /// children are skipped, and their own children are branches instead: buffers, and children of a node in `open`
+    /// whose type is in `through`.
     fn hanging(
         &self,
         py: Python<'_>,
         seeds: HashSet<u32>,
         open: HashSet<u32>,
         through: HashSet<u64>,
-    ) -> PyResult<Hanging> {
-        Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
+    ) -> PyResult<SubtreeBytes> {
+        Ok(SubtreeBytes(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
     }
 
-    /// Add more seeds, and subtract their subtrees from the sums of `hanging`.
-    fn divide(&self, py: Python<'_>, hanging: &mut Hanging, seeds: HashSet<u32>) -> PyResult<()> {
+    /// Turn more nodes into seeds, and subtract their subtrees from the sums of the nodes above them in `hanging`.
+    fn divide(&self, py: Python<'_>, hanging: &mut SubtreeBytes, seeds: HashSet<u32>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.divide(watcher, &mut hanging.0, &seeds))
     }
 
     /// Return the branches of at least `minimum` bytes right below the seeds, largest first.
-    fn branches(&self, py: Python<'_>, hanging: &Hanging, minimum: u64) -> PyResult<Vec<Branch>> {
+    fn branches(&self, py: Python<'_>, hanging: &SubtreeBytes, minimum: u64) -> PyResult<Vec<Branch>> {
         Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
-    /// Return (function, home) for each function of a type that points to one of the nodes `homes`. If a function points
-    /// to several of them, its home is the first. Closures are left out: `cells` are the addresses of their cells' types.
+    /// Return (function, home) for the functions of a type that refer to one of the nodes `homes`, such as the dict of
+    /// their module. If a function refers to several, the first reference decides.
+    ///
+    /// Closures are left out. `cells`: the addresses of the types of closure cells, by which closures are recognized.
     fn homes(&self, type_address: u64, homes: HashSet<u32>, cells: HashSet<u64>) -> Vec<(u32, u32)> {
         self.0.homes(type_address, &homes, &cells)
     }
 
     /// Return the objects that no single object keeps alive, by type, except objects that retain `large` bytes or more.
     /// The nodes in `without` are ignored as holders.
-    fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
+    fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<SharedType>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
-    /// Return the blocks of C code that no single object keeps alive, by owner, largest first: at most `top` owners,
-    /// each with at least `least` bytes. The bytes of a block include those that would be freed with it. The nodes in
-    /// `without` are ignored as holders.
+    /// Return the blocks of C code that no single object keeps alive, summed up by owner, largest first. At most `top`
+    /// owners are returned, whose blocks retain at least `least` bytes together. The nodes in `without` do not count as
+    /// holders.
     fn shared_blocks(
         &self,
         py: Python<'_>,
@@ -665,18 +684,17 @@ impl Graph {
         Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }
 
-    /// Return the blocks that retain the most, largest first. A block has no row of its own if the block that keeps it
-    /// alive has a row and one of three things holds: both blocks have the same type or size; both retain the same
-    /// bytes; the inner block retains only itself. Any other block that retains only itself has a row from `least`
-    /// bytes on.
+    /// Return the blocks that retain the most, largest first.
+    ///
+    /// A block has no row if the block that keeps it alive has a row, in three cases:
+    ///
+    /// - Both blocks have the same type or size.
+    /// - Both blocks retain the same bytes.
+    /// - The inner block retains only itself.
+    ///
+    /// Any other block that retains only itself has a row only if it has at least `least` bytes.
     #[pyo3(signature = (top, least))]
     fn top_blocks(&self, py: Python<'_>, top: Option<usize>, least: u64) -> PyResult<Vec<NodeBytes>> {
         Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top, least))?.into_iter().map(node_bytes).collect())
-    }
-
-    /// Return the nodes that a node points to, each node once, largest first.
-    fn largest_targets(&self, id: u32, top: usize) -> PyResult<Targets> {
-        let (count, rows) = self.0.largest_targets(id, top).map_err(raised)?;
-        Ok(Targets { count, rows: rows.into_iter().map(node_bytes).collect() })
     }
 }

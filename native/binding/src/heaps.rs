@@ -1,12 +1,13 @@
 //! The blocks of all allocators of one target.
 
+use crate::detaching::detached;
 use crate::memory::Space;
-use crate::records::Given;
+use crate::records::Argument;
 use crate::rows::{
     all, answers, damage_rows, exports, size_class, used, BlockList, Damage, Hole, Member, Place, Range, SizeClass,
 };
 use crate::watch::watched;
-use gdbheap_core::allocators::{self, Asked, Extents, Listing, SharedHeaps, Store};
+use gdbheap_core::allocators::{self, BlockLister, BlockQuery, Extents, SharedHeaps, Store};
 use pyo3::prelude::*;
 use pyo3::PyClass;
 use std::sync::Arc;
@@ -18,9 +19,13 @@ answers! {
     /// An area [start, end) of one allocator, without gaps. `root`: the index of the allocator among several.
     struct ExtentArea of allocators::Area { start: u64, end: u64, root: u32 }
 
-    /// The use of an address. `state`: "used", "free", "metadata", "padding", "unexplained", or the allocator's words
-    /// for unused pages. `list`: the list or cache that contains a free block. `root`: the index of the block's
-    /// allocator among several. `arena`: the number of its arena; None if the allocator has no arenas.
+    /// The part of an allocator's memory that contains an address.
+    ///
+    /// - `state`: "used", "free", "metadata", "padding", "unexplained", or one of the allocator's names for unused
+    ///   pages.
+    /// - `list`: the list or cache that contains a free block.
+    /// - `root`: the index of the block's allocator among several.
+    /// - `arena`: the number of the block's arena; None if the allocator has no arenas.
     struct ExtentPart of allocators::ExtentPart {
         address: u64,
         size: u64,
@@ -48,11 +53,11 @@ impl BlockStore {
 
 /// An allocator that lists its blocks and its holes.
 #[pyclass(frozen, subclass, extends = BlockStore)]
-pub struct ListedStore(Arc<dyn Listing>);
+pub struct ListedStore(Arc<dyn BlockLister>);
 
 impl ListedStore {
-    /// Make the base-class part of a Python object.
-    pub fn base(store: Store, listing: Arc<dyn Listing>) -> PyClassInitializer<ListedStore> {
+    /// Return the initializer for a subclass of ListedStore: the object's BlockStore, and the lister of its blocks.
+    pub fn base(store: Store, listing: Arc<dyn BlockLister>) -> PyClassInitializer<ListedStore> {
         PyClassInitializer::from(BlockStore(store)).add_subclass(ListedStore(listing))
     }
 }
@@ -60,18 +65,18 @@ impl ListedStore {
 #[pymethods]
 impl ListedStore {
     /// Return the blocks that match the request `asked`.
-    fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
-        py.detach(|| self.0.list_blocks(&asked.0)).into()
+    fn list_blocks(&self, py: Python<'_>, asked: Argument<BlockQuery>) -> BlockList {
+        detached(py, || self.0.list_blocks(&asked.0)).into()
     }
 
     /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, py: Python<'_>, least: u64, largest: u64, most: usize) -> Vec<Member> {
-        py.detach(|| self.0.first_used(least, largest, most)).into_iter().map(used).collect()
+        detached(py, || self.0.first_used(least, largest, most)).into_iter().map(used).collect()
     }
 
     /// Return the `most` largest used blocks of at least `least` bytes, largest first.
     fn largest_used(&self, py: Python<'_>, least: u64, most: usize) -> Vec<Member> {
-        py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
+        detached(py, || self.0.largest_used(least, most)).into_iter().map(used).collect()
     }
 
     /// The damage that was found while the memory was read.
@@ -86,7 +91,7 @@ impl ListedStore {
     }
 }
 
-/// An allocator that cuts extents of pages into runs of equal blocks. There may be several of one kind.
+/// One or more allocators of one kind, which cut extents of pages into runs of equal blocks.
 #[pyclass(frozen, subclass, extends = ListedStore)]
 pub struct ExtentStore(Arc<Extents>);
 
@@ -104,12 +109,13 @@ impl ExtentStore {
 
 #[pymethods]
 impl ExtentStore {
-    /// Return the areas, ascending. An area has no gaps.
+    /// Return the areas of the allocators, ascending. An area has no gaps.
     fn areas(&self) -> Vec<ExtentArea> {
         all(self.0.areas().iter().copied())
     }
 
-    /// Return the blocks by size: of the allocator with the index `root`, or of all. Blocks in any cache count as free.
+    /// Return the numbers of blocks of each size, for the allocator with the index `root`. If `root` is None, return
+    /// those of all allocators. Blocks in any cache count as free.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
@@ -126,7 +132,7 @@ impl ExtentStore {
         self.0.run_count()
     }
 
-    /// Return the use of `address`; None outside all areas.
+    /// Return the part that contains `address`; None outside all areas.
     fn find(&self, address: u64) -> Option<ExtentPart> {
         self.0.find(address).map(ExtentPart::from)
     }
@@ -137,7 +143,8 @@ impl ExtentStore {
     }
 }
 
-/// All stores of one target. An address that is in several stores belongs to the first of them.
+/// The stores (BlockStore) of all allocators of one target. An address that is in several stores belongs to the first
+/// of them.
 #[pyclass(frozen)]
 pub struct Heaps(pub SharedHeaps);
 
@@ -153,7 +160,7 @@ impl Heaps {
 
     /// Return the blocks that words in [start, end) point into, each block once, largest first, at most `top` blocks.
     fn led_to(&self, py: Python<'_>, start: u64, end: u64, top: usize) -> LedTo {
-        let mut rows = py.detach(|| self.0.lend().led_to(start, end));
+        let mut rows = detached(py, || self.0.lend().led_to(start, end));
         let count = rows.len() as u64;
         rows.truncate(top);
         LedTo { count, rows }

@@ -1,8 +1,9 @@
 //! All blocks of a snapshot, and the comparison of two snapshots.
 
+use crate::detaching::detached;
 use crate::graph::{Graph, NodesRetained};
 use crate::heaps::Heaps;
-use crate::records::Given;
+use crate::records::Argument;
 use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::history::{self, BlockSums, LabelledRange};
@@ -25,67 +26,35 @@ answers! {
     /// blocks, and `holders` has `(holder, blocks)` for all new blocks, most blocks first. Holder 0: no single holder
     /// is known. Holder 65,535: unreachable.
     struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
+
+    /// Consecutive blocks of one store as columns of little-endian numbers.
+    ///
+    /// - `store`: the index of the store.
+    /// - `first`: the index of the first of these blocks in the list of all blocks.
+    /// - `addresses`, `sizes`: 8 bytes each.
+    /// - `objects`: 8 bytes each; empty unless only objects were requested.
+    /// - `retained`: 8 bytes each; empty unless requested.
+    /// - `kinds`: 4 bytes each, the number of the type, counted from 1; 0 for a block without a living object.
+    struct BlockBatch of history::BlockBatch {
+        store: usize,
+        first: usize,
+        count: usize,
+        addresses: Vec<u8>,
+        sizes: Vec<u8>,
+        kinds: Vec<u8>,
+        objects: Vec<u8>,
+        retained: Vec<u8>,
+    }
 }
 
 exports! {
-    classes: BlockColumns, BlockBatch, BlockBatches, Retained;
+    classes: BlockColumns, BlockBatches, RetainedBytes;
     functions: list_blocks, compare_blocks;
-}
-
-/// Consecutive blocks of one store as columns of little-endian numbers. `addresses`, `sizes`, `objects` (empty unless
-/// only objects were requested) and `retained` (empty unless requested): 8 bytes each. `kinds`: 4 bytes each, the
-/// number of the type from 1 on; 0 for a block without a living object.
-#[pyclass(frozen)]
-pub struct BlockBatch(history::BlockBatch);
-
-#[pymethods]
-impl BlockBatch {
-    /// The index of the store that the blocks belong to.
-    #[getter]
-    fn store(&self) -> usize {
-        self.0.store
-    }
-
-    /// The index of the first of these blocks in the list of all blocks.
-    #[getter]
-    fn first(&self) -> usize {
-        self.0.first
-    }
-
-    #[getter]
-    fn count(&self) -> usize {
-        self.0.count
-    }
-
-    #[getter]
-    fn addresses<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.addresses)
-    }
-
-    #[getter]
-    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.sizes)
-    }
-
-    #[getter]
-    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.kinds)
-    }
-
-    #[getter]
-    fn objects<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.objects)
-    }
-
-    #[getter]
-    fn retained<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.retained)
-    }
 }
 
 /// The bytes that each block of a BlockColumns retains.
 #[pyclass(frozen)]
-pub struct Retained(Arc<history::Retained>);
+pub struct RetainedBytes(Arc<history::RetainedBytes>);
 
 /// A reader that goes through the rows of block columns once, from the first row to the last.
 #[pyclass]
@@ -95,7 +64,7 @@ pub struct BlockBatches(history::BlockBatches);
 impl BlockBatches {
     /// Return the next rows; None after the last row. Raises ValueError if the columns contradict each other.
     fn read(&mut self) -> PyResult<Option<BlockBatch>> {
-        Ok(self.0.read().map_err(raised)?.map(BlockBatch))
+        Ok(self.0.read().map_err(raised)?.map(BlockBatch::from))
     }
 }
 
@@ -105,31 +74,35 @@ pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
-    /// Make the columns. `columns`: addresses, far, sizes, large, kinds, holders, offsets. `types`: the number of types
-    /// that `kinds` may refer to. Raises ValueError if the columns do not fit each other.
+    /// Create the object from columns that were stored earlier. Raises ValueError if the columns contradict each other.
+    ///
+    /// - `counts`: the number of blocks in each store.
+    /// - `columns`: addresses, far, sizes, large, kinds, holders and offsets, as native/core/src/history/columns.rs
+    ///   explains them.
+    /// - `types`: the number of types to which `kinds` may refer.
     #[new]
     fn new(py: Python<'_>, counts: Vec<u64>, columns: [Vec<u8>; 7], types: usize) -> PyResult<BlockColumns> {
         let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
         let all =
             history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, offsets, types: Vec::new() };
-        py.detach(|| all.check(types)).map_err(raised)?;
+        detached(py, || all.check(types)).map_err(raised)?;
         Ok(BlockColumns(Arc::new(all)))
     }
 
     /// Return a reader of the rows, which returns at most `most` rows at a time. `objects`: whether to read only blocks
-    /// with living objects. Raises ValueError if the columns contradict each other or lack requested data. Columns of
-    /// older files do not say where the objects are.
+    /// with living objects. Raises ValueError if the columns contradict each other, or if they lack requested data:
+    /// columns of older files do not say where the objects are.
     #[pyo3(signature = (most, objects=false, retained=None))]
-    fn batches(&self, most: usize, objects: bool, retained: Option<&Retained>) -> PyResult<BlockBatches> {
+    fn batches(&self, most: usize, objects: bool, retained: Option<&RetainedBytes>) -> PyResult<BlockBatches> {
         let form = history::BatchForm { most, objects, retained: retained.map(|retained| retained.0.clone()) };
         Ok(BlockBatches(history::BlockBatches::new(self.0.clone(), form).map_err(raised)?))
     }
 
     /// Return the bytes that each block retains, according to the graph of these blocks. `by_node`: the result of
     /// `graph.retained_of_all()`.
-    fn retained(&self, py: Python<'_>, graph: &Graph, by_node: &NodesRetained) -> PyResult<Retained> {
-        let found = py.detach(|| self.0.retained(&graph.0, &by_node.0));
-        Ok(Retained(Arc::new(found.map_err(raised)?)))
+    fn retained(&self, py: Python<'_>, graph: &Graph, by_node: &NodesRetained) -> PyResult<RetainedBytes> {
+        let found = detached(py, || self.0.retained(&graph.0, &by_node.0));
+        Ok(RetainedBytes(Arc::new(found.map_err(raised)?)))
     }
 
     /// Return the same blocks with their holders. The holder of a block is the innermost of the nodes `among` that
@@ -148,13 +121,14 @@ impl BlockColumns {
         Ok(all(watched(py, None, share)?))
     }
 
-    /// The number of blocks of each store.
+    /// The number of blocks in each store (each allocator's memory), in the order of the stores.
     #[getter]
     fn counts(&self) -> Vec<u64> {
         self.0.counts.clone()
     }
 
-    /// The addresses of the types.
+    /// The addresses of the types. The column `kinds` contains their indices plus one. Empty if the columns were
+    /// created from stored ones.
     #[getter]
     fn types(&self) -> Vec<u64> {
         self.0.types.clone()
@@ -196,14 +170,14 @@ impl BlockColumns {
     }
 }
 
-/// Return all used blocks. Without a layout, no block counts as an object. Raises KeyboardInterrupt, and any error of
-/// `progress(done, total)`.
+/// Return all used blocks. If `layout` is None, no block is treated as an object. Raises KeyboardInterrupt, and any
+/// error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout=None, progress=None))]
 pub fn list_blocks(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Option<Given<TypeLayout>>,
+    layout: Option<Argument<TypeLayout>>,
     progress: Option<Report>,
 ) -> PyResult<BlockColumns> {
     let heaps = heaps.0.lend();
@@ -213,7 +187,7 @@ pub fn list_blocks(
 }
 
 /// Compare the blocks of two snapshots. `old_types`, `new_types`: the caller's number for each type of a snapshot.
-/// `most`: the largest number of addresses in each row. Raises ValueError if the columns of a snapshot do not fit each
+/// `most`: the largest number of addresses in each row. Raises ValueError if the columns of a snapshot contradict each
 /// other.
 #[pyfunction]
 pub fn compare_blocks(

@@ -1,29 +1,31 @@
-//! The classes and functions for jemalloc that Python sees, from whichever module the process has it.
+//! The classes and functions for jemalloc that Python sees. Any module of the process may contain the jemalloc.
 
+use crate::detaching::detached;
 use crate::heaps::ExtentStore;
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
 use crate::rows::{all, answers, damage_rows, exports, Damage, Range};
 use crate::watch::watched;
-use gdbheap_core::allocators::jemalloc::{self, JemallocRoot, Shape};
+use gdbheap_core::allocators::jemalloc::{self, JemallocRoot, TreeShape};
 use gdbheap_core::allocators::Use;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::num::NonZeroU32;
 
 answers! {
-    /// A form of jemalloc's structures. `name`: its name. `quantum`: small size classes are multiples of this number of
-    /// bytes.
-    struct JemallocForm { name: &'static str, quantum: u64 }
-
     /// The root of a tree of extents in static data. `bits`: the number of address bits that the tree covers.
     struct FoundTree of jemalloc::FoundTree { address: u64, bits: u32 }
 
-    /// The number of active extents that were checked against a form, and the number of these that fit the form.
+    /// How well one layout of jemalloc's structures fits a target. `extents`: the number of active extents that were
+    /// checked. `fit`: the number of these that agree with the layout.
     struct JemallocFit of jemalloc::JemallocFit { extents: u64, fit: u64 }
 
-    /// The memory of an arena, in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread
-    /// caches (`cached`); and blocks in which these caches store their lists (`own`).
+    /// The memory of an arena, in bytes.
+    ///
+    /// - `active`, `dirty`, `muzzy`, `retained`: extents in each of these states.
+    /// - `used`: used blocks.
+    /// - `cached`: blocks in thread caches.
+    /// - `own`: blocks in which these caches store their lists.
     struct JemallocArenaUse of jemalloc::ArenaUse {
         root: u32,
         arena: u32,
@@ -49,17 +51,24 @@ answers! {
         free: u64,
     }
 
-    /// The inconsistencies that exist because threads were inside jemalloc. `extents`: the number of extents that a
-    /// thread was changing. `lists`: the same number, but linked extents count once (a thread that purges has all of
-    /// its extents on one list). `both`: blocks that are in a cache and also in another cache, or free in a slab.
-    /// `astray`: entries of caches that point to no block of their class. `bins`: the number of cache bins that may
-    /// have caused `both` and `astray`.
+    /// The inconsistencies that exist because threads were inside jemalloc.
+    ///
+    /// - `extents`: the number of extents that a thread was changing.
+    /// - `lists`: the same number, but linked extents count once. A thread that purges puts all of its extents on one
+    ///   list.
+    /// - `both`: the number of blocks in a cache that are also in another cache, or free in a slab.
+    /// - `astray`: the number of cache entries that point to no block of their size class.
+    /// - `bins`: the smallest number of cache bins that explains `both` and `astray`.
     struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
-    /// A stack from which sampled blocks were allocated. `root`: the index of the jemalloc of these blocks among those
-    /// that were read. `frames`: return addresses, innermost first. `blocks` and `bytes`: the sampled blocks in use.
-    /// `likely_blocks` and `likely_bytes`: jemalloc's own estimate of all blocks that these samples represent; None
-    /// before 5.3. `first`: the address of the first of the blocks.
+    /// A stack from which sampled blocks were allocated.
+    ///
+    /// - `root`: the index of the blocks' jemalloc among those that were read.
+    /// - `frames`: return addresses, innermost first.
+    /// - `blocks`, `bytes`: the number and the size of the sampled blocks in use.
+    /// - `likely_blocks`, `likely_bytes`: jemalloc's own estimate of all blocks that these samples represent; None
+    ///   before 5.3.
+    /// - `first`: the address of the first of the sampled blocks.
     struct SampledStack of jemalloc::SampledStack {
         root: u32,
         frames: Vec<u64>,
@@ -82,7 +91,7 @@ pub struct Jemalloc(jemalloc::Jemalloc);
 
 #[pymethods]
 impl Jemalloc {
-    /// Return the blocks by arena and size.
+    /// Return how many blocks of each size each arena has: used, cached and free.
     fn class_use(&self) -> Vec<JemallocClassUse> {
         all(self.0.class_use())
     }
@@ -92,7 +101,7 @@ impl Jemalloc {
     #[pyo3(signature = (pages, arenas=None))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
-        py.detach(|| packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
+        detached(py, || packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
     }
 
     /// Return the stacks of the sampled blocks in use, those with the most bytes first. Empty if jemalloc does not
@@ -101,7 +110,7 @@ impl Jemalloc {
         Ok(all(watched(py, None, |watcher| self.0.samples(watcher, &space.0))?))
     }
 
-    /// Return the memory of each arena.
+    /// Return for each arena how many bytes its extents and blocks take.
     fn arena_use(&self) -> Vec<JemallocArenaUse> {
         all(self.0.arena_use())
     }
@@ -112,7 +121,7 @@ impl Jemalloc {
         self.0.caches.clone()
     }
 
-    /// For each jemalloc, the bytes of the huge page allocator's extents that lie in no known slab.
+    /// For each jemalloc, the bytes of those extents of its huge page allocator (HPA) that are in no known slab.
     #[getter]
     fn astray(&self) -> Vec<u64> {
         self.0.astray.clone()
@@ -153,14 +162,15 @@ fn form(name: &str) -> PyResult<&'static jemalloc::JemallocForm> {
     jemalloc::form_named(name).ok_or_else(|| PyValueError::new_err(format!("no form of jemalloc is called {name:?}")))
 }
 
-fn shape(bits: u32) -> PyResult<Shape> {
-    Shape::of(bits).ok_or_else(|| PyValueError::new_err(format!("no tree of jemalloc is for {bits} bits")))
+fn shape(bits: u32) -> PyResult<TreeShape> {
+    TreeShape::of(bits).ok_or_else(|| PyValueError::new_err(format!("no tree of jemalloc is for {bits} bits")))
 }
 
-/// Return the forms that jemalloc's structures have had, in the order in which they are tried.
+/// Return the names of the layouts that jemalloc's structures had in different releases, in the order in which they are
+/// tried.
 #[pyfunction]
-pub fn jemalloc_forms() -> Vec<JemallocForm> {
-    jemalloc::FORMS.iter().map(|form| JemallocForm { name: form.name, quantum: form.quantum }).collect()
+pub fn jemalloc_forms() -> Vec<&'static str> {
+    jemalloc::FORMS.iter().map(|form| form.name).collect()
 }
 
 /// Return the roots of trees of extents in static data (`data`) that point to `anonymous` memory. In both lists, the
@@ -170,7 +180,7 @@ pub fn find_trees(py: Python<'_>, space: &Space, data: Vec<Range>, anonymous: Ve
     Ok(all(watched(py, None, |watcher| jemalloc::find_trees(watcher, &space.0, &data, &anonymous))?))
 }
 
-/// Check how well the named form fits the extents of a tree. `bits`: the number of address bits of the tree. Raises
+/// Check how well the layout `name` fits the extents of a tree. `bits`: the number of address bits of the tree. Raises
 /// ValueError for an unknown name or number.
 #[pyfunction]
 pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: u32) -> PyResult<JemallocFit> {
@@ -178,9 +188,12 @@ pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: 
     Ok(watched(py, None, |watcher| jemalloc::fit_of(watcher, &space.0, form, root, shape))?.into())
 }
 
-/// Read one or more jemallocs. `roots`: for each jemalloc, the name of its form, the root of its tree, the number of
-/// address bits of the tree, and the static data of its module. `anonymous`: where the memory of the jemallocs may lie,
-/// ascending. `storage`: where thread-local data may lie. Raises ValueError for an unknown name or number.
+/// Read one or more jemallocs. Raises ValueError for an unknown name or number.
+///
+/// - `roots`: a record for each jemalloc. It has the name of the layout, the root of the tree, the tree's number of
+///   address bits, and the static data of the module.
+/// - `anonymous`: where the memory of the jemallocs may lie, ascending.
+/// - `storage`: where thread-local data may lie.
 #[pyfunction]
 pub fn read_jemalloc(
     py: Python<'_>,

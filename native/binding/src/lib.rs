@@ -7,7 +7,9 @@
 #![allow(clippy::too_many_arguments)]
 
 mod call_stats;
-mod claimed;
+mod claimed_blocks;
+mod detaching;
+mod ending;
 mod events;
 mod following;
 mod glibc;
@@ -36,14 +38,15 @@ mod watch;
 use pyo3::prelude::*;
 use std::io::Write;
 
-/// Adds the classes and functions of these files to the module.
+/// Adds the classes and functions of each of the named files to the Python module.
 macro_rules! add {
     ($module:ident: $($part:ident),* $(,)?) => { $($part::add_to($module)?;)* };
 }
 
-/// Print one line that says where a panic occurred in gdbheap's code; Python gets the panic as an exception. The
-/// default hook may also compute a backtrace under a lock, and would wait without end if memory runs out meanwhile. A
-/// panic inside pyo3 means that there is no memory for a Python object, as the exception says.
+/// Set a panic hook that prints one line with the place of a panic in gdbheap's code. Python gets the panic as an
+/// exception. The default hook may also compute a backtrace under a lock, and would wait without end if memory runs out
+/// meanwhile. A panic inside pyo3 is not printed: it means that there is no memory for a Python object, and the
+/// exception says so.
 fn say_panics_briefly() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| (at.file(), at.line())).unwrap_or_default();
@@ -55,7 +58,7 @@ fn say_panics_briefly() {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // From now on, children that wait are counted together with those of all processes that this process forks.
+    // Create the counter of waiting children before this process forks, so that forked processes share the counter.
     gdbheap_access::child::apart::waiting();
     say_panics_briefly();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
@@ -68,9 +71,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("BY_SIGNAL", gdbheap_access::process::BY_SIGNAL)?;
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;
     add! {
-        module: call_stats, claimed, events, following, glibc, graph, heaps, history, jemalloc, mallocng, memory,
+        module: call_stats, claimed_blocks, ending, events, following, glibc, graph, heaps, history, jemalloc, mallocng, memory,
         memory_use, mimalloc, objects, oldmalloc, packed, packing, process, pymalloc, rows, stacks, structures,
         symbols, tcmalloc
     }
+    module.py().import("atexit")?.call_method1("register", (module.getattr("hold_threads")?,))?;
     Ok(())
 }

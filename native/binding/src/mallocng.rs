@@ -1,5 +1,6 @@
 //! The classes and functions for musl's mallocng that Python sees.
 
+use crate::detaching::detached;
 use crate::heaps::ListedStore;
 use crate::memory::Space;
 use crate::rows::{all, answers, exports, size_class, used, Damage, Member, Range, SizeClass};
@@ -54,18 +55,13 @@ impl Mallocng {
         self.0.areas().to_vec()
     }
 
-    #[getter]
-    fn group_count(&self) -> usize {
-        self.0.group_count()
-    }
-
     /// The number of slots that were taken but not written yet, or were about to be freed.
     #[getter]
     fn moving(&self) -> u64 {
         self.0.moving
     }
 
-    /// Return the blocks by slot size.
+    /// Return how many used and free blocks each slot size has.
     fn classes(&self) -> Vec<SizeClass> {
         self.0.classes().into_iter().map(size_class).collect()
     }
@@ -75,9 +71,9 @@ impl Mallocng {
         all(self.0.usage.iter().copied())
     }
 
-    /// Return the requested bytes of the used blocks, by slot size.
+    /// Return for each slot size how many bytes the program requested for the used blocks.
     fn asked_by_class(&self, py: Python<'_>) -> Vec<AskedOfClass> {
-        let rows = py.detach(|| self.0.asked_by_class());
+        let rows = detached(py, || self.0.asked_by_class());
         rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect()
     }
 
@@ -102,7 +98,7 @@ impl Mallocng {
         self.0.used_with(address).into_iter().map(used).collect()
     }
 
-    /// Inconsistencies that a thread inside mallocng may have left.
+    /// The inconsistencies that were found. Threads inside mallocng may have left some of them.
     #[getter]
     fn misfits(&self) -> Vec<Misfit> {
         let row = |found: &mallocng::Misfit| Misfit { damage: found.damage.clone().into(), transient: found.transient };

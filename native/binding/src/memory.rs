@@ -1,24 +1,25 @@
 //! The bytes and pages of a target.
 
+use crate::detaching::detached;
 use crate::process::Stop;
-use crate::records::{field, records, Given, Read};
-use crate::rows::{answers, exports, Range, Released};
+use crate::records::{field, records, Argument, FromObject};
+use crate::rows::{answers, exports, PageSum, Range};
 use crate::watch::{fault, raised, watched};
 use gdbheap_access::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source, WordTest};
 use gdbheap_access::process::{self, ProcessFolder};
-use gdbheap_core::{Machine, Missing, Watcher};
+use gdbheap_core::{Machine, MissingByte, Watcher};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 
-/// The most bytes of a string that are read, unless the caller gives a limit.
+/// The largest number of bytes of a string that are read, unless the caller gives a limit.
 const LONGEST_STRING: usize = 4 << 10;
 
 /// A Python object with the attributes of a `Machine`.
-pub type GivenMachine = Py<PyAny>;
+pub type MachineArgument = Py<PyAny>;
 
-impl Read for Machine {
+impl FromObject for Machine {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Machine> {
         let number = |name: &str| field::<u64>(object, "Machine", name);
         let (elf_machine, word) = (field(object, "Machine", "elf_machine")?, field(object, "Machine", "word")?);
@@ -26,9 +27,13 @@ impl Read for Machine {
     }
 }
 
-/// The rule for reading the bytes [start, end) of a process. `kind`: 0 private anonymous; 1 private file-backed; 2
-/// always read from the process; 3 always read from the file with the number `file` (-1: no file); 4 read from the
-/// process if the page is present.
+/// The rule for reading the bytes [start, end) of a process. `kind`:
+///
+/// - 0: private anonymous memory.
+/// - 1: a private mapping of a file. Pages that the process has not written to are read from the file.
+/// - 2: always read from the process.
+/// - 3: always read from the file with the number `file` (-1: no file).
+/// - 4: read from the process if the page is present.
 pub struct MappingRow {
     start: u64,
     end: u64,
@@ -54,7 +59,7 @@ records! {
 }
 
 answers! {
-    /// Pages [start, end) that are all in the same state, which is a combination of the bits PRESENT, SWAPPED and ZERO.
+    /// Pages [start, end) that are all in the same state: PRESENT, SWAPPED or ZERO.
     struct PageRun of Run { start: u64, end: u64, state: u8 }
 
     /// The resident bytes and the swapped bytes of some memory.
@@ -95,7 +100,7 @@ impl Pages {
     #[pyo3(signature = (machine, path, ranges, scan=true))]
     fn from_pagemap(
         py: Python<'_>,
-        machine: Given<Machine>,
+        machine: Argument<Machine>,
         path: &str,
         ranges: Vec<Range>,
         scan: bool,
@@ -108,13 +113,13 @@ impl Pages {
     /// Build page states from raw pagemap entries (u64, little endian). `parts`: (address of the first page, entries)
     /// for each part.
     #[staticmethod]
-    fn from_entries(machine: Given<Machine>, parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
+    fn from_entries(machine: Argument<Machine>, parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
         Pages::of(memory::Pages::from_entries(&parts, machine.0.page))
     }
 
-    /// Build page states from runs, which must be ascending and disjoint. Raises ValueError.
+    /// Build page states from runs. Raises ValueError if the runs are not ascending and disjoint.
     #[staticmethod]
-    fn from_runs(machine: Given<Machine>, runs: Vec<StateRun>) -> PyResult<Pages> {
+    fn from_runs(machine: Argument<Machine>, runs: Vec<StateRun>) -> PyResult<Pages> {
         let run = |(start, end, state)| Run { start, end, state };
         Pages::of(memory::Pages::from_runs(runs.into_iter().map(run).collect(), machine.0.page))
     }
@@ -126,7 +131,7 @@ impl Pages {
     }
 
     /// Return the part of the free chunk [start, end), header included, that malloc_trim() would release.
-    fn released(&self, start: u64, end: u64) -> Released {
+    fn released(&self, start: u64, end: u64) -> PageSum {
         gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
 
@@ -149,10 +154,10 @@ pub struct Room(Arc<memory::Room>);
 
 #[pymethods]
 impl Room {
-    /// Allocate a room of `size` bytes. Raises OSError if there is not enough memory.
+    /// Allocate a buffer of `size` bytes. Raises OSError if there is not enough memory.
     #[new]
     fn new(py: Python<'_>, size: usize) -> PyResult<Room> {
-        let room = py.detach(|| memory::Room::new(size)).map_err(raised)?;
+        let room = detached(py, || memory::Room::new(size)).map_err(raised)?;
         Ok(Room(Arc::new(room)))
     }
 }
@@ -220,7 +225,7 @@ fn segment(row: &SegmentRow) -> Segment {
 
 impl Space {
     fn of(
-        machine: GivenMachine,
+        machine: MachineArgument,
         space: impl FnOnce(Machine) -> gdbheap_core::Result<memory::Space>,
     ) -> PyResult<Space> {
         let space = space(Python::attach(|py| Machine::read(machine.bind(py)))?).map_err(raised)?;
@@ -246,9 +251,9 @@ impl Space {
     #[staticmethod]
     #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None, memory=None))]
     fn for_process(
-        machine: GivenMachine,
-        process: Given<ProcessFolder>,
-        mappings: Given<Vec<MappingRow>>,
+        machine: MachineArgument,
+        process: Argument<ProcessFolder>,
+        mappings: Argument<Vec<MappingRow>>,
         pages: Option<&Pages>,
         files: Vec<String>,
         shared: bool,
@@ -264,16 +269,16 @@ impl Space {
         Space::of(machine, space)
     }
 
-    /// Return the space of a core.
+    /// Return the space of a core, whose bytes are read from `files` as `segments` say.
     #[staticmethod]
-    fn for_core(machine: GivenMachine, segments: Given<Vec<SegmentRow>>, files: Vec<String>) -> PyResult<Space> {
+    fn for_core(machine: MachineArgument, segments: Argument<Vec<SegmentRow>>, files: Vec<String>) -> PyResult<Space> {
         let segments = segments.0.iter().map(segment).collect();
         Space::of(machine, |machine| memory::Space::for_core(machine, segments, &files))
     }
 
     /// Return a space whose bytes are read by calling `read(address, size) -> bytes` on the calling thread.
     #[staticmethod]
-    fn for_remote(machine: GivenMachine, segments: Vec<Range>, read: ReadMemory) -> PyResult<Space> {
+    fn for_remote(machine: MachineArgument, segments: Vec<Range>, read: ReadMemory) -> PyResult<Space> {
         Space::of(machine, |machine| memory::Space::for_remote(machine, &segments, Box::new(Remote(read))))
     }
 
@@ -282,7 +287,7 @@ impl Space {
         let address = address.0;
         if !self.0.covers(address, size as u64) {
             let prefix = self.0.prefix(address, size as u64);
-            return Err(fault(Missing(address.wrapping_add(prefix))));
+            return Err(fault(MissingByte(address.wrapping_add(prefix))));
         }
         PyBytes::new_with(py, size, |buffer| self.0.exact(address, buffer).map_err(fault))
     }
@@ -294,7 +299,7 @@ impl Space {
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
-    /// Return the first address from `address` on that has bytes and is not zero by definition; None if there is no
+    /// Return the first address at or after `address` that has bytes and is not zero by definition; None if there is no
     /// such address.
     fn next_backed(&self, address: Address) -> Option<u64> {
         self.0.next_backed(address.0)
@@ -319,17 +324,15 @@ impl Space {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Return whether every byte of [address, address + size) can be read.
+    /// Return whether every byte of [address, address + size) is in the space. Such bytes may still be unreadable.
     fn contains(&self, address: Address, size: u64) -> bool {
         self.0.covers(address.0, size)
     }
 
-    /// Copy the bytes of `ranges` into `room`. From now on, read these bytes from the copy, so that the process can be
-    /// released.
-    ///
-    /// Memory in `shared` is read through the file `mem` (/proc/PID/mem of the process) from now on. If the room is too
-    /// small for everything, memory without pointers is left out. If the room is still too small, return False and
-    /// change nothing. If the process is released meanwhile, the copy ends there.
+    /// Copy the bytes of `ranges` into the buffer `room`. Later reads of these bytes use the copy, so that the process
+    /// can be released. Memory in `shared` is not copied; later reads of it use the file `mem` (/proc/PID/mem of the
+    /// process). If the buffer is too small for everything, memory without pointers is left out. If it is still too
+    /// small, return False and change nothing. If the process is released meanwhile, the copy ends there.
     fn capture(
         &self,
         py: Python<'_>,
@@ -361,27 +364,27 @@ impl Space {
 
     /// The machine that the space was made with.
     #[getter]
-    fn machine(&self, py: Python<'_>) -> GivenMachine {
+    fn machine(&self, py: Python<'_>) -> MachineArgument {
         self.1.clone_ref(py)
     }
 
-    /// The number of bytes read so far.
+    /// The number of bytes that all reads of this space have returned so far, including those from a copy.
     #[getter]
     fn bytes_read(&self) -> u64 {
         self.0.bytes_read()
     }
 }
 
-/// Return at most `most` parts of a file that are not holes, ascending. None if the file system does not report holes.
-/// Raises OSError, and TimeoutError if the kernel cannot get the lock of the file.
+/// Return at most `most` parts of a file that are not holes, ascending. The list is empty if the file system does not
+/// report holes. Raises OSError, and TimeoutError if the kernel cannot get the lock of the file.
 #[pyfunction]
 pub fn data_extents(py: Python<'_>, path: &str, most: usize) -> PyResult<Vec<Range>> {
     let found = || memory::data_of(&std::fs::File::open(path)?, most);
-    py.detach(found).map_err(|error| raised(error.into()))
+    detached(py, found).map_err(|error| raised(error.into()))
 }
 
-/// Return the addresses of those words from `start` on that still have their initial value and point into one of
-/// `ranges` (ascending). `initial`: the initial bytes from `start` on.
+/// Return the addresses of the words that still have their initial value and point into one of `ranges` (ascending).
+/// `initial`: the initial bytes of the memory that begins at `start`.
 #[pyfunction]
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range>) -> Vec<u64> {
     memory::find_initial(&space.0, start, initial, &ranges)
@@ -389,7 +392,7 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range
 
 /// Return the offsets in `raw` at which all `tests` hold. Only multiples of the word size are tried.
 #[pyfunction]
-pub fn find_places(raw: &[u8], tests: Given<Vec<WordTest>>) -> Vec<u64> {
+pub fn find_places(raw: &[u8], tests: Argument<Vec<WordTest>>) -> Vec<u64> {
     memory::find_places(raw, &tests.0)
 }
 
@@ -400,10 +403,14 @@ pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
     memory::words_at(&space.0, &addresses)
 }
 
-/// Return the words of `raw` that may be the address of a certain structure, ascending. The structure has a pointer at
-/// the offset `first` to a second structure. The second structure has a pointer back at the offset `back`. A structure
-/// does not begin below or at `below`, nor in `apart`. If `place` is given, a structure may also have a null pointer at
-/// `first` and an address at `place`.
+/// Return the words of `raw` that may be the address of a certain structure, ascending. Such a structure and a second
+/// one point to each other.
+///
+/// - `below`: structures begin above this address.
+/// - `apart`: the range [start, end) in which no structure begins.
+/// - `first`: the offset in the structure of its pointer to the second one.
+/// - `back`: the offset in the second structure of its pointer to the first one.
+/// - `place`: if given, a structure is also found if its word at `first` is 0 and its word at `place` is an address.
 #[pyfunction]
 pub fn find_led_back(
     space: &Space,
@@ -443,7 +450,7 @@ pub fn find_pointer_runs(
 pub fn count_pointers(
     py: Python<'_>,
     space: &Space,
-    sources: Given<Vec<OwnedRange>>,
+    sources: Argument<Vec<OwnedRange>>,
     targets: Vec<Range>,
 ) -> PyResult<Vec<PointerCount>> {
     let found = watched(py, None, |watcher| memory::count_pointers(watcher, &space.0, &sources.0, &targets))?;

@@ -1,13 +1,14 @@
 //! The classes and functions with which Python divides address space by its use.
 
+use crate::detaching::detached;
 use crate::heaps::{BlockStore, Heaps};
 use crate::memory::{Pages, Space};
-use crate::records::Given;
+use crate::records::Argument;
 use crate::rows::{all, answers, exports, Place, Range};
 use crate::watch::{raised, watched, Report};
 use gdbheap_access::memory::sharing;
 use gdbheap_core::allocators::PARTS;
-use gdbheap_core::memory_use::{self, Kept, Sum, WINDOW};
+use gdbheap_core::memory_use::{self, PinRules, Sum, WINDOW};
 use gdbheap_core::python::TypeLayout;
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
@@ -15,10 +16,13 @@ use pyo3::types::PyBytes;
 use std::collections::{HashMap, HashSet};
 
 answers! {
-    /// The memory of an owner, in bytes. `bytes`: all of it; parts of that are `resident`, `swapped` and `zero` (mapped
-    /// to the kernel's zero page). `huge`: the resident bytes that are in huge pages. `pages`: the bytes of pages that
-    /// belong wholly to the owner, resident or not. `whole`: the part of `pages` that is resident. `whole_huge`: the
-    /// part of `pages` that is in huge pages.
+    /// The memory of an owner, in bytes.
+    ///
+    /// - `bytes`: all of it.
+    /// - `resident`, `swapped`, `zero`: parts of `bytes`. `zero` is mapped to the kernel's zero page.
+    /// - `huge`: the part of `resident` that is in huge pages.
+    /// - `pages`: pages that belong wholly to the owner, resident or not.
+    /// - `whole`, `whole_huge`: the parts of `pages` that are resident, and that are in huge pages.
     struct OwnerSum {
         owner: u32,
         bytes: u64,
@@ -35,17 +39,21 @@ answers! {
     /// blocks together. `freed`: the bytes that removing the blocks would free.
     struct Pin { start: u64, end: u64, blocks: u64, bytes: u64, freed: u64 }
 
-    /// Sums over all groups that free enough: the number of groups, the number of blocks, the bytes of the blocks, and
-    /// the bytes that removing them would free.
+    /// Sums over all groups that would free enough bytes: the number of groups, the number of blocks, the bytes of the
+    /// blocks, and the bytes that removing them would free.
     struct PinTotals of memory_use::Totals { groups: u64, blocks: u64, bytes: u64, freed: u64 }
 
     /// The groups that pin the most bytes, largest first, and the sums over all groups.
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
 
-    /// The objects of a type whose reference counts differ. `pages`: the number of pages with such objects;
-    /// `counts_alone`: the number of these pages that differ only in reference counts. `restored`: the number of equal
-    /// pages that contain reference counts of the type's objects, and no object that the garbage collector tracks.
-    /// `restored_tracked`: the number of equal pages that contain both.
+    /// The objects of one type whose reference counts were changed, in a comparison with the other process's pages.
+    ///
+    /// - `objects`: the number of reference counts that differ.
+    /// - `pages`: the number of pages with such counts.
+    /// - `counts_alone`: the number of these pages on which nothing else differs.
+    /// - `restored`: the number of pages that equal the other process's pages again. They contain objects of the type,
+    ///   but none that the garbage collector tracks.
+    /// - `restored_tracked`: the same for pages that also contain an object that the garbage collector tracks.
     struct CountsOf of memory_use::CountsOf {
         type_address: u64,
         objects: u64,
@@ -81,7 +89,7 @@ answers! {
 
     /// The part [start, end) that is left of an old copy of a buffer. `buffer`: the index of the buffer. `base`: the
     /// address at which the copy began.
-    struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
+    struct CopyRemains of memory_use::CopyRemains { buffer: usize, base: u64, start: u64, end: u64 }
 }
 
 exports! {
@@ -96,20 +104,21 @@ impl OwnerSum {
     }
 }
 
-/// A sweep over ascending stretches of memory. Each stretch has an owner: a small number, which is also the owner's
-/// rank. There are separate sums for each cell: cell 0 lies below the first cut, cell 1 begins at the first cut, and so
-/// on. Cuts are page-aligned.
+/// A sweep over ascending ranges of memory. Each range has an owner: a small number, which is also the owner's rank.
+/// There are separate sums for each cell: cell 0 lies below the first cut, cell 1 begins at the first cut, and so on.
+/// Cuts are page-aligned.
 #[pyclass]
 pub struct Sweep(memory_use::Sweep);
 
 #[pymethods]
 impl Sweep {
     /// Create a sweep. `cuts`: ascending page-aligned addresses at each of which a new cell begins. `kept`: the owners
-    /// for which parts of huge pages are stored as ranges. Raises ValueError.
+    /// for which parts of huge pages are stored as ranges. Raises ValueError if the cuts are not ascending and
+    /// page-aligned.
     #[new]
     #[pyo3(signature = (machine, pages, owners, cuts=Vec::new(), kept=Vec::new()))]
     fn new(
-        machine: Given<Machine>,
+        machine: Argument<Machine>,
         pages: Option<&Pages>,
         owners: usize,
         cuts: Vec<u64>,
@@ -124,31 +133,34 @@ impl Sweep {
         self.0.huge_ranges().to_vec()
     }
 
-    /// Assign absent bytes to `owner`. `ranges`: the ascending `(start, end)` ranges of these bytes. In everything that
-    /// is added from now on, the absent bytes count for `owner` instead of for the owner of their stretch. Raises
-    /// ValueError.
+    /// Assign absent bytes to `owner`. `ranges`: the ascending `(start, end)` ranges of these bytes. In ranges that are
+    /// added later, the absent bytes count for `owner` instead of for the owner of the range. Raises ValueError if the
+    /// ranges do not ascend, or if `owner` is not a known owner.
     fn set_lost(&mut self, ranges: Vec<Range>, owner: u32) -> PyResult<()> {
         self.0.set_lost(ranges, owner).map_err(raised)
     }
 
-    /// Add a stretch [start, end) that has one owner.
+    /// Add the range [start, end), which has one owner.
     fn add(&mut self, start: u64, end: u64, owner: u32) -> PyResult<()> {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// Add all parts of the region of a store that begins at `start`: a region of chunks, an arena of pools, a segment
-    /// or an area. `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free
-    /// run`, muzzy, reserved, foreign, unexplained. Return where the region ends. Raises ValueError if no region begins
-    /// at `start`, or if the region has a part without an owner.
+    /// Add all parts of the region that begins at `start` in a store: a region of chunks, an arena of pools, a segment
+    /// or an area. Return the end of the region.
+    ///
+    /// `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free run`,
+    /// muzzy, reserved, foreign, unexplained. Raises ValueError if no region begins at `start`, or if the region has a
+    /// part without an owner.
     fn add_blocks(
         &mut self,
+        py: Python<'_>,
         space: &Space,
         store: &BlockStore,
         start: u64,
         owners: HashMap<String, u32>,
     ) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
-        self.0.add_blocks(&space.0, &store.0, start, by_part).map_err(raised)
+        watched(py, None, |watcher| self.0.add_blocks(watcher, &space.0, &store.0, start, by_part))
     }
 
     /// Return the sums of each owner, separately for each cell.
@@ -159,12 +171,15 @@ impl Sweep {
 }
 
 /// Return the groups of blocks of a store that pin the most pages, largest first, and the sums over all groups.
-/// `trimmed`: the starts of heaps whose free end can be trimmed. `kept`: ranges that the kernel does not release.
-/// `least`: the bytes that a group must free to count. `most`: the number of groups to list.
+///
+/// - `kept`: ranges that the kernel does not release.
+/// - `trimmed`: the starts of heaps whose free end can be trimmed.
+/// - `least`: groups that would free fewer bytes are left out.
+/// - `most`: the largest number of groups to list.
 #[pyfunction]
 pub fn pins(
     py: Python<'_>,
-    machine: Given<Machine>,
+    machine: Argument<Machine>,
     store: &BlockStore,
     pages: Option<&Pages>,
     kept: Vec<Range>,
@@ -173,8 +188,8 @@ pub fn pins(
     most: usize,
 ) -> Pins {
     let (store, pages) = (&store.0, pages.map(|pages| &*pages.0));
-    let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least, most };
-    let (rows, totals) = py.detach(|| memory_use::pins(store, &trimmed, wanted));
+    let wanted = PinRules { page: machine.0.page, pages, ranges: &kept, least, most };
+    let (rows, totals) = detached(py, || memory_use::pins(store, &trimmed, wanted));
     let pin = |(start, end, blocks, bytes, freed)| Pin { start, end, blocks, bytes, freed };
     Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }
 }
@@ -187,7 +202,7 @@ pub fn look_at(py: Python<'_>, space: &Space, blocks: Vec<Place>, mapped: Vec<Ra
 }
 
 /// Return copies of the beginnings of `buffers` that lie in `holes`, most frequent first. Copies may overlap. Only a
-/// few sample words of each buffer and parts of the holes are read, and only pages that are in memory.
+/// few sample words of each buffer and parts of the holes are read, and only in resident pages.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
@@ -195,14 +210,14 @@ pub fn find_copies(
     pages: &Pages,
     buffers: Vec<Range>,
     holes: Vec<Range>,
-) -> PyResult<Vec<Copied>> {
+) -> PyResult<Vec<CopyRemains>> {
     let find =
         |watcher: &dyn gdbheap_core::Watcher| memory_use::find_copies(watcher, &space.0, &pages.0, &buffers, &holes);
     Ok(all(watched(py, None, find)?))
 }
 
-/// Read every byte of the ranges once, on all processors, in windows of `window` bytes. This is a benchmark: no
-/// analysis can be faster.
+/// Read every byte of the ranges once, on all processors, in windows of `window` bytes. Return the number of bytes
+/// read. This is a benchmark: no analysis can be faster.
 #[pyfunction]
 #[pyo3(signature = (space, ranges, window=WINDOW))]
 pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<Range>, window: u64) -> PyResult<u64> {
@@ -215,10 +230,11 @@ pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult
     watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
 }
 
-impl From<memory_use::Written> for WrittenPages {
-    fn from(sums: memory_use::Written) -> WrittenPages {
-        let memory_use::Written { restored, restored_counts, restored_tracked, collector, .. } = sums;
-        let memory_use::Written { counts, both, other, only_here, shared, quiet_own, quiet_shared, types, .. } = sums;
+impl From<memory_use::WrittenPages> for WrittenPages {
+    fn from(sums: memory_use::WrittenPages) -> WrittenPages {
+        let memory_use::WrittenPages { restored, restored_counts, restored_tracked, collector, .. } = sums;
+        let memory_use::WrittenPages { counts, both, other, only_here, shared, quiet_own, quiet_shared, types, .. } =
+            sums;
         WrittenPages {
             restored,
             restored_counts,
@@ -238,11 +254,11 @@ impl From<memory_use::Written> for WrittenPages {
 
 /// The private pages of a process, compared with those of another process.
 #[pyclass(frozen)]
-pub struct ComparedPages(memory_use::Compared);
+pub struct ComparedPages(memory_use::ComparedPages);
 
-/// Compare the private pages of a process in `ranges` with the same pages of the process `other`. The private pages are
-/// found by the process's `pagemap` file at `path`. Both processes must be stopped until this returns. Raises OSError,
-/// KeyboardInterrupt.
+/// Compare the private pages of a process in `ranges` with the same pages of the process `other`. The process's
+/// `pagemap` file at `path` shows which pages are private. Both processes must be stopped until this function returns.
+/// Raises OSError and KeyboardInterrupt.
 #[pyfunction]
 pub fn compare_pages(
     py: Python<'_>,
@@ -259,32 +275,32 @@ pub fn compare_pages(
     Ok(ComparedPages(compared))
 }
 
-/// Return the numbers of pages, by the writes to them since the two processes shared them. `layout`: the layout of the
-/// Python objects in the process that has the pages; None if it has no such objects. `statics`: `(address, address of
-/// the type)` of objects outside blocks. Raises KeyboardInterrupt.
+/// Count the pages by what was written to them since the two processes shared them. `layout`: the layout of the Python
+/// objects in the process that has the pages; None if it has no such objects. `statics`: `(address, address of the
+/// type)` of objects outside blocks. Raises KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (compared, heaps, layout, statics, progress=None))]
 pub fn written_pages(
     py: Python<'_>,
     compared: &ComparedPages,
     heaps: &Heaps,
-    layout: Option<Given<TypeLayout>>,
+    layout: Option<Argument<TypeLayout>>,
     statics: Vec<Place>,
     progress: Option<Report>,
 ) -> PyResult<WrittenPages> {
     let layout = layout.map(|layout| layout.0);
-    let by = memory_use::Explained { heaps: heaps.0.lend(), layout: layout.as_ref(), statics: &statics };
+    let by = memory_use::WordOwners { heaps: heaps.0.lend(), layout: layout.as_ref(), statics: &statics };
     Ok(watched(py, progress, |watcher| memory_use::written(watcher, &by, &compared.0))?.into())
 }
 
-/// Return a mark, as `page_marks` does, for each private page in which all used blocks are objects of the types at the
-/// addresses `types`. Raises OSError, KeyboardInterrupt.
+/// Return the marks (see `page_marks`) of those private pages in which all used blocks are objects of the types at the
+/// addresses `types`. Raises OSError and KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, types, path, ranges, progress=None))]
 pub fn value_marks(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     types: HashSet<u64>,
     path: &str,
     ranges: Vec<Range>,
@@ -299,9 +315,11 @@ pub fn value_marks(
     Ok(PyBytes::new(py, &marks).unbind())
 }
 
-/// Return a 16-byte mark for each private page in `ranges`; with `shared`, for every resident page. Pages are found
-/// through the process's `pagemap` file. Equal pages have equal marks. Pages of zeros have none. Raises OSError,
-/// KeyboardInterrupt.
+/// Return the marks of pages in `ranges`, 16 bytes each, joined. Equal pages have equal marks, and pages of zeros have
+/// none.
+///
+/// `shared`: whether to include all resident pages, not only private ones. The process's `pagemap` file at `path` shows
+/// which pages these are. Raises OSError and KeyboardInterrupt.
 #[pyfunction]
 pub fn page_marks(
     py: Python<'_>,

@@ -1,5 +1,6 @@
 //! The classes and functions for mimalloc that Python sees: CPython's own copy, and those of libraries.
 
+use crate::detaching::detached;
 use crate::heaps::ListedStore;
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
@@ -13,9 +14,13 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A form of mimalloc's structures. `entry`: the size of `mi_page_t` in bytes. `cookie`: the offset of a segment's
-    /// cookie. `tagged`: whether each heap of a thread has a tag. `only_pythons`: whether only CPython's own copy has
-    /// this form. `has_map`: whether the form has a page map instead of segments.
+    /// A layout of mimalloc's structures, which some releases share.
+    ///
+    /// - `entry`: the size of `mi_page_t` in bytes.
+    /// - `cookie`: the offset of a segment's cookie.
+    /// - `tagged`: whether each heap of a thread has a tag.
+    /// - `only_pythons`: whether only CPython's own copy of mimalloc has this layout.
+    /// - `has_map`: whether the layout has a page map instead of segments.
     struct MimallocForm {
         name: &'static str,
         entry: u64,
@@ -33,25 +38,37 @@ answers! {
     /// the address of the page map.
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
-    /// The fit of a form to a sample of pages. `pages`: the number of pages that were checked. `fit`: the number of
-    /// these that fit. `padded`: the number of used blocks that record the requested size, as in secure and debug
-    /// builds; 0 unless most of them do. `entries`: the number of entries of the page map. `placed`: the number of
-    /// these for which the form finds a page.
+    /// How well a layout fits a sample of pages.
+    ///
+    /// - `pages`: the number of pages that were checked.
+    /// - `fit`: the number of these that agree with the layout.
+    /// - `padded`: the number of used blocks that record the requested size, as in secure and debug builds; 0 unless
+    ///   most of them do.
+    /// - `entries`: the number of entries of the page map that were read.
+    /// - `placed`: the number of these for which the layout finds a page.
     struct FormFit of mimalloc::Fit { entries: u64, placed: u64, pages: u64, fit: u64, padded: u64 }
 
-    /// A possible header of a segment. `cookie`: the segment's cookie, xor its address. `used`: the number of used
-    /// pages. `tiles`: whether the slices cover the segment without gap or overlap. A segment that was returned keeps
-    /// its header for a while, without used pages.
+    /// A possible header of a segment. A segment that was returned keeps its header for a while, without used pages.
+    ///
+    /// - `cookie`: the segment's cookie, xor its address.
+    /// - `used`: the number of used pages.
+    /// - `tiles`: whether the slices cover the segment without gap or overlap.
     struct FoundSegment of mimalloc::FoundSegment { address: u64, cookie: u64, used: u64, tiles: bool }
 
-    /// The heaps with one tag: the number of their pages, the number of used blocks, the bytes of these blocks, and the
-    /// number of pages that no thread owns (`abandoned`).
+    /// All heaps that have one tag.
+    ///
+    /// - `pages`: the number of their pages.
+    /// - `used`, `bytes`: the number and the size of the used blocks.
+    /// - `abandoned`: the number of pages that no thread owns.
     struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
 
-    /// The use of an address in a segment. `state`: "used", "free", "free span", "reserved", "segment header",
-    /// "padding" or "unexplained". `list`: the list that contains a free block; None for a block that was never handed
-    /// out. `asked`: the requested bytes, if the block records them. `root`: the index of the block's mimalloc among
-    /// those that were read. `arena`: the number of the heap that has the block's page.
+    /// The use of an address in a segment.
+    ///
+    /// - `state`: "used", "free", "free span", "reserved", "segment header", "padding" or "unexplained".
+    /// - `list`: the list that contains a free block; None for a block that was never handed out.
+    /// - `asked`: the requested bytes, if the block records them.
+    /// - `root`: the index of the block's mimalloc among those that were read.
+    /// - `arena`: the number of the heap that has the block's page.
     struct PageBlock {
         address: u64,
         size: u64,
@@ -62,10 +79,13 @@ answers! {
         arena: Option<u32>,
     }
 
-    /// The memory of a heap of a thread: the number of its pages, the bytes of pages with used blocks (`active`), the
-    /// bytes of pages without used blocks (`empty`), and the used blocks. `heap`: the address of the heap; 0 for pages
-    /// without a heap, whose threads have ended or abandoned them. `number`: the index of the heap among the heaps of
-    /// the mimalloc with the index `root`.
+    /// The memory of one heap of a thread.
+    ///
+    /// - `root`, `number`: the index of the heap's mimalloc, and the index of the heap in this mimalloc.
+    /// - `heap`: the address of the heap; 0 for pages without a heap, whose threads have ended or abandoned them.
+    /// - `pages`: the number of the heap's pages.
+    /// - `active`, `empty`: the size of its pages with used blocks, and of those without, in bytes.
+    /// - `used`: the size of its used blocks, in bytes.
     struct HeapUse of mimalloc::HeapUse {
         root: u32,
         number: u32,
@@ -76,9 +96,9 @@ answers! {
         used: u64,
     }
 
-    /// A page whose lists do not fit the page's count, or a segment whose pages do not fit the segment's count.
-    /// `passing`: whether a thread inside mimalloc may have caused that for a moment.
-    struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
+    /// A page whose count of used blocks contradicts its free lists, or a segment whose count of used pages contradicts
+    /// its pages. `passing`: whether this may only be an unfinished change by a thread inside mimalloc.
+    struct CountMismatch of mimalloc::CountMismatch { damage: Damage, passing: bool }
 }
 
 exports! {
@@ -102,18 +122,19 @@ impl Mimalloc {
         self.0.segments().iter().map(row).collect()
     }
 
-    /// Return the blocks by size: of the mimalloc with the index `root`, or of all mimallocs.
+    /// Return the numbers of blocks of each size, for the mimalloc with the index `root`. If `root` is None, return
+    /// those of all mimallocs.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// Return the memory of each heap.
+    /// Return for each heap the number of its pages, and the bytes of its pages and used blocks.
     fn heap_use(&self) -> Vec<HeapUse> {
         all(self.0.heap_use())
     }
 
-    /// Return the pages and blocks of the heaps with each tag.
+    /// Return for each tag the number of pages and used blocks that the heaps with this tag have.
     fn heaps(&self) -> Vec<TaggedHeap> {
         let row = |(tag, pages, used, bytes, abandoned)| TaggedHeap { tag, pages, used, bytes, abandoned };
         self.0.heaps().into_iter().map(row).collect()
@@ -142,8 +163,8 @@ impl Mimalloc {
         Some(PageBlock { address, size, state, list, asked, root, arena: self.0.arena_at(address) })
     }
 
-    /// Return the requested bytes by block size: of the mimalloc with the index `root`, or of all mimallocs. A block
-    /// that does not record its requested size counts with its whole size.
+    /// Return the requested bytes by block size, for the mimalloc with the index `root`. If `root` is None, return
+    /// those of all mimallocs. A block that does not record its requested size counts with its whole size.
     #[pyo3(signature = (space, root=None))]
     fn asked_by_class(&self, py: Python<'_>, space: &Space, root: Option<u32>) -> PyResult<Vec<AskedOfClass>> {
         let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0, root))?;
@@ -155,7 +176,7 @@ impl Mimalloc {
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
-        py.detach(|| packed(self.0.slabs(), pages.as_deref()))
+        detached(py, || packed(self.0.slabs(), pages.as_deref()))
     }
 
     /// Return the used blocks of the page whose slices contain `address`.
@@ -165,7 +186,7 @@ impl Mimalloc {
 
     /// Pages whose lists do not fit the page's count, and segments whose pages do not fit the segment's count.
     #[getter]
-    fn miscounted(&self) -> Vec<Miscounted> {
+    fn miscounted(&self) -> Vec<CountMismatch> {
         all(self.0.miscounted.iter().cloned())
     }
 }
@@ -174,7 +195,7 @@ fn form(name: &str) -> PyResult<&'static mimalloc::MimallocForm> {
     mimalloc::form_named(name).ok_or_else(|| PyValueError::new_err(format!("no form of mimalloc is called {name:?}")))
 }
 
-/// Return the forms that mimalloc's structures have had, in the order in which they are tried.
+/// Return the layouts that mimalloc's structures had in different releases, in the order in which they are tried.
 #[pyfunction]
 pub fn mimalloc_forms() -> Vec<MimallocForm> {
     let row = |form: &mimalloc::MimallocForm| MimallocForm {
@@ -188,9 +209,10 @@ pub fn mimalloc_forms() -> Vec<MimallocForm> {
     mimalloc::FORMS.iter().map(row).collect()
 }
 
-/// Read one or more mimallocs. `roots`: for each mimalloc, the name of its form; whether its blocks record the
-/// requested size; and the addresses of its segments, or the address of its page map. Raises ValueError for an unknown
-/// name.
+/// Read one or more mimallocs. Raises ValueError for an unknown name.
+///
+/// `roots`: for each mimalloc, (name of its layout, whether its blocks record the requested size, addresses). The
+/// addresses are those of its segments, or that of its page map.
 #[pyfunction]
 pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Py<Mimalloc>> {
     let root =
@@ -202,8 +224,8 @@ pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Ve
     Py::new(py, base.add_subclass(Mimalloc(found)))
 }
 
-/// Return possible headers of segments of the named form, at multiples of 32 MiB in `ranges`. Raises ValueError for an
-/// unknown name.
+/// Return possible headers of segments of the layout `name`, at multiples of 32 MiB in `ranges`. Raises ValueError for
+/// an unknown name.
 #[pyfunction]
 pub fn find_segments(py: Python<'_>, space: &Space, ranges: Vec<Range>, name: &str) -> PyResult<Vec<FoundSegment>> {
     let form = form(name)?;
@@ -216,7 +238,7 @@ pub fn find_page_maps(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyRe
     Ok(all(watched(py, None, |watcher| mimalloc::find_page_maps(watcher, &space.0, &ranges))?))
 }
 
-/// Check how well the named form fits a sample of the pages of segments, or of the pages in a page map. Raises
+/// Check how well the layout `name` fits a sample of the pages of segments, or of the pages in a page map. Raises
 /// ValueError for an unknown name.
 #[pyfunction]
 pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<FormFit> {
@@ -224,16 +246,16 @@ pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>)
     Ok(watched(py, None, |watcher| mimalloc::fit_of(watcher, &space.0, form, &places))?.into())
 }
 
-/// Return the owners of the pages in a sample of segments, which are read with the named form. An owner is the address
-/// of a heap, or the id of a thread. Raises ValueError for an unknown name.
+/// Return the owners of the pages in a sample of segments, which are read with the layout `name`. An owner is the
+/// address of a heap, or the id of a thread. Raises ValueError for an unknown name.
 #[pyfunction]
 pub fn mimalloc_owners(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<Vec<u64>> {
     let form = form(name)?;
-    Ok(py.detach(|| mimalloc::owners_of(&space.0, form, &places)))
+    Ok(detached(py, || mimalloc::owners_of(&space.0, form, &places)))
 }
 
 /// Return [start, end) of a page map and of each of its submaps, ascending.
 #[pyfunction]
 pub fn page_map_tables(py: Python<'_>, space: &Space, map: u64) -> Vec<Range> {
-    py.detach(|| mimalloc::map_tables(&space.0, map))
+    detached(py, || mimalloc::map_tables(&space.0, map))
 }

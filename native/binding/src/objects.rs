@@ -1,17 +1,17 @@
 //! Python objects in the memory of a target.
 
-use crate::claimed::Claimed;
+use crate::claimed_blocks::Claimed;
 use crate::glibc::{listed, ListedChunk};
 use crate::graph::Graph;
 use crate::heaps::Heaps;
 use crate::memory::Pages;
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{all, answers, exports, Place, Range, Tally};
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::allocators::{self, glibc::Wanted};
-use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedFill, WantedSlack};
+use gdbheap_core::allocators::{self, glibc::ChunkFilter};
+use gdbheap_core::python::containers::{self, Entries, GrowthRule, TableRule, WantedFill, WantedSlack};
 use gdbheap_core::python::{
-    self, CensusRequest, Claim, Extent, Family, Measures, Sizing, Slab, TableHead, TraceTable, TypeLayout, Values,
+    self, CensusRequest, Claim, Extent, Family, Measures, SizeFields, Slab, TableHead, TraceTable, TypeLayout, Values,
     WantedInstances, WantedValues,
 };
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ records! {
         state_size, slab, families, tp_dealloc, class_dealloc, closed, reached_role, names, data, unwalked,
     }
     CensusRequest { roots, watched, unknown }
-    Sizing {
+    SizeFields {
         ob_size, tagged, flag_int, flag_str, str_length, str_state, str_state_shift, sizeof_ascii, sizeof_compact,
         flag_inline,
     }
@@ -36,9 +36,9 @@ records! {
     Values { kinds, sizing, str_data, bytes_data, tuple_items, ob_digit, number }
     TableHead { slots_at, log2_at, kind_at, indices }
     Measures { sizing, keys, plain, flag_heap_type }
-    Growing { name, size_at, allocated_at, data_at, first_at, item, behind }
+    GrowthRule { name, size_at, allocated_at, data_at, first_at, item, behind }
     Entries { text_flags, text_at, first_names }
-    Table { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
+    TableRule { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
 }
 
 /// Return the blocks that Python objects own in `layout.unwalked`, which is memory that cannot be walked. `roots`:
@@ -49,8 +49,8 @@ records! {
 pub fn find_claimed(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    measures: Given<Measures>,
+    layout: Argument<TypeLayout>,
+    measures: Argument<Measures>,
     roots: Vec<Vec<Range>>,
     progress: Option<Report>,
 ) -> PyResult<Py<Claimed>> {
@@ -81,7 +81,7 @@ answers! {
     /// the number of the root, and `address` is the address of the word.
     struct BlockOwner { block: u64, address: u64, type_address: u64, role: u32 }
 
-    /// An object in a block. `alive`: False if the object is on a free list.
+    /// An object in a block. `alive`: whether the object is alive; False if it is on a free list.
     struct ObjectAt { address: u64, type_address: u64, alive: bool }
 
     /// A live object. `size`: the size of its block. `buffers`: the bytes of its buffers.
@@ -94,8 +94,9 @@ answers! {
     /// For one block size: the number of objects whose requested size is known, and the sum of these sizes in bytes.
     struct AskedSize { block_size: u64, objects: u64, bytes: u64 }
 
-    /// Containers with unused room. `small`: bytes of room smaller than a page. `pages`: resident bytes of whole unused
-    /// pages. `most`: the largest unused room of one container; `address`: the address of that container.
+    /// Containers with unused capacity. `small`: the unused bytes in pages that also contain used bytes. `pages`: the
+    /// unused bytes in whole resident pages. `most`: the largest number of unused bytes in one container; `address`:
+    /// the address of that container.
     struct Slack of containers::Slack { containers: u64, small: u64, pages: u64, most: u64, address: u64 }
 
     /// An estimate for the objects of the type at `kind`: the number of living objects and their bytes, and the number
@@ -103,14 +104,14 @@ answers! {
     struct Estimate of python::Estimate { kind: u64, live: u64, bytes: u64, idle: u64, idle_bytes: u64 }
 
     /// The blocks that were allocated with one traceback. `traceback`: the address of the traceback.
-    struct Traced of python::Traced { traceback: u64, count: u64, bytes: u64 }
+    struct TracebackSum of python::TracebackSum { traceback: u64, count: u64, bytes: u64 }
 
     /// The sums over tracemalloc's tables by traceback, and the number of entries that were read.
-    struct Traces { rows: Vec<Traced>, entries: u64 }
+    struct Traces { rows: Vec<TracebackSum>, entries: u64 }
 
     /// Objects with equal values. `hash` and `kind`: those of the value. `count`: the number of objects. `bytes`: the
     /// bytes of their blocks. `largest`: the size of the largest block. `address`: the address of the first object.
-    struct Equal of python::Equal { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
+    struct EqualGroup of python::EqualGroup { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
 
     /// Sums over all values of a kind. `objects`, `bytes`: the number of objects with such values, and their bytes.
     /// `values`: the number of values that more than one object has. `copies`: the number of objects with these values.
@@ -119,15 +120,17 @@ answers! {
 
     /// The values that more than one object has. `rows`: the first of these values in the requested order. `sums`: the
     /// sums by kind. `count`: the number of all such values.
-    struct EqualValues { rows: Vec<Equal>, sums: Vec<KindSum>, count: u64 }
+    struct EqualValues { rows: Vec<EqualGroup>, sums: Vec<KindSum>, count: u64 }
 
     /// One of several equal objects: the hash of its value, its address, and the size of its block.
     struct EqualObject { hash: u128, address: u64, size: u64 }
 
-    /// The containers of one kind. `empty`: the number of containers without any capacity. `shared`: the number of
-    /// containers that share their table with other containers. For the remaining containers: `used`: the number of
-    /// their items; `room`: the number of items that fit; `tenths`: how many containers are filled up to 10 %, up to 20
-    /// %, and so on.
+    /// How full the containers of one kind are.
+    ///
+    /// - `empty`: the number of containers without any capacity.
+    /// - `shared`: the number of containers that share their table with other containers.
+    /// - `used`, `room`: for the remaining containers, the number of their items, and of the items that fit.
+    /// - `tenths`: how many of the remaining containers are at most 10 % full, 20 % full, and so on.
     struct ContainerFill of containers::Fill {
         count: u64,
         empty: u64,
@@ -137,8 +140,9 @@ answers! {
         tenths: Vec<u64>,
     }
 
-    /// Objects with the same key, and the bytes of the blocks of these objects.
-    struct Tallied { key: u64, count: u64, bytes: u64 }
+    /// The objects for which `tally_objects` computed the same key: their number, and the size of their blocks in
+    /// bytes.
+    struct KeyTally { key: u64, count: u64, bytes: u64 }
 
     /// The number of blocks whose object begins at this distance from the start of the block. `flags`: the requested
     /// bits of the `tp_flags` of the object's type.
@@ -152,8 +156,8 @@ exports! {
         equal_objects, value_hashes, tally_objects, count_fill, list_slack, estimate_types, vote_distances, sample_types;
 }
 
-fn type_row(row: python::Row) -> TypeRow {
-    let owned = |owned: python::Owned| {
+fn type_row(row: python::TypeRow) -> TypeRow {
+    let owned = |owned: python::OwnedBuffers| {
         let allocators::Tally { count, bytes } = owned.buffers;
         OwnedBuffers { role: owned.role, count, bytes }
     };
@@ -169,37 +173,38 @@ fn instance((address, type_address, size, buffers): python::Instance) -> Instanc
     Instance { address, type_address, size, buffers }
 }
 
-/// The result of a census. All sizes are in bytes.
+/// The used blocks of a target by type, store and owner, as `take_census` classified them. All sizes are in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
     /// One row for each type that has objects.
     rows: Vec<Py<TypeRow>>,
     /// One row for each store of the heaps.
     stores: Vec<StoreRow>,
-    /// The owners of the watched blocks.
+    /// The owners of the blocks whose owner was asked for.
     owners: Vec<Py<BlockOwner>>,
-    /// The blocks that each root reaches.
+    /// For each owner of roots, by its number, the blocks that its roots own; the number 0 is the interpreter.
     roots: Vec<Tally>,
     /// The largest unidentified blocks, largest first.
     unknown: Vec<Place>,
-    /// The addresses of buffers that look like objects, as the program sees them.
+    /// The user addresses of those buffers of objects that also look like objects themselves.
     contested: Vec<u64>,
-    /// The blocks with room for many objects in which no object is alive.
+    /// The slabs (blocks for many objects) in which no object is alive.
     idle_slabs: Tally,
-    /// `settling`: the seconds of the walk in which several workers searched the owners of buffers. `following`: the
-    /// seconds in which pointers to the other buffers were followed.
+    /// The time in seconds that the workers took, on average, to find owners of buffers during the walk.
     settling: f64,
+    /// The time in seconds that it took to follow the pointers to the other buffers.
     following: f64,
 }
 
-/// Classify every used block. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
+/// Find out for every used block whether it is an object, or which object or root owns it. Without a `graph`, blocks of
+/// C code have no owner. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, question, graph=None, progress=None))]
 pub fn take_census(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    question: Given<CensusRequest>,
+    layout: Argument<TypeLayout>,
+    question: Argument<CensusRequest>,
     graph: Option<&Graph>,
     progress: Option<Report>,
 ) -> PyResult<Census> {
@@ -223,7 +228,7 @@ pub fn take_census(
 /// Return the object in each block, or None if the block has no object. If a block has many objects, return the object
 /// at the address inside the block, else the first object.
 #[pyfunction]
-pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -> Vec<Option<ObjectAt>> {
+pub fn objects_in(heaps: &Heaps, layout: Argument<TypeLayout>, blocks: Vec<Spot>) -> Vec<Option<ObjectAt>> {
     let found = python::objects_in(heaps.0.lend(), &layout.0, &blocks);
     found.into_iter().map(|found| found.map(object_at)).collect()
 }
@@ -235,9 +240,9 @@ pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -
 pub fn list_objects(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     kinds: HashSet<u64>,
-    wanted: Given<Wanted>,
+    wanted: Argument<ChunkFilter>,
     progress: Option<Report>,
 ) -> PyResult<Vec<ListedChunk>> {
     let heaps = heaps.0.lend();
@@ -246,14 +251,14 @@ pub fn list_objects(
 }
 
 /// Return at most `top` live objects of the types at `kinds`, in the requested order. `kinds`: maps each type to the
-/// position of its name in alphabetical order. Raises ValueError for an unknown order, KeyboardInterrupt, and any error
-/// of `progress(done, total)`.
+/// position of its name in alphabetical order. Raises ValueError if `order` is unknown. Also raises KeyboardInterrupt,
+/// and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, order, top=None, progress=None))]
 pub fn list_instances(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     kinds: HashMap<u64, u32>,
     without: HashSet<u64>,
     order: &str,
@@ -275,8 +280,8 @@ pub fn list_instances(
 pub fn asked_sizes(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    sizing: Given<Sizing>,
+    layout: Argument<TypeLayout>,
+    sizing: Argument<SizeFields>,
     without: HashSet<u64>,
     progress: Option<Report>,
 ) -> PyResult<Vec<AskedSize>> {
@@ -286,18 +291,21 @@ pub fn asked_sizes(
     Ok(watched(py, progress, ask)?.into_iter().map(row).collect())
 }
 
-/// Return the unused room of containers: one row for each kind in `growing`, and then one row for each kind in
-/// `tables`. Only containers in blocks of `sizes` count, and only in stores that keep blocks of one size together. If
-/// `most` is given, `containers`, `small` and `pages` are estimates from at most that many groups of each size.
+/// Return the unused capacity of containers. There is one row for each rule in `growing` (containers with a buffer that
+/// grows). The rows for the rules in `tables` (hash tables) follow.
+///
+/// Only containers in blocks of the given `sizes` are included, and only in stores that keep blocks of one size
+/// together. If `most` is given, `containers`, `small` and `pages` are estimates from a sample of at most `most` groups
+/// (pools or pages) of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 pub fn list_slack(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     pages: Option<&Pages>,
-    growing: Given<Vec<Growing>>,
-    tables: Given<Vec<Table>>,
+    growing: Argument<Vec<GrowthRule>>,
+    tables: Argument<Vec<TableRule>>,
     sizes: Vec<Sizes>,
     most: Option<usize>,
 ) -> PyResult<Vec<Slack>> {
@@ -314,7 +322,7 @@ pub fn list_slack(
 pub fn estimate_types(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     most: usize,
 ) -> PyResult<Vec<Estimate>> {
     let heaps = heaps.0.lend();
@@ -322,13 +330,13 @@ pub fn estimate_types(
 }
 
 /// Count how often an object begins at each distance from the start of its block, by the bits `mask` of its type's
-/// flags. The sample has at most `most` pools of each size class, or pages of mimalloc, or chunks of each size,
-/// whichever the process uses. The distances in the layout are not used.
+/// flags. For each size, the sample has at most `most` pools, pages of mimalloc, or chunks, depending on the process's
+/// allocator. The distances in the layout are not used.
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     mask: u64,
     most: usize,
 ) -> PyResult<Vec<DistanceVotes>> {
@@ -344,7 +352,7 @@ pub fn vote_distances(
 pub fn sample_types(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     most: usize,
 ) -> PyResult<HashMap<u64, u64>> {
     let heaps = heaps.0.lend();
@@ -357,7 +365,7 @@ pub fn sample_types(
 pub fn count_traces(
     py: Python<'_>,
     heaps: &Heaps,
-    tables: Given<Vec<TraceTable>>,
+    tables: Argument<Vec<TraceTable>>,
     progress: Option<Report>,
 ) -> PyResult<Traces> {
     let heaps = heaps.0.lend();
@@ -365,8 +373,9 @@ pub fn count_traces(
     Ok(Traces { rows: all(found.rows), entries: found.entries })
 }
 
-/// Return values that at least `least` objects of the types at `types` have: the `top` values that would save the most,
-/// or, with `by_bytes`, the `top` values with the most bytes.
+/// Return at most `top` values that at least `least` objects of the types at `types` have. The first values are those
+/// for which keeping a single object would save the most bytes. If `by_bytes` is true, the first values are those with
+/// the most bytes.
 ///
 /// `slices`: the number of passes; each pass keeps one part of the distinct values in memory. `apart`: (start, end,
 /// number) of memory whose objects are compared only with objects that have the same number. Raises KeyboardInterrupt,
@@ -376,8 +385,8 @@ pub fn count_traces(
 pub fn equal_values(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    values: Given<Values>,
+    layout: Argument<TypeLayout>,
+    values: Argument<Values>,
     types: HashSet<u64>,
     without: HashSet<u64>,
     apart: Vec<(u64, u64, u64)>,
@@ -403,8 +412,8 @@ pub fn equal_values(
 pub fn equal_objects(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    values: Given<Values>,
+    layout: Argument<TypeLayout>,
+    values: Argument<Values>,
     types: HashSet<u64>,
     without: HashSet<u64>,
     apart: Vec<(u64, u64, u64)>,
@@ -417,7 +426,7 @@ pub fn equal_objects(
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         python::equal_objects(watcher, heaps, &layout.0, &values.0, &wanted, &hashes, most)
     };
-    let row = |(hash, address, size): python::Copied| EqualObject { hash, address, size };
+    let row = |(hash, address, size): python::EqualObject| EqualObject { hash, address, size };
     Ok(watched(py, progress, find)?.into_iter().map(row).collect())
 }
 
@@ -428,8 +437,8 @@ pub fn equal_objects(
 pub fn value_hashes(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    values: Given<Values>,
+    layout: Argument<TypeLayout>,
+    values: Argument<Values>,
     addresses: Vec<u64>,
     progress: Option<Report>,
 ) -> PyResult<Vec<Option<u128>>> {
@@ -437,37 +446,41 @@ pub fn value_hashes(
     watched(py, progress, |watcher| python::value_hashes(watcher, heaps, &layout.0, &values.0, &addresses))
 }
 
-/// Count live objects of the types at `kinds` by a key. If the offset of the type is negative, the key is the size of
-/// the object's block; else it is the absolute value of the number at that offset in the object. Raises
+/// Count live objects by a key. `kinds`: maps each type to an offset. If the offset is negative, the key is the size of
+/// the object's block. Otherwise the key is the absolute value of the number at that offset in the object. Raises
 /// KeyboardInterrupt, and any error of `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, progress=None))]
 pub fn tally_objects(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     kinds: HashMap<u64, i64>,
     without: HashSet<u64>,
     progress: Option<Report>,
-) -> PyResult<Vec<Tallied>> {
+) -> PyResult<Vec<KeyTally>> {
     let heaps = heaps.0.lend();
     let tally =
         |watcher: &dyn gdbheap_core::Watcher| python::tally_objects(watcher, heaps, &layout.0, &kinds, &without);
-    let row = |(key, count, bytes)| Tallied { key, count, bytes };
+    let row = |(key, count, bytes)| KeyTally { key, count, bytes };
     Ok(watched(py, progress, tally)?.into_iter().map(row).collect())
 }
 
-/// Count how full the containers of some types are. `kinds`: maps the address of each type to its index in the list
-/// that consists of `growing` followed by `tables`. Raises KeyboardInterrupt, and any error of `progress(done, total)`.
+/// Return how full containers are. There is one row for each rule in `growing` (containers with a buffer that grows).
+/// The rows for the rules in `tables` (hash tables) follow. Raises KeyboardInterrupt, and any error of `progress(done,
+/// total)`.
+///
+/// - `kinds`: maps the address of each type to the index of its rule in `growing` followed by `tables`.
+/// - `without`: the user addresses of blocks that only look like objects.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
 pub fn count_fill(
     py: Python<'_>,
     heaps: &Heaps,
-    layout: Given<TypeLayout>,
+    layout: Argument<TypeLayout>,
     kinds: HashMap<u64, usize>,
-    growing: Given<Vec<Growing>>,
-    tables: Given<Vec<Table>>,
+    growing: Argument<Vec<GrowthRule>>,
+    tables: Argument<Vec<TableRule>>,
     without: HashSet<u64>,
     progress: Option<Report>,
 ) -> PyResult<Vec<ContainerFill>> {

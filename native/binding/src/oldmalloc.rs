@@ -1,5 +1,6 @@
 //! The classes and functions for musl's malloc before 1.2.1 that Python sees.
 
+use crate::detaching::detached;
 use crate::heaps::ListedStore;
 use crate::memory::Space;
 use crate::rows::{answers, damage_rows, exports, Damage, Range};
@@ -23,7 +24,7 @@ exports! {
     functions: read_oldmalloc, find_bins;
 }
 
-/// All chunks, by address.
+/// All chunks of musl's malloc before 1.2.1, by address.
 #[pyclass(frozen, extends = ListedStore)]
 pub struct Oldmalloc(Arc<oldmalloc::Oldmalloc>);
 
@@ -35,9 +36,9 @@ impl Oldmalloc {
         self.0.regions()
     }
 
-    /// Return the chunks by size.
+    /// Return how many used and free chunks each size has.
     fn sizes(&self, py: Python<'_>) -> Vec<OldSize> {
-        let rows = py.detach(|| self.0.sizes());
+        let rows = detached(py, || self.0.sizes());
         rows.into_iter().map(|(size, used, free)| OldSize { size, used, free }).collect()
     }
 
@@ -64,7 +65,7 @@ pub fn read_oldmalloc(
     anonymous: Vec<Range>,
     data: Vec<Range>,
 ) -> PyResult<Py<Oldmalloc>> {
-    let given = oldmalloc::Given { anonymous: &anonymous, data: &data };
+    let given = oldmalloc::ChunkRanges { anonymous: &anonymous, data: &data };
     let found = watched(py, None, |watcher| oldmalloc::read_oldmalloc(watcher, &space.0, mal, &given))?;
     let found = Arc::new(found);
     let base = ListedStore::base(Store::Oldmalloc(found.clone()), found.clone());

@@ -1,5 +1,6 @@
-//! Reads compressed files.
+//! Reads files that were compressed with zstd or lz4.
 
+use crate::detaching::detached;
 use crate::rows::{answers, exports};
 use crate::watch::raised;
 use gdbheap_core::packed;
@@ -12,7 +13,8 @@ exports! {
     classes: Unpacker;
 }
 
-/// A reader of a file that was compressed as a stream of frames. `kind`: "zstd" or "lz4". Raises OSError, ValueError.
+/// A reader of a file that was compressed as a stream of frames. `kind`: "zstd" or "lz4". Raises OSError if the file
+/// cannot be read, and ValueError if `kind` is unknown.
 #[pyclass]
 pub struct Unpacker(packed::Unpacker);
 
@@ -29,10 +31,10 @@ impl Unpacker {
         self.0.position()
     }
 
-    /// Return at most `size` uncompressed bytes; empty at the end of the file. If a place in the file is damaged or
-    /// truncated, everything before it is returned first; the next call raises ValueError.
+    /// Return at most `size` uncompressed bytes; empty at the end of the file. If the file is damaged or truncated, the
+    /// bytes before the damage are returned first. The next call raises ValueError.
     fn read<'py>(&mut self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.0.read(size)).map_err(raised)?;
+        let bytes = detached(py, || self.0.read(size)).map_err(raised)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }

@@ -6,10 +6,13 @@ use gdbheap_core::allocators::BlockSlab;
 use gdbheap_core::memory_use;
 
 answers! {
-    /// The blocks of one size of one allocator. `root`: the index of the allocator, if there are several. `slabs`: the
-    /// number of slabs that contain the blocks. `live`: the number of blocks that cannot be handed out. `free`: the
-    /// number of blocks that can be handed out. `resident`: the resident bytes of the slabs. Packing would move `moved`
-    /// blocks, free `spare` slabs, and make RSS smaller by `freed` bytes.
+    /// The blocks of one size of one allocator, and what packing them would free.
+    ///
+    /// - `root`: the index of the allocator, if there are several.
+    /// - `slabs`, `resident`: the number of slabs that contain the blocks, and the resident bytes of these slabs.
+    /// - `live`, `free`: the numbers of blocks that cannot, and that can, be handed out.
+    /// - `moved`, `spare`, `freed`: packing would move this many blocks, free this many slabs, and make RSS smaller by
+    ///   this many bytes.
     struct PackedSize of memory_use::PackedSize {
         root: u32,
         size: u64,

@@ -1,10 +1,11 @@
 //! Stops processes, copies processes, makes calls in their threads, and opens files that they name.
 
-use crate::records::{field, records, Given, Read};
+use crate::detaching::detached;
+use crate::records::{field, records, Argument, FromObject};
 use crate::rows::{all, answers, exports};
 use crate::watch::{raised, watched};
-use gdbheap_access::process::named::{self, Held};
-use gdbheap_access::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
+use gdbheap_access::process::path_file::{self, PathFile};
+use gdbheap_access::process::{self, Answer, Bytes, End, Plan, ProcessFolder, StoppedThread, Style, ThreadFacts};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -26,7 +27,7 @@ use std::time::Duration;
 /// - `filtered`: whether the thread has a seccomp filter.
 /// - `limit`: the time limit for all calls together, in seconds.
 /// - `leaves`: whether the thread finishes the call on its own after the limit.
-/// - `kept`: bytes that are put back in any case. `freed`: bytes that are put back after a call that was undone.
+/// - `kept`: bytes that are restored after the calls. `freed`: bytes that are also restored if a call was undone.
 pub struct CallPlan {
     calls: Vec<FunctionCall>,
     restorer: u64,
@@ -51,8 +52,8 @@ records! {
 }
 
 answers! {
-    /// A stopped thread and its general registers (`struct user_regs_struct`).
-    struct ThreadState of Thread {
+    /// A stopped thread and its general registers, in the order of the kernel's `NT_PRSTATUS`.
+    struct ThreadState of StoppedThread {
         tid: i32,
         thread_pointer: u64,
         stack_pointer: u64,
@@ -62,11 +63,13 @@ answers! {
 
     /// The memory of a process in bytes, as the kernel sums it up.
     ///
-    /// `pss`: the proportional share of `rss`. `proportional`: the number of lines that `pss` is the sum of; the kernel
-    /// rounds each line down to whole KiB. `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`.
-    /// `private_huge`, `shared_huge`: hugetlbfs pages, which are in none of the other figures. `swap_share`: the
-    /// proportional share of `swap`; None if the kernel does not report it. `fingerprint`: a hash of the
-    /// sums, equal for processes that share one address space.
+    /// - `pss`: the proportional share of `rss`.
+    /// - `proportional`: how many lines `Pss` of smaps were added up in `pss`. The kernel rounds each line down to
+    ///   whole KiB.
+    /// - `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`.
+    /// - `private_huge`, `shared_huge`: hugetlbfs pages, which are in none of the other figures.
+    /// - `swap_share`: the proportional share of `swap`; None if the kernel does not report it.
+    /// - `fingerprint`: a hash of the sums, equal for processes that share one address space.
     struct ProcessMemory of process::Memory {
         rss: u64,
         pss: u64,
@@ -106,16 +109,25 @@ answers! {
         kind: u32,
     }
 
-    /// The outcome of calls. `end`: "returned", "abandoned", "left", "gone" or "signal N". `value`: the result of the
-    /// last call. `text`: the captured output. `limit`: the time limit that the calls had, in seconds.
+    /// The outcome of calls in a thread.
+    ///
+    /// - `end`: "returned"; "abandoned" (took too long and was undone); "left" (took too long, and the thread will
+    ///   finish it); "gone" (the thread has ended, or runs another program); or "signal N" (the function caused this
+    ///   signal).
+    /// - `value`: the result of the last call.
+    /// - `text`: the captured output.
+    /// - `limit`: the time limit that the calls had, in seconds.
     struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
 
-    /// The state of a thread, which decides whether a call may be made in it. `shadow_stack`: whether the thread has a
-    /// shadow stack. `dispatched`: whether its system calls are dispatched to user space
-    /// (PR_SET_SYSCALL_USER_DISPATCH). `sequence`: the word `rseq_cs`. `entering`: whether the thread is entering a
-    /// system call. `restartable`: whether the system call in which the thread waits, if any, could be made again.
-    /// `vector_size`: the size of the vector state in bytes.
-    struct ThreadLook of Look {
+    /// The facts about a thread by which the caller decides whether a call may be made in the thread.
+    ///
+    /// - `shadow_stack`: whether the thread has a shadow stack.
+    /// - `dispatched`: whether its system calls are dispatched to user space (PR_SET_SYSCALL_USER_DISPATCH).
+    /// - `sequence`: the word `rseq_cs` of its restartable sequences; 0 without one.
+    /// - `entering`: whether the thread is entering a system call.
+    /// - `restartable`: whether the system call in which the thread waits, if any, could be made again.
+    /// - `vector_size`: the size in bytes of its vector registers.
+    struct ThreadLook of ThreadFacts {
         registers: Vec<u64>,
         shadow_stack: bool,
         dispatched: bool,
@@ -182,11 +194,11 @@ fn os_error(error: io::Error) -> PyErr {
     raised(error.into())
 }
 
-/// Read a process from a Python value: a process id, which means the process that has it now, or an object with `pid`
-/// and `descriptor`.
+/// Read a process from a Python value: a process id, which means the process that has this id now, or an object with
+/// `pid` and `descriptor`.
 ///
-/// `descriptor` is that of the /proc folder that was opened when the process was named.
-impl Read for ProcessFolder {
+/// `descriptor`: the descriptor of the process's folder in /proc, which was opened when the user named the process.
+impl FromObject for ProcessFolder {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<ProcessFolder> {
         let found = match object.extract::<i32>() {
             Ok(pid) => ProcessFolder::open(pid),
@@ -202,16 +214,16 @@ pub struct Stop(pub process::Stop);
 
 #[pymethods]
 impl Stop {
-    /// Stop every thread of a process, for at most `limit` seconds; None means without a limit. Raises OSError (with
-    /// errno), TimeoutError, KeyboardInterrupt.
+    /// Stop every thread of a process, for at most `limit` seconds; None means without a limit. Raises TimeoutError if
+    /// a thread does not stop. Also raises OSError and KeyboardInterrupt.
     #[new]
     #[pyo3(signature = (process, limit=None))]
-    fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Stop> {
+    fn new(py: Python<'_>, process: Argument<ProcessFolder>, limit: Option<f64>) -> PyResult<Stop> {
         let limit = duration(limit)?;
         Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, &process.0, limit))?))
     }
 
-    /// The threads of the process, by thread id.
+    /// The threads of the process, in ascending order of their ids.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
@@ -223,14 +235,16 @@ impl Stop {
         self.0.unstopped().collect()
     }
 
-    /// Return the state of a stopped thread, which decides whether a call may be made in it. Raises OSError.
+    /// Return the facts about a stopped thread by which the caller decides whether a call may be made in the thread.
+    /// Raises OSError.
     fn look(&self, py: Python<'_>, tid: i32) -> PyResult<ThreadLook> {
-        py.detach(|| self.0.look(tid)).map(ThreadLook::from).map_err(raised)
+        detached(py, || self.0.look(tid)).map(ThreadLook::from).map_err(raised)
     }
 
     /// Make calls in a stopped thread, within the time that the process may be stopped. Raises OSError (ETIME if too
-    /// little time is left to begin), ValueError, and KeyboardInterrupt, the latter only after the calls have ended.
-    fn call(&self, py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
+    /// little time is left to begin), and ValueError if the plan is not valid. Raises KeyboardInterrupt only after the
+    /// calls have ended.
+    fn call(&self, py: Python<'_>, tid: i32, plan: Argument<CallPlan>) -> PyResult<CallResult> {
         let plan = planned(plan.0)?;
         let (answer, limit) = watched(py, None, |watcher| self.0.call(watcher, tid, plan))?;
         Ok(call_result(answer, limit))
@@ -238,7 +252,7 @@ impl Stop {
 
     /// Let every thread continue as it was. A second call does nothing.
     fn release(&self, py: Python<'_>) {
-        py.detach(|| self.0.release());
+        detached(py, || self.0.release());
     }
 
     /// The seconds for which the process was stopped; None while it still is.
@@ -266,8 +280,8 @@ impl Stop {
     }
 }
 
-/// An open file descriptor. It is closed when this object is deleted, without a Python finalizer, in which a Ctrl-C
-/// would be lost.
+/// An open file descriptor. It is closed when this object is deleted. No Python finalizer runs, because a Ctrl-C in a
+/// finalizer would be lost.
 #[pyclass(frozen)]
 pub struct Descriptor(OwnedFd);
 
@@ -294,7 +308,8 @@ pub struct OwnCopy(process::OwnCopy);
 impl OwnCopy {
     /// Copy this process, and let the copy start a program. `words`: the path of the program and its arguments; the
     /// process id of the copy is appended. `environment`: NAME=VALUE strings. No other Python thread runs meanwhile.
-    /// The program has the memory of the copy open as descriptor OWN_MEMORY. Raises OSError, ValueError.
+    /// The program has the memory of the copy open as descriptor OWN_MEMORY. Raises OSError, and ValueError if a string
+    /// contains a null byte.
     #[new]
     fn new(words: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> PyResult<OwnCopy> {
         let strings = |words: Vec<Vec<u8>>| words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
@@ -327,18 +342,18 @@ impl OwnCopy {
 
 /// A copy of another process that never runs.
 #[pyclass(frozen)]
-pub struct Frozen(process::Frozen);
+pub struct Frozen(process::ProcessCopy);
 
 #[pymethods]
 impl Frozen {
     /// Stop a process and copy it. The process stays stopped until `let_go`, for at most `limit` seconds. Raises
-    /// OSError, TimeoutError, RuntimeError (with the reason why the process cannot be copied), KeyboardInterrupt; the
-    /// process then continues as before.
+    /// RuntimeError with the reason if the process cannot be copied, and TimeoutError if its threads do not stop in
+    /// time. Also raises OSError and KeyboardInterrupt. After an error, the process continues as before.
     #[new]
     #[pyo3(signature = (process, limit=None))]
-    fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Frozen> {
+    fn new(py: Python<'_>, process: Argument<ProcessFolder>, limit: Option<f64>) -> PyResult<Frozen> {
         let limit = duration(limit)?;
-        Ok(Frozen(watched(py, None, |watcher| process::Frozen::new(watcher, &process.0, limit))?))
+        Ok(Frozen(watched(py, None, |watcher| process::ProcessCopy::new(watcher, &process.0, limit))?))
     }
 
     /// The process id of the copy.
@@ -359,7 +374,7 @@ impl Frozen {
         self.0.mended()
     }
 
-    /// The threads of the process, by thread id.
+    /// The threads of the process, in ascending order of their ids.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
@@ -383,24 +398,24 @@ impl Frozen {
         self.0.expired()
     }
 
-    /// Whether the copy was killed, as a number: 1 or 0. Reads of a copy are never too late.
+    /// 1 if the copy was killed, else 0. No read of a copy comes too late, because the copy never runs.
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
     }
 
-    /// Let the process run. The copy stays.
+    /// Let the process continue. The copy remains readable until `end`.
     fn let_go(&self, py: Python<'_>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.let_go(watcher))
     }
 
-    /// End the copy, and make the process collect it. Return whether both succeeded within a few seconds. From then on,
+    /// End the copy, and make the process collect it. Return whether both succeeded within a few seconds. Afterwards,
     /// `seconds` includes the stop in which the process collected the copy. A second call returns True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
     }
 
-    /// After `end`: the process id of the guardian, if it still waits for the end of the copy; else None.
+    /// The process id of the guardian, if it still waits for the copy after `end`; else None.
     #[getter]
     fn left(&self) -> Option<i32> {
         self.0.left()
@@ -424,27 +439,28 @@ pub fn end_with_parent(parent: i32, signal: i32) -> bool {
 /// False if that is unknown. Raises TimeoutError if too many processes do not answer.
 #[pyfunction]
 pub fn has_sharer(py: Python<'_>, pid: i32) -> PyResult<bool> {
-    py.detach(|| process::has_sharer(pid)).map_err(os_error)
+    detached(py, || process::has_sharer(pid)).map_err(os_error)
 }
 
 /// Return whether all of these processes share one memory (clone(2), CLONE_VM); False if that is unknown.
 #[pyfunction]
 pub fn have_one_memory(py: Python<'_>, pids: Vec<i32>) -> bool {
-    py.detach(|| process::have_one_memory(&pids))
+    detached(py, || process::have_one_memory(&pids))
 }
 
-/// Return the state of a thread that the calling thread traces. The state decides whether a call may be made in it.
-/// Raises OSError.
+/// Return the facts about a thread that the calling thread traces. By these facts the caller decides whether a call may
+/// be made in the thread. Raises OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {
     process::look(tid).map(ThreadLook::from).map_err(os_error)
 }
 
-/// Make calls in a thread that was attached by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
+/// Make calls in a thread that was attached by PTRACE_ATTACH, as gdb does. Raises OSError, and ValueError if the plan
+/// is not valid.
 #[pyfunction]
-pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
+pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Argument<CallPlan>) -> PyResult<CallResult> {
     let plan = planned(plan.0)?;
-    let answer = py.detach(|| process::call(tid, Style::Attached, &plan)).map_err(os_error)?;
+    let answer = detached(py, || process::call(tid, Style::Attached, &plan)).map_err(os_error)?;
     Ok(call_result(answer, plan.limit))
 }
 
@@ -455,9 +471,9 @@ impl From<process::Account> for ProcessAccount {
     }
 }
 
-/// From now on, end this process if it does not react to a request to end: if SIGINT, SIGTERM or SIGHUP has been
-/// pending for 2 s while the main thread is blocked in the kernel. The process also ends if a thread has waited 10 s
-/// for another process's memory. The process writes the message `deaf` or `blocked` and ends with status 1. A second
+/// Start a thread that ends this process if it does not react to a request to end: if SIGINT, SIGTERM or SIGHUP has
+/// been pending for 2 s while the main thread is blocked in the kernel. The process also ends if a thread has waited 10
+/// s for another process's memory. The process writes the message `deaf` or `blocked` and ends with status 1. A second
 /// call does nothing.
 #[pyfunction]
 pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
@@ -468,12 +484,12 @@ pub fn end_where_deaf(deaf: Vec<u8>, blocked: Vec<u8>) {
 /// get the lock of the process's memory map, or waits for the process's execve().
 #[pyfunction]
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
-    let found = py.detach(|| gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
+    let found = detached(py, || gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
-/// Return an O_PATH descriptor of an entry of an open folder. A symbolic link is not followed. Raises OSError, also if
-/// the kernel would have to search the folder and might wait for the folder's lock.
+/// Return an O_PATH descriptor of an entry of an open folder. A symbolic link is not followed. Raises OSError. One of
+/// its reasons (EAGAIN) is that the kernel would have to search the folder, and might wait for the folder's lock.
 #[pyfunction]
 pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
     let name = CString::new(name.into_vec())?;
@@ -485,54 +501,54 @@ pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
 /// Raises OSError, and TimeoutError if the kernel cannot get the lock of an epoll.
 #[pyfunction]
 pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyResult<(Vec<u64>, bool)> {
-    py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
+    detached(py, || process::watched(folder.as_ref(), &numbers)).map_err(os_error)
 }
 
-/// Return `size` bytes of a file in a process's folder in /proc, from `offset` on; fewer if the file ends before.
-/// Raises the same errors as `read_patiently`.
+/// Return `size` bytes at `offset` of a file in a process's folder in /proc, or fewer if the file ends before. Raises
+/// the same errors as `read_patiently`.
 #[pyfunction]
 pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
     let found =
-        py.detach(|| gdbheap_access::patient::read_at_patiently(path.as_ref(), offset, size)).map_err(os_error)?;
+        detached(py, || gdbheap_access::patient::read_at_patiently(path.as_ref(), offset, size)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
 /// Return the target of a symbolic link in a process's folder in /proc. Raises the same errors as `read_patiently`.
 #[pyfunction]
 pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
-    py.detach(|| gdbheap_access::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
+    detached(py, || gdbheap_access::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
 }
 
 /// Return a descriptor of a file in a process's folder in /proc, open for reading, and for writing if `writable`.
 /// Raises the same errors as `read_patiently`.
 #[pyfunction]
 pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
-    let found = py.detach(|| gdbheap_access::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
+    let found = detached(py, || gdbheap_access::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
     Ok(found.into_raw_fd())
 }
 
-impl From<Held> for HeldFile {
-    fn from(held: Held) -> HeldFile {
-        let Held { file, path, found, kind } = held;
+impl From<PathFile> for HeldFile {
+    fn from(held: PathFile) -> HeldFile {
+        let PathFile { file, path, found, kind } = held;
         let (device, inode, mode, size) = (found.dev(), found.ino(), found.mode(), found.size());
         HeldFile { descriptor: file.into_raw_fd(), path: path.into(), device, inode, mode, size, kind }
     }
 }
 
-/// Open a file with O_PATH. Symbolic links are followed; without `follows`, a link at the end of the path is opened
-/// itself. Only for paths of gdbheap itself and of users who may name any file. Raises OSError, and TimeoutError if the
-/// file system does not answer.
+/// Open a file with O_PATH. Symbolic links are followed. If `follows` is False, a symbolic link at the end of the path
+/// is opened itself. Use this function only for paths of gdbheap itself, and of users who may name any file. Raises
+/// OSError, and TimeoutError if the file system does not answer.
 #[pyfunction]
 #[pyo3(signature = (path, follows=true))]
 pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<HeldFile> {
-    py.detach(|| named::hold(path.as_ref(), follows)).map(HeldFile::from).map_err(os_error)
+    detached(py, || path_file::hold(path.as_ref(), follows)).map(HeldFile::from).map_err(os_error)
 }
 
 /// Open with O_PATH a file that a target names. The path begins at the target's `root` folder, and so do absolute
 /// symbolic links.
 ///
-/// Raises OSError (EXDEV if the path leads to a mount that is not in `mounts`; with `checks_root` the root folder's own
-/// mount is checked as well), and TimeoutError if the file system does not answer.
+/// Raises OSError (EXDEV if the path leads to a mount that is not in `mounts`), and TimeoutError if the file system
+/// does not answer. `checks_root`: whether the mount of the root folder must be in `mounts`, too.
 #[pyfunction]
 pub fn walk_to_file(
     py: Python<'_>,
@@ -541,7 +557,9 @@ pub fn walk_to_file(
     mounts: HashSet<u64>,
     checks_root: bool,
 ) -> PyResult<HeldFile> {
-    py.detach(|| named::walk(root.as_ref(), path.as_ref(), mounts, checks_root)).map(HeldFile::from).map_err(os_error)
+    detached(py, || path_file::walk(root.as_ref(), path.as_ref(), mounts, checks_root))
+        .map(HeldFile::from)
+        .map_err(os_error)
 }
 
 /// Open for reading the file that the O_PATH descriptor `held` refers to, and close `held`. Return the new descriptor.
@@ -550,13 +568,13 @@ pub fn walk_to_file(
 #[pyfunction]
 pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;
-    let found = py.detach(|| named::reopen(file.into())).map_err(os_error)?;
+    let found = detached(py, || path_file::reopen(file.into())).map_err(os_error)?;
     Ok(found.into_raw_fd())
 }
 
-/// Return the kernel's figures for the memory of processes, by ascending id. Without `pids`: of all processes.
-/// Processes that are gone or have no memory (kernel threads, zombies) are left out. `root`: where proc is mounted.
-/// Raises OSError, KeyboardInterrupt.
+/// Return the kernel's figures for the memory of the processes `pids`, by ascending id. If `pids` is None, return those
+/// of all processes. Processes that are gone or have no memory (kernel threads, zombies) are left out. `root`: where
+/// proc is mounted. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (root, pids=None))]
 pub fn process_accounts(py: Python<'_>, root: &str, pids: Option<Vec<i32>>) -> PyResult<Vec<ProcessAccount>> {

@@ -1,8 +1,9 @@
 //! The classes and functions for CPython's pymalloc that Python sees.
 
+use crate::detaching::detached;
 use crate::heaps::BlockStore;
 use crate::memory::Space;
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{
     all, answers, block, damage_rows, exports, size_class, used, Block, Damage, Hole, Member, Range, SizeClass,
 };
@@ -29,11 +30,12 @@ answers! {
     /// The number of used blocks of the arena with this number, and the bytes of these blocks.
     struct ArenaUse { number: u32, used: u64, bytes: u64 }
 
-    /// The counts of a size class in an arena: `pools` with used blocks, and the `used` blocks in these pools.
+    /// A size class in an arena: the number of `pools` with used blocks, and the number of `used` blocks in these
+    /// pools.
     struct Share of pymalloc::Share { block_size: u64, pools: u64, used: u64 }
 
-    /// An arena with used blocks, and the counts of each size class in this arena.
-    struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
+    /// An arena with used blocks. `shares`: the size classes with blocks in this arena.
+    struct OccupiedArena { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
 
     /// The spread of a size class. `arenas`: the number of arenas in which it has blocks. `alone`: the number of arenas
     /// in which no other size class has blocks. `blocks_alone`: the number of blocks in the arenas of `alone`.
@@ -43,7 +45,7 @@ answers! {
     struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
 
     /// The spread of the blocks of each size class, the fill of arenas, and the arenas with the fewest used bytes.
-    struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<Occupied> }
+    struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<OccupiedArena> }
 
     /// A word that points to a table of arenas: the address of the word, and the address of the table.
     struct ArenaTable { word: u64, table: u64 }
@@ -106,14 +108,16 @@ impl Pools {
     }
 }
 
-/// Read the headers of every pool. `arenas`: the arenas, in any order. `index`: the index that the headers of an
-/// arena's pools must contain. `number`: the unique number of the arena (interpreters may have their own tables).
-/// `carved`: the arena's `pool_address`.
+/// Read the headers of every pool of one pymalloc. `arenas`: its arenas, in any order, each with these fields:
+///
+/// - `index`: the index that the headers of the arena's pools must contain.
+/// - `number`: the unique number of the arena, because interpreters may have their own tables of arenas.
+/// - `carved`: the arena's `pool_address`.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
     space: &Space,
-    arenas: Given<Vec<ArenaRow>>,
+    arenas: Argument<Vec<ArenaRow>>,
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Py<Pools>> {
@@ -124,9 +128,9 @@ pub fn read_pools(
     BlockStore::with(py, Store::Pools(pools.clone()), Pools(pools))
 }
 
-fn occupied(arena: pymalloc::Occupied) -> Occupied {
-    let pymalloc::Occupied { number, address, used_bytes, shares } = arena;
-    Occupied { number, address, used_bytes, shares: all(shares) }
+fn occupied(arena: pymalloc::OccupiedArena) -> OccupiedArena {
+    let pymalloc::OccupiedArena { number, address, used_bytes, shares } = arena;
+    OccupiedArena { number, address, used_bytes, shares: all(shares) }
 }
 
 /// Return three facts about arenas: the spread of the blocks of each size class over them; the number of arenas filled
@@ -158,20 +162,21 @@ pub fn find_list_ends(
     watched(py, None, |watcher| pymalloc::find_list_ends(watcher, &space.0, &ranges, pool_size, alignment))
 }
 
-/// Return the words in [start, end) that point to a table of `struct arena_object` (48 bytes each) that fits every
-/// sample. `homes`: where the table may lie, ascending.
+/// Return the words in [start, end) that point to a table of `struct arena_object` (48 bytes each). For each of the
+/// `samples`, the entry with its index must describe an arena that contains its pool. `homes`: where the table may lie,
+/// ascending.
 #[pyfunction]
 pub fn find_arena_tables(
     py: Python<'_>,
     space: &Space,
     start: u64,
     end: u64,
-    samples: Given<Vec<PoolSample>>,
+    samples: Argument<Vec<PoolSample>>,
     homes: Vec<Range>,
     largest_arena: u64,
 ) -> Vec<ArenaTable> {
     let samples: Vec<(u64, u32)> = samples.0.iter().map(|sample| (sample.pool, sample.arenaindex)).collect();
     let row = |(word, table)| ArenaTable { word, table };
     let find = || pymalloc::find_arena_tables(&space.0, (start, end), &samples, &homes, largest_arena);
-    py.detach(find).into_iter().map(row).collect()
+    detached(py, find).into_iter().map(row).collect()
 }

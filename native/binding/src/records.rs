@@ -4,24 +4,24 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 /// A type that can be read from a Python object.
-pub trait Read: Sized {
+pub trait FromObject: Sized {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
 
 /// An argument of a Python function that is a record of the core, or contains such records.
-pub struct Given<T>(pub T);
+pub struct Argument<T>(pub T);
 
-impl<'a, 'py, T: Read> FromPyObject<'a, 'py> for Given<T> {
+impl<'a, 'py, T: FromObject> FromPyObject<'a, 'py> for Argument<T> {
     type Error = PyErr;
 
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Given<T>> {
-        T::read(&object).map(Given)
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Argument<T>> {
+        T::read(&object).map(Argument)
     }
 }
 
 macro_rules! plain {
     ($($type:ty),*) => {
-        $(impl Read for $type {
+        $(impl FromObject for $type {
             fn read(object: &Bound<'_, PyAny>) -> PyResult<$type> {
                 object.extract()
             }
@@ -31,19 +31,19 @@ macro_rules! plain {
 
 plain!(bool, u8, u32, u64, i8, i32, i64, usize, f64, String);
 
-impl<T: Read> Read for Option<T> {
+impl<T: FromObject> FromObject for Option<T> {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
         (!object.is_none()).then(|| T::read(object)).transpose()
     }
 }
 
-impl<T: Read> Read for Vec<T> {
+impl<T: FromObject> FromObject for Vec<T> {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
         object.try_iter()?.map(|item| T::read(&item?)).collect()
     }
 }
 
-impl<A: Read, B: Read> Read for (A, B) {
+impl<A: FromObject, B: FromObject> FromObject for (A, B) {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<(A, B)> {
         let (one, two): (Bound<'_, PyAny>, Bound<'_, PyAny>) = object.extract()?;
         Ok((A::read(&one)?, B::read(&two)?))
@@ -51,7 +51,7 @@ impl<A: Read, B: Read> Read for (A, B) {
 }
 
 /// Read a field of a record. An error names the record and the field.
-pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> PyResult<T> {
+pub fn field<T: FromObject>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> PyResult<T> {
     object.getattr(name).and_then(|value| T::read(&value)).map_err(|error| {
         let told = PyTypeError::new_err(format!("{record}.{name} cannot be read"));
         told.set_cause(object.py(), Some(error));
@@ -62,7 +62,7 @@ pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> Py
 /// Makes records of the core readable from Python objects, by the names of all their fields.
 macro_rules! records {
     ($($record:ident { $($field:ident),* $(,)? })*) => {
-        $(impl $crate::records::Read for $record {
+        $(impl $crate::records::FromObject for $record {
             fn read(object: &pyo3::Bound<'_, pyo3::PyAny>) -> pyo3::PyResult<$record> {
                 Ok($record { $($field: $crate::records::field(object, stringify!($record), stringify!($field))?),* })
             }

@@ -1,8 +1,8 @@
 //! Records that Python receives: frozen classes with named fields. This file has the records that several parts share.
 
-use crate::records::{records, Read};
+use crate::records::{records, FromObject};
 use crate::watch::raised;
-use gdbheap_core::allocators::{self, Asked, Order};
+use gdbheap_core::allocators::{self, BlockOrder, BlockQuery};
 use pyo3::prelude::*;
 
 /// A range of addresses, `[start, end)`.
@@ -35,7 +35,7 @@ macro_rules! answers {
 
         $crate::rows::answers! { @from $name $($core)? { $($field),* } }
     )*
-        /// Add the answers of this file to the module.
+        /// Add the record classes of this file to the module.
         fn add_answers(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
             $(pyo3::types::PyModuleMethods::add_class::<$name>(_module)?;)*
             Ok(())
@@ -66,8 +66,18 @@ macro_rules! exports {
 pub(crate) use exports;
 
 answers! {
-    /// A place where the data of an allocator, at `address`, is not valid.
-    struct Damage of allocators::Damage { address: u64, what: &'static str, expected: String, found: String }
+    /// A mistake in the data of an allocator, at `address`.
+    ///
+    /// - `what`: the name of the structure there.
+    /// - `expected`, `found`: the right content, and the content that is there.
+    /// - `is_absent`: whether the memory is missing instead.
+    struct Damage of allocators::Damage {
+        address: u64,
+        what: &'static str,
+        expected: String,
+        found: String,
+        is_absent: bool,
+    }
 
     /// A number of blocks, and the bytes of these blocks.
     struct Tally of allocators::Tally { count: u64, bytes: u64 }
@@ -75,9 +85,11 @@ answers! {
     /// A block, or another part of an allocator's memory: its address, its size, and its use.
     struct Block { address: u64, size: u64, state: &'static str }
 
-    /// A hole: unused bytes [start, end). `arena`: the allocator's number of the arena; None if the allocator has no
-    /// arenas. `address`: the address that the allocator would return for the first of the free blocks. `before`,
-    /// `after`: the blocks next to the hole; None at the ends of a region.
+    /// A hole: unused bytes [start, end).
+    ///
+    /// - `arena`: the allocator's number of the arena; None if the allocator has no arenas.
+    /// - `address`: the address that the allocator would return for the first of the free blocks.
+    /// - `before`, `after`: the blocks next to the hole; None at the ends of a region.
     struct Hole {
         start: u64,
         end: u64,
@@ -93,10 +105,9 @@ answers! {
 
     /// The memory that malloc_trim() would release from free chunks, in bytes: the whole pages, and the resident and
     /// the swapped part of these pages.
-    struct Released of allocators::glibc::Released { whole: u64, resident: u64, swapped: u64 }
+    struct PageSum of allocators::glibc::PageSum { whole: u64, resident: u64, swapped: u64 }
 
-    /// A block of a group that pins pages. `used`: whether the block is in use; if not, a cache of the allocator keeps
-    /// it.
+    /// A block of a group or a list. `used`: whether the block is in use; if false, it is in a cache of the allocator.
     struct Member { address: u64, size: u64, used: bool }
 
     /// A block in a list. `arena`: the number of the block's arena; None if the allocator has no arenas.
@@ -121,14 +132,14 @@ impl From<allocators::Hole> for Hole {
     }
 }
 
-impl Read for Order {
-    fn read(object: &Bound<'_, PyAny>) -> PyResult<Order> {
+impl FromObject for BlockOrder {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<BlockOrder> {
         object.extract::<String>()?.parse().map_err(raised)
     }
 }
 
 records! {
-    Asked { least, largest, used, cached, arena, order, most }
+    BlockQuery { least, largest, used, cached, arena, order, most }
 }
 
 pub fn damage_rows<'a>(damage: impl IntoIterator<Item = &'a allocators::Damage>) -> Vec<Damage> {

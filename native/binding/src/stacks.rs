@@ -1,7 +1,8 @@
 //! The stacks of stopped threads, and the names of functions.
 
+use crate::detaching::detached;
 use crate::memory::Space;
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{all, answers, exports};
 use crate::watch::watched;
 use gdbheap_access::process::{self, Module, Stack};
@@ -14,11 +15,15 @@ records! {
 }
 
 answers! {
-    /// The frames of a thread, innermost first. `counters`: the program counters. `pointers`: the stack pointers.
-    /// `starts`: the address at which the function of each frame begins (0: unknown). `cut`: why the walk ended early,
-    /// or "". `unknown`: the program counter outside all objects, if this is the reason. `saved`: (index of the frame,
-    /// register by DWARF number, address) of registers that the frame's function saved for its callers; only from
-    /// `unwind_stacks`. `taken`: the work that was done, in bytes of table entries.
+    /// The stack of one thread. All lists have the innermost frame first.
+    ///
+    /// - `counters`, `pointers`: the program counter and the stack pointer of each frame.
+    /// - `starts`: the address at which each frame's function begins; 0 if unknown.
+    /// - `cut`: why the walk ended early, or "".
+    /// - `unknown`: the program counter outside all objects, if this is why the walk ended.
+    /// - `saved`: the registers that functions saved for their callers, as (index of the frame, DWARF number of the
+    ///   register, address). Only `unwind_stacks` fills it.
+    /// - `taken`: the work that was done, in bytes of table entries.
     struct Unwound of process::Unwound {
         counters: Vec<u64>,
         pointers: Vec<u64>,
@@ -35,16 +40,17 @@ exports! {
     functions: demangle, unwind_stacks, mentions;
 }
 
-/// Return the frames of each thread.
+/// Return the stack of each thread. Raises KeyboardInterrupt.
 ///
-/// `room`: the bytes that the tables of `modules` may take together. `effort`: the bytes of table entries that all frames
-/// of all threads may use together; the stacks that would need more end early. `threads`: the registers of each thread by
-/// DWARF number, the program counter last. Raises KeyboardInterrupt.
+/// - `room`: how many bytes of memory the tables of `modules` may take together.
+/// - `effort`: the limit of the work for all threads together, in bytes of the table entries of their frames. If it is
+///   not enough, the last stacks end early.
+/// - `threads`: the registers of each thread by DWARF number, the program counter last.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
     space: &Space,
-    modules: Given<Vec<Module>>,
+    modules: Argument<Vec<Module>>,
     room: u64,
     effort: u64,
     threads: Vec<Vec<u64>>,
@@ -67,20 +73,23 @@ impl Unwinder {
 impl Unwinder {
     /// Create an unwinder for code of the objects `modules`, whose tables may take `room` bytes together.
     #[new]
-    fn new(modules: Given<Vec<Module>>, room: u64) -> Unwinder {
+    fn new(modules: Argument<Vec<Module>>, room: u64) -> Unwinder {
         Unwinder(Mutex::new(process::Unwinder::new(modules.0, room)))
     }
 
     /// Replace the loaded objects. The tables of objects that stay loaded are kept. All tables may take `room` bytes
     /// together.
-    fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>, room: u64) {
-        py.detach(|| self.lock().renew(modules.0, room));
+    fn renew(&self, py: Python<'_>, modules: Argument<Vec<Module>>, room: u64) {
+        detached(py, || self.lock().renew(modules.0, room));
     }
 
-    /// Return the frames of a thread, computed from its registers (by DWARF number, the program counter last).
-    /// `tables`: the memory from which more unwind tables are read. `space`: the memory from which the stack is read.
-    /// `stack`: the bytes at the stack pointer at the moment of these registers; if given, the stack is read from these
-    /// bytes instead. Raises KeyboardInterrupt.
+    /// Return the frames of a thread, computed from its registers (by DWARF number, the program counter last). Raises
+    /// KeyboardInterrupt.
+    ///
+    /// - `tables`: the memory from which more unwind tables are read.
+    /// - `space`: the memory from which the stack is read.
+    /// - `stack`: the bytes at the stack pointer at the moment of these registers. If given, the stack is read from
+    ///   these bytes instead.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,
@@ -108,8 +117,8 @@ pub fn demangle(symbol: &str) -> Option<String> {
     gdbheap_core::demangle::demangle(symbol)
 }
 
-/// Return whether a word in [start, end) of the target is in [low, high]. Memory that cannot be read counts as such a
-/// word.
+/// Return whether a word in [start, end) of the target has a value in [low, high]; true if part of the range cannot be
+/// read.
 #[pyfunction]
 pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> bool {
     process::mentions(&space.0, start, end, low, high)

@@ -3,13 +3,12 @@
 use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
 use crate::memory::{Pages, Space};
-use crate::records::{records, Given};
+use crate::records::{records, Argument};
 use crate::rows::{all, answers, exports, Place, Range, Tally};
 use crate::watch::{watched, Report};
-use gdbheap_core::allocators::glibc::Wanted;
+use gdbheap_core::allocators::glibc::ChunkFilter;
 use gdbheap_core::structures::{self, Libraries};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::collections::HashSet;
 
 records! {
@@ -20,10 +19,14 @@ answers! {
     /// The number of blocks of one kind, and their bytes including headers. `class_name`: empty if unknown.
     struct KindRow { family: &'static str, class_name: String, count: u64, bytes: u64 }
 
-    /// The containers of one kind. `capacity`: the bytes that their blocks can hold. `used`: the bytes that contain
-    /// items. `small`: the unused room of the containers that each have less than a page of it. `pages`: the resident
-    /// bytes of the unused room of the other containers. `most`: the largest unused room of one of these other
-    /// containers; `address`: the address of its block, 0 if there is none.
+    /// The containers of one kind.
+    ///
+    /// - `capacity`: the bytes that their blocks can hold.
+    /// - `used`: the bytes that contain items.
+    /// - `small`: the unused bytes of the containers that each have less than a page of unused bytes.
+    /// - `pages`: the resident unused bytes of the other containers.
+    /// - `most`: the largest number of such bytes in one container.
+    /// - `address`: the address of that container's block; 0 if there is none.
     struct Capacity of structures::Capacity {
         kind: u32,
         count: u64,
@@ -55,7 +58,8 @@ pub struct Structures(pub(crate) structures::Structures);
 ///
 /// `objects`: the memory of loaded objects, ascending. `code`: the executable part of this memory. `statics`, `stacks`:
 /// other memory where containers may lie. `named`: the addresses of blocks whose kind is known already. Raises
-/// MemoryError, OverflowError for more than 2^30 blocks, KeyboardInterrupt, and any error of `progress(done, total)`.
+/// OverflowError if there are more than 2^30 blocks. Also raises MemoryError, KeyboardInterrupt, and any error of
+/// `progress(done, total)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, objects, code, statics, stacks, libraries, named, progress=None))]
 pub fn find_structures(
@@ -65,7 +69,7 @@ pub fn find_structures(
     code: Vec<Range>,
     statics: Vec<Range>,
     stacks: Vec<Range>,
-    libraries: Given<Libraries>,
+    libraries: Argument<Libraries>,
     named: Vec<(u64, String)>,
     progress: Option<Report>,
 ) -> PyResult<Structures> {
@@ -97,9 +101,9 @@ pub fn blocks_with(
     watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
 }
 
-/// Return the used blocks that contain the address of a page in `ranges`, with a size next to this address, as
-/// `(block, offset of the word, address, size)`. The memory of this address and size must be in one range. `ranges`:
-/// ascending and disjoint.
+/// Return the used blocks that contain the address of a page in `ranges` and, next to it, a size, as `(block, offset of
+/// the word, address, size)`. The memory of this address and size must be in one range. `ranges`: ascending and
+/// disjoint.
 #[pyfunction]
 #[pyo3(signature = (heaps, ranges, page, progress=None))]
 pub fn find_mapped(
@@ -115,15 +119,9 @@ pub fn find_mapped(
 
 #[pymethods]
 impl Structures {
-    /// Return the known kinds. They are numbered from 1 on.
+    /// Return the known kinds. The first one has the number 1.
     fn rows(&self) -> Vec<KindRow> {
         all(self.0.rows().iter().cloned())
-    }
-
-    /// Return the number of the kind of each block (0 if unknown), in the order of the blocks, 4 bytes each.
-    fn by_block<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let numbers: Vec<u8> = self.0.by_block().iter().flat_map(|number| number.to_le_bytes()).collect();
-        PyBytes::new(py, &numbers)
     }
 
     /// Whether possible containers were left out because they would have taken too much memory.
@@ -148,15 +146,15 @@ impl Structures {
         self.0.blocks_of(&kinds, most)
     }
 
-    /// Return the capacity and the used bytes of containers, one row for each kind. Without `pages`, all unused room
-    /// counts as resident.
+    /// Return the capacity and the used bytes of containers, one row for each kind. If `pages` is None, all unused
+    /// bytes count as resident.
     #[pyo3(signature = (pages=None))]
     fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         all(self.0.capacities(pages.map(|pages| &*pages.0)))
     }
 
     /// Return the used chunks of these kinds that match `wanted`.
-    fn chunks_of(&self, kinds: HashSet<u32>, wanted: Given<Wanted>) -> Vec<ListedChunk> {
+    fn chunks_of(&self, kinds: HashSet<u32>, wanted: Argument<ChunkFilter>) -> Vec<ListedChunk> {
         self.0.chunks_of(&kinds, &wanted.0).into_iter().map(listed).collect()
     }
 }

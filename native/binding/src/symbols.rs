@@ -1,10 +1,11 @@
 //! The symbols and source lines of ELF files.
 
+use crate::detaching::detached;
 use crate::memory::Address;
 use crate::rows::{answers, exports};
 use gdbheap_access::patient::held;
 use gdbheap_core::source_lines;
-use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
+use gdbheap_core::symbols::{Symbol, SymbolFilter, Symbols};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::collections::HashMap;
@@ -19,9 +20,11 @@ exports! {
 /// A symbol: the linked address, the size, and the name.
 type SymbolRow = (u64, u64, String);
 
-/// The symbols of one ELF file, by name and by linked address. `tables`: (entries, names) of each symbol table.
-/// `functions`: whether to keep only functions; otherwise data and code that the file defines. If several symbols have
-/// one name, a symbol from the first table is used; within a table, a global symbol, or else the first symbol.
+/// The symbols of one ELF file, by name and by linked address. If several symbols have one name, the first table that
+/// has it decides; within a table, a global symbol comes before others.
+///
+/// - `tables`: (entries, names) of each symbol table.
+/// - `functions`: whether to keep only functions. Otherwise data and code that the file defines are kept.
 #[pyclass(frozen)]
 pub struct SymbolTable(Symbols<PyBackedBytes>);
 
@@ -29,7 +32,7 @@ pub struct SymbolTable(Symbols<PyBackedBytes>);
 impl SymbolTable {
     #[new]
     fn new(tables: Vec<(PyBackedBytes, PyBackedBytes)>, functions: bool) -> SymbolTable {
-        SymbolTable(Symbols::new(tables, if functions { Wanted::Functions } else { Wanted::Addresses }))
+        SymbolTable(Symbols::new(tables, if functions { SymbolFilter::Functions } else { SymbolFilter::Addresses }))
     }
 
     /// Return the address and the size of the symbol with this name; None if there is no such symbol.
@@ -59,8 +62,8 @@ impl SymbolTable {
         self.0.function(address.0)
     }
 
-    /// Return the plainest name of the symbols that begin at an address (`read`, not `__libc_read`); None if there is
-    /// none.
+    /// Return the plainest name of the symbols that begin at an address (`read`, not `__libc_read`); None if no symbol
+    /// begins there.
     fn plainest(&self, start: Address) -> Option<String> {
         self.0.plainest(start.0).map(text)
     }
@@ -88,7 +91,7 @@ fn text(name: &[u8]) -> String {
 /// A line of source code: the inlined function (None for the function that owns the machine code), the file, the line.
 type SourceLine = (Option<Vec<u8>>, Vec<u8>, u64);
 
-/// The budget for decoding debug information, for all files of one target together: a few seconds, and some 150 MB.
+/// The budget for decoding debug information of all files of one target together: a few seconds, and about 150 MB.
 #[pyclass(frozen)]
 pub struct LineBudget(Mutex<source_lines::Budget>);
 
@@ -110,7 +113,7 @@ impl SourceLines {
     #[new]
     fn new(py: Python<'_>, sections: HashMap<String, PyBackedBytes>, budget: Py<LineBudget>) -> SourceLines {
         let left = budget.get();
-        let lines = py.detach(|| source_lines::SourceLines::new(sections, &mut held(&left.0)));
+        let lines = detached(py, || source_lines::SourceLines::new(sections, &mut held(&left.0)));
         SourceLines(Mutex::new(lines), budget)
     }
 
@@ -118,7 +121,7 @@ impl SourceLines {
     /// budget is used up.
     fn find(&self, py: Python<'_>, address: Address) -> Vec<SourceLine> {
         let budget = self.1.get();
-        let found = py.detach(|| held(&self.0).find(address.0, &mut held(&budget.0)));
+        let found = detached(py, || held(&self.0).find(address.0, &mut held(&budget.0)));
         found.into_iter().map(|one| (one.function, one.file, one.line)).collect()
     }
 }

@@ -1,11 +1,13 @@
-//! The classes and functions for tcmalloc of gperftools that Python sees, from whichever module the process has it.
+//! The classes and functions for tcmalloc of gperftools that Python sees. Any module of the process may contain the
+//! tcmalloc.
 
+use crate::detaching::detached;
 use crate::heaps::ExtentStore;
 use crate::memory::{Pages, Space};
 use crate::packing::{copied, Packing};
 use crate::rows::{all, answers, damage_rows, exports, Damage, Range};
 use crate::watch::watched;
-use gdbheap_core::allocators::tcmalloc::{self, Shape, TcmallocRoot};
+use gdbheap_core::allocators::tcmalloc::{self, MapShape, TcmallocRoot};
 use gdbheap_core::allocators::Use;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,12 +16,17 @@ answers! {
     /// The address of the root of a page map in static data, and the size of a page in bytes.
     struct FoundSpanMap of tcmalloc::FoundMap { address: u64, page: u64 }
 
-    /// The number of spans that were checked, and the number of those spans whose free blocks and count of other blocks
-    /// add up to their capacity.
+    /// The number of spans that were checked, and the number of consistent spans among them. In a consistent span, the
+    /// free blocks and the count of other blocks add up to the capacity.
     struct TcmallocFit of tcmalloc::TcmallocFit { spans: u64, fit: u64 }
 
-    /// The memory of one tcmalloc, in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and
-    /// in thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
+    /// The memory of one tcmalloc, in bytes.
+    ///
+    /// - `used`: used blocks.
+    /// - `listed`, `transfer`, `cached`: free blocks in their spans, in transfer caches, and in thread caches.
+    /// - `waste`: leftover bytes in spans.
+    /// - `free`, `returned`: free pages that tcmalloc keeps, and those that it has returned to the kernel.
+    /// - `metadata`: tcmalloc's own data.
     struct TcmallocUse of tcmalloc::TcmallocUse {
         used: u64,
         listed: u64,
@@ -47,9 +54,11 @@ answers! {
     /// those that were read.
     struct TcmallocCache of tcmalloc::CacheUse { root: u32, address: u64, blocks: u64, bytes: u64 }
 
-    /// The inconsistencies that exist because threads were inside tcmalloc. `locked`: the number of locks of central
-    /// lists that are held. `chains`: the number of chains of free blocks whose length or last block differs from the
-    /// recorded one. `astray`: the number of entries of chains that are also free elsewhere, or are not blocks.
+    /// The inconsistencies that exist because threads were inside tcmalloc.
+    ///
+    /// - `locked`: the number of locks of central lists that are held.
+    /// - `chains`: the number of chains of free blocks whose length or last block differs from the recorded one.
+    /// - `astray`: the number of entries of chains that are also free elsewhere, or are not blocks.
     struct TcmallocInMotion of tcmalloc::InMotion { locked: u64, chains: u64, astray: u64 }
 }
 
@@ -64,7 +73,7 @@ pub struct Tcmalloc(tcmalloc::Tcmalloc);
 
 #[pymethods]
 impl Tcmalloc {
-    /// Return the blocks by size, and the free blocks also by the list or cache that contains them.
+    /// Return how many blocks of each size are used, and how many are free in each kind of list or cache.
     fn sizes(&self) -> Vec<TcmallocSizeUse> {
         all(self.0.sizes())
     }
@@ -74,10 +83,10 @@ impl Tcmalloc {
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
-        py.detach(|| copied(self.0.slabs(), pages.as_deref()))
+        detached(py, || copied(self.0.slabs(), pages.as_deref()))
     }
 
-    /// Return the memory of each tcmalloc.
+    /// Return for each tcmalloc how many bytes its blocks, free pages and metadata take.
     fn sums(&self) -> Vec<TcmallocUse> {
         all(self.0.sums())
     }
@@ -119,7 +128,7 @@ impl Tcmalloc {
 
 /// Make the core's record of a tcmalloc. Raises ValueError for an impossible page size.
 fn root(root: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocRoot> {
-    let shape = Shape::of(page);
+    let shape = MapShape::of(page);
     let shape = shape.ok_or_else(|| PyValueError::new_err(format!("no tcmalloc has pages of {page} bytes")))?;
     Ok(TcmallocRoot { root, shape, data })
 }

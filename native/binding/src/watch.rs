@@ -1,6 +1,7 @@
 //! Makes Python the watcher of the core's work, and converts the core's errors to Python exceptions.
 
-use gdbheap_core::{Cancelled, Error, Missing, Progress, Watcher};
+use crate::detaching::detached;
+use gdbheap_core::{Cancellation, Error, MissingByte, Progress, Watcher};
 use pyo3::exceptions::{
     PyKeyboardInterrupt, PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTimeoutError, PyValueError,
 };
@@ -18,8 +19,8 @@ pyo3::create_exception!(
 /// A Python function that is called as `report(done, total)`.
 pub type Report = Py<PyAny>;
 
-/// A watcher that reports progress to Python, runs Python's signal handlers, and keeps the exception that one of them
-/// raises.
+/// A watcher that reports progress to Python and runs Python's signal handlers. It stores the first exception that one
+/// of these calls raises.
 struct Watch {
     progress: Option<Report>,
     failure: Mutex<Option<PyErr>>,
@@ -28,7 +29,7 @@ struct Watch {
 }
 
 impl Watcher for Watch {
-    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled> {
+    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancellation> {
         // A thread cannot attach to an interpreter that is shutting down.
         let attended = Python::try_attach(|py| {
             let mut answer = py.check_signals();
@@ -38,10 +39,10 @@ impl Watcher for Watch {
             }
             answer.map_err(|error| {
                 self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-                Cancelled
+                Cancellation
             })
         });
-        attended.unwrap_or(Err(Cancelled))
+        attended.unwrap_or(Err(Cancellation))
     }
 
     fn is_told(&self) -> bool {
@@ -56,8 +57,8 @@ pub fn watched<T: Send>(
     work: impl FnOnce(&dyn Watcher) -> gdbheap_core::Result<T> + Send,
 ) -> PyResult<T> {
     let watch = Watch { progress, failure: Mutex::new(None), is_told: AtomicBool::new(false) };
-    let answer = py.detach(|| work(&watch));
-    // A failure counts even if the work finished, because nothing else would report it.
+    let answer = detached(py, || work(&watch));
+    // A failure is raised even if the work finished, because nothing else would report it.
     match watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         Some(failure) => Err(failure),
         None => answer.map_err(raised),
@@ -78,6 +79,6 @@ pub fn raised(error: Error) -> PyErr {
     }
 }
 
-pub fn fault(missing: Missing) -> PyErr {
+pub fn fault(missing: MissingByte) -> PyErr {
     Fault::new_err(missing.0)
 }

@@ -15,11 +15,11 @@ exports! {
 /// Blocks `[start, end)` that are known only because fields of objects point to them, ascending and disjoint. The block
 /// of an object includes the data before the object, such as its PyGC_Head.
 #[pyclass(frozen, extends = BlockStore)]
-pub struct Claimed(Arc<allocators::Claimed>);
+pub struct Claimed(Arc<allocators::ClaimedBlocks>);
 
 impl Claimed {
-    /// Return the Python object for these blocks, and the object of its base class.
-    pub fn of(claimed: allocators::Claimed) -> (Claimed, BlockStore) {
+    /// Return the Python object for these blocks, and the BlockStore that is its base class.
+    pub fn of(claimed: allocators::ClaimedBlocks) -> (Claimed, BlockStore) {
         let claimed = Arc::new(claimed);
         (Claimed(claimed.clone()), BlockStore(allocators::Store::Claimed(claimed)))
     }
@@ -31,7 +31,7 @@ impl Claimed {
     /// disjoint. The bytes in these ranges are never read.
     #[new]
     fn new(places: Vec<Range>) -> (Claimed, BlockStore) {
-        Claimed::of(allocators::Claimed { places, closed: true })
+        Claimed::of(allocators::ClaimedBlocks { places, closed: true })
     }
 
     fn __len__(&self) -> usize {
