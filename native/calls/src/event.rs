@@ -1,6 +1,7 @@
-//! The events of a recording.
+//! An event of a recording, such as a call of malloc or a change of the current thread.
 
-/// A call, or information that the following calls need. Sizes are the requested bytes. An address of 0 means NULL.
+/// An allocator call, or information that the following calls need. `size` is the requested size in bytes. An address
+/// of 0 means NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Malloc {
@@ -16,7 +17,7 @@ pub enum Event {
         old: u64,
         result: u64,
     },
-    /// memalign, aligned_alloc, posix_memalign, valloc, pvalloc.
+    /// A call of one of these functions: memalign, aligned_alloc, posix_memalign, valloc, pvalloc.
     Memalign {
         size: u64,
         alignment: u64,
@@ -25,7 +26,7 @@ pub enum Event {
     Free {
         address: u64,
     },
-    /// The usable bytes of the block that was returned last, if they differ from `usual_size`.
+    /// The usable size of the block that was returned last, if it differs from `usual_size`.
     Usable {
         size: u64,
     },
@@ -38,13 +39,14 @@ pub enum Event {
         thread: u32,
         tid: u32,
     },
-    /// The current thread ends. The calls that the allocator makes at the thread's end follow.
+    /// The current thread ends. A few calls that its cleanup makes may follow.
     End,
     /// The time in nanoseconds (CLOCK_MONOTONIC).
     Time {
         nanoseconds: u64,
     },
-    /// The time of the next call by the processor's clock. It is recorded only if calls are ordered by this clock.
+    /// The time of the next call in ticks of the processor's clock. It is recorded only if calls are ordered by this
+    /// clock.
     Tick {
         ticks: u64,
     },
@@ -71,19 +73,21 @@ pub enum Event {
     Trim {
         pad: u64,
     },
-    /// The process forks. The header of the child's file has the same number.
+    /// The process forks. `number` counts the forks of the process from 1. The header of the child's file has this
+    /// number, too (`word::FORK`).
     Fork {
         number: u64,
     },
-    /// The stack of the next call that allocates. `Reader::content` returns the stack.
+    /// The stack of the next call that allocates. `EventReader::content` returns the stack.
     Stack,
     /// A Python code object. The following stacks refer to it by its address, until another code object with the same
     /// address is recorded.
     Code,
     /// A loaded object (a program or a library). It replaces any object that was at its addresses before.
     Loaded,
-    /// Calls of Python's own allocator, which serves small blocks itself. If it calls malloc for a larger block, that
-    /// call of malloc comes first. Each address in these events is written as the distance from the address before.
+    /// A call of malloc in Python's own allocator, which serves small blocks itself. If it calls malloc of the C
+    /// library for a larger block, that call has its own event, which comes first. The addresses in Python's four
+    /// events are written as distances from the previous address in such an event.
     PythonMalloc {
         size: u64,
         result: u64,
@@ -134,7 +138,8 @@ pub(crate) mod operation {
     pub(crate) const OTHER: u8 = 7;
 }
 
-/// The kinds of other events: the lower five bits of the first byte, if the operation is OTHER.
+/// The kinds of events without an operation of their own. The first byte of such an event has the operation OTHER; its
+/// lower five bits are the kind.
 pub mod other {
     pub(crate) const USABLE: u8 = 1;
     pub(crate) const THREAD: u8 = 2;
@@ -158,5 +163,6 @@ pub mod other {
 
 pub(crate) const SHIFT: u8 = 5;
 pub(crate) const LOW: u8 = (1 << SHIFT) - 1;
-/// The unit of sizes that are written into the lower five bits of the first byte.
+/// The unit in bytes of a size that is written into the lower five bits of the first byte. A size that is not a
+/// multiple of the unit, or is too large, follows the first byte as a number.
 pub(crate) const SIZE_UNIT: u64 = 8;

@@ -4,34 +4,34 @@
 use crate::event::{operation, SHIFT};
 use crate::writer::{unzigzag, zigzag};
 
-/// The number of bytes that the length takes. It is constant, because the length is only known when the event is
-/// finished.
+/// The number of bytes that the content's length takes. It is constant, because the content is written first, and the
+/// length is only known afterwards.
 const LENGTH: usize = 3;
-/// The number of bytes before the content.
+/// The number of bytes before the content: the first byte of the event, and the length of the content.
 pub const HEAD: usize = 1 + LENGTH;
 /// The largest size of the content, in bytes.
 pub const MAX_CONTENT: usize = 64 << 10;
 
-/// The flags at the beginning of a stack.
+/// The bits of the number with which the content of a stack begins.
 pub mod flag {
-    /// Outer C frames are missing.
+    /// Outer C frames are missing: the stack was too deep, or could not be followed to its end.
     pub const CUT: u64 = 1;
-    /// Outer Python frames are missing.
+    /// Outer Python frames are missing: there were too many, or they could not be followed to the end.
     pub const TORN: u64 = 2;
     /// The thread runs Python.
     pub const PYTHON: u64 = 4;
 }
 
 /// Writes an event with content into a buffer. Bytes that do not fit are dropped, and `is_whole` becomes false.
-pub struct Part<'a> {
+pub struct EventWriter<'a> {
     room: &'a mut [u8],
     used: usize,
     is_whole: bool,
 }
 
-impl<'a> Part<'a> {
-    pub fn new(room: &'a mut [u8]) -> Part<'a> {
-        Part { is_whole: room.len() >= HEAD, room, used: HEAD }
+impl<'a> EventWriter<'a> {
+    pub fn new(room: &'a mut [u8]) -> EventWriter<'a> {
+        EventWriter { is_whole: room.len() >= HEAD, room, used: HEAD }
     }
 
     pub fn byte(&mut self, byte: u8) {
@@ -78,32 +78,32 @@ impl<'a> Part<'a> {
 
 /// The error for a stage with bytes that are not events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+pub struct StageError;
 
 /// Reads the content of a stack, a code object or a loaded object.
 pub struct Content<'a>(pub &'a [u8]);
 
 impl<'a> Content<'a> {
-    pub fn number(&mut self) -> Result<u64, Damaged> {
+    pub fn number(&mut self) -> Result<u64, StageError> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first().ok_or(Damaged)?;
+            let (byte, rest) = self.0.split_first().ok_or(StageError)?;
             self.0 = rest;
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
         }
-        Err(Damaged)
+        Err(StageError)
     }
 
-    pub fn signed(&mut self) -> Result<i64, Damaged> {
+    pub fn signed(&mut self) -> Result<i64, StageError> {
         Ok(unzigzag(self.number()?))
     }
 
-    pub fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
-        let size = usize::try_from(self.number()?).map_err(|_| Damaged)?;
-        let bytes = self.0.get(..size).ok_or(Damaged)?;
+    pub fn bytes(&mut self) -> Result<&'a [u8], StageError> {
+        let size = usize::try_from(self.number()?).map_err(|_| StageError)?;
+        let bytes = self.0.get(..size).ok_or(StageError)?;
         self.0 = &self.0[size..];
         Ok(bytes)
     }

@@ -4,11 +4,16 @@
 use crate::event::Event;
 use crate::header::WAITING_WORDS;
 
-/// A waiting call as words: its kind plus one (0: no call), its size or first argument, its second argument, its
-/// address, and its usable bytes plus one.
-pub type Waiting = [u64; WAITING_WORDS];
+/// A waiting call as five words:
+///
+/// - its kind plus one; 0 for no call.
+/// - its size or first argument.
+/// - its second argument.
+/// - its address.
+/// - the usable size of its block plus one; 0 for the usual size.
+pub type WaitingCall = [u64; WAITING_WORDS];
 
-const KINDS: [fn(&Waiting) -> Event; 8] = [
+const KINDS: [fn(&WaitingCall) -> Event; 8] = [
     |words| Event::Malloc { size: words[1], result: words[3] },
     |words| Event::Calloc { size: words[1], result: words[3] },
     |words| Event::Realloc { size: words[1], old: words[2], result: words[3] },
@@ -20,7 +25,7 @@ const KINDS: [fn(&Waiting) -> Event; 8] = [
 ];
 
 /// Encode a call as words; None if the event is not an allocator call.
-pub fn to_words(event: Event, usable: Option<u64>) -> Option<Waiting> {
+pub fn to_words(event: Event, usable: Option<u64>) -> Option<WaitingCall> {
     let (kind, first, second, address) = match event {
         Event::Malloc { size, result } => (0, size, 0, result),
         Event::Calloc { size, result } => (1, size, 0, result),
@@ -35,9 +40,9 @@ pub fn to_words(event: Event, usable: Option<u64>) -> Option<Waiting> {
     Some([kind + 1, first, second, address, usable.map_or(0, |size| size.wrapping_add(1))])
 }
 
-/// Decode a call. Return the event, and the usable bytes of its block if they are not the usual ones. None if the words
+/// Decode a call. Return the event, and the usable size of its block if that is not the usual size. None if the words
 /// are not a call.
-pub fn from_words(words: &Waiting) -> Option<(Event, Option<u64>)> {
+pub fn from_words(words: &WaitingCall) -> Option<(Event, Option<u64>)> {
     let kind = KINDS.get(usize::try_from(words[0]).ok()?.checked_sub(1)?)?;
     Some((kind(words), (words[4] != 0).then(|| words[4].wrapping_sub(1))))
 }

@@ -1,14 +1,14 @@
-//! Encodes events.
+//! Encodes the events of a recording as bytes of a stage.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 
 /// The largest size of an event in bytes, without content.
 pub const MAX_EVENT: usize = 64;
 
-/// The values from which distances count: the last address, the last times of the stage, and the last address of a
-/// Python block.
+/// The last values in a stage. The next address and the next time are written as differences from them. `python`: the
+/// last address in a call of Python's allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Last {
+pub struct LastValues {
     pub address: u64,
     pub nanoseconds: u64,
     pub ticks: u64,
@@ -56,10 +56,11 @@ impl Bytes<'_> {
         length + 1
     }
 
-    /// Write an address as its distance from the last address. NULL is written as 0, and the next distance does not
-    /// count from NULL. A 1 means that the address itself follows, because the distance is not a multiple of 8 bytes.
+    /// Write an address as its distance from the last address. NULL is written as 0, and the next distance is not
+    /// measured from NULL. A 1 means that the address itself follows, because the distance is not a multiple of 8
+    /// bytes.
     #[inline(always)]
-    fn address(&mut self, address: u64, last: &mut Last) {
+    fn address(&mut self, address: u64, last: &mut LastValues) {
         if address == 0 {
             return self.number(0);
         }
@@ -88,7 +89,8 @@ impl Bytes<'_> {
     }
 }
 
-/// Map small numbers of either sign to small unsigned numbers.
+/// Map a signed number to an unsigned one, so that small negative numbers take few bytes too (0, -1, 1, -2 become 0, 1,
+/// 2, 3).
 #[inline(always)]
 pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
@@ -102,7 +104,7 @@ pub(crate) fn unzigzag(number: u64) -> i64 {
 /// of `room` that the event takes. The caller writes the first byte last, so that the file has only whole events even
 /// if its writer is killed.
 #[inline(always)]
-pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8, usize) {
+pub fn encode(event: Event, last: &mut LastValues, room: &mut [u8; MAX_EVENT]) -> (u8, usize) {
     let mut bytes = Bytes { room, used: 1 };
     let first = match event {
         Event::Malloc { size, result } => {
@@ -149,7 +151,7 @@ pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8,
 }
 
 #[cold]
-fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
+fn rare(event: Event, last: &mut LastValues, bytes: &mut Bytes<'_>) -> u8 {
     match event {
         Event::Usable { size } => {
             bytes.number(size);
@@ -201,14 +203,14 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
         | Event::PythonCalloc { .. }
         | Event::PythonRealloc { .. }
         | Event::PythonFree { .. } => of_python(event, last, bytes),
-        // Events of `part` are not written here.
+        // Events with content (see `part`) are not encoded here.
         _ => other::END,
     }
 }
 
 /// Write a call of Python's allocator. Its addresses are distances from the last address of such a call, not from the
 /// last address of other calls.
-fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
+fn of_python(event: Event, last: &mut LastValues, bytes: &mut Bytes<'_>) -> u8 {
     let others = core::mem::replace(&mut last.address, last.python);
     let low = match event {
         Event::PythonMalloc { size, result } => {

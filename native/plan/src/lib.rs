@@ -6,18 +6,19 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// "gdb plan" as a word.
+/// The first word of a plan, by which the replayer recognizes it.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gdb plan");
 pub const VERSION: u64 = 1;
 
-/// The indices of the words of the header.
+/// The index of each 64-bit word of the header.
 pub mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 1;
     /// The number of steps that follow.
     pub const STEPS: usize = 2;
-    /// The number of places in the table of blocks, and the number of places in the table of the program's mappings.
+    /// The number of places in the table of blocks.
     pub const BLOCKS: usize = 3;
+    /// The number of places in the table of the program's mappings.
     pub const MAPPINGS: usize = 4;
     /// The number of threads. They are numbered from 0; thread 0 made the first call.
     pub const THREADS: usize = 5;
@@ -28,10 +29,9 @@ pub mod header {
     pub const WORDS: usize = 8;
 }
 
-/// The size of the header in bytes.
+/// The size of the header in bytes. The first step is at this offset.
 pub const HEADER: usize = header::WORDS * 8;
-/// The largest alignment with which a block gets the same place again: in glibc, the heap of a thread begins at a
-/// multiple of this.
+/// The largest alignment in bytes that a replay reproduces. In glibc, the heap of a thread begins at a multiple of it.
 pub const ALIGNED: u64 = 64 << 20;
 
 /// The kinds of steps. Steps of the kinds up to `NOTHING` are calls, and are counted.
@@ -47,9 +47,9 @@ pub mod kind {
     pub const RELEASE: u64 = 6;
     /// A call without effect: a call of free for NULL, or for a block whose allocation is unknown.
     pub const NOTHING: u64 = 7;
-    /// The upper halves of the place and of the size of the next step.
+    /// The upper bits of the place and of the argument of the next step, if they do not fit into that step.
     pub const WIDE: u64 = 8;
-    /// The next call failed when it was recorded.
+    /// The next call returned NULL when it was recorded. The replay makes it fail as well.
     pub const FAILED: u64 = 9;
     pub const ALIGNMENT: u64 = 10;
     /// The following calls belong to the thread with this number.
@@ -59,15 +59,16 @@ pub mod kind {
     /// A call of mallopt, with the parameter and the value.
     pub const MALLOPT: u64 = 13;
     pub const TRIM: u64 = 14;
-    /// Another step. The bits of its place say what the step does (see `other`).
+    /// A step that is none of these kinds. Its place says what it does (see `other`).
     pub const OTHER: u64 = 15;
 }
 
-/// The effects of steps of the kind OTHER, as bits.
+/// The effects of steps of the kind OTHER. Each constant is the place of such a step.
 pub mod other {
-    /// The step has no effect.
+    /// The step has no effect. It was reserved for the end of a thread, and was not needed.
     pub const NONE: u64 = 0;
-    /// The recording does not show how the block of the next FREE was freed. So this FREE does not count as a call.
+    /// The next FREE does not count as a call, because the recording does not contain it. It frees a block whose
+    /// address was given to another block.
     pub const UNSEEN: u64 = 1;
     /// A new mapping. Three words follow: its place, its size and its protection.
     pub const MMAP: u64 = 2;
@@ -78,11 +79,13 @@ pub mod other {
 
 const KIND_BITS: u32 = 4;
 const PLACE_BITS: u32 = 28;
-/// The limits of the place and of the argument in a step that has no WIDE before it.
+/// The lowest number of a place that does not fit into a step. Such a place needs a WIDE step before it.
 pub const PLACE_LIMIT: u64 = 1 << PLACE_BITS;
+/// The lowest argument that does not fit into a step. Such an argument needs a WIDE step before it.
 pub const ARGUMENT_LIMIT: u64 = 1 << 32;
 
-/// Build a step from its kind, its place and its argument. Only the lower bits of each are used.
+/// Build a step from its kind, its place and its argument. Bits that do not fit are dropped; a WIDE step must carry
+/// them.
 #[inline(always)]
 pub const fn step(kind: u64, place: u64, argument: u64) -> u64 {
     kind | (place & (PLACE_LIMIT - 1)) << KIND_BITS | argument << (KIND_BITS + PLACE_BITS)

@@ -2,14 +2,14 @@
 //! has the current stage.
 
 use crate::order::is_by_time;
-use crate::state::Own as Owned;
+use crate::state::LockedState;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut};
 use core::sync::atomic::{compiler_fence, AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::STAGE;
 
-/// The lowest descriptor number for the recorder's file. Programs that close "all" descriptors mostly begin with the
+/// The lowest descriptor number for the recorder's file. Programs that close "all" descriptors mostly close only the
 /// low numbers.
 const DESCRIPTOR: c_int = 900;
 const MAX_PATH: usize = 4096;
@@ -18,15 +18,15 @@ const SUFFIX: &[u8] = b".calls";
 const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
-/// The folder for recordings, as named by the environment that the program started with. A forked child needs the
-/// folder, too.
+/// The folder for recordings. It is copied from the environment at the start, because a forked child needs it after the
+/// program may have changed the environment.
 struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 // SAFETY: written once, by the first call of the program.
 unsafe impl Sync for Folder {}
 static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
 static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Keep the folder that the environment names, because the program may change its environment later.
+/// Remember the folder that the environment names, because the program may change its environment later.
 pub(crate) fn learn_folder() {
     // SAFETY: the environment exists before any constructor; the result is copied at once.
     unsafe {
@@ -48,9 +48,11 @@ pub(crate) fn has_folder() -> bool {
 }
 
 /// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. If `flags` has O_EXCL, only a new
-/// file is created. An existing file must be regular, belong to this user, and have one name: another user may have
-/// put a folder in the place of the recording's folder.
-pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
+/// file is created.
+///
+/// An existing file must be a regular file of this user without other hard links. Another user may have put a different
+/// folder at the path of FOLDER.
+pub(crate) fn open(owned: &LockedState, flags: c_int) -> c_int {
     let Some(folder) = open_folder() else { return -1 };
     let name = name_of(owned);
     let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -74,7 +76,8 @@ pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     }
 }
 
-/// Open the folder for recordings, if it is not a link and only this user can write to it.
+/// Open the folder for recordings. Return None, and set errno, if it is a symbolic link, belongs to another user, or
+/// others can write to it.
 fn open_folder() -> Option<c_int> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the path was written once, into zeros.
@@ -95,15 +98,16 @@ fn open_folder() -> Option<c_int> {
     None
 }
 
-/// The descriptor of this process's file, -1 if it is closed; and the time when the file began. In a forked child, both
-/// belong to the parent's file until the child begins a file of its own.
+/// The descriptor of this process's file; -1 if it is closed. A forked child closes this descriptor (see `let_go`),
+/// because the file belongs to the parent.
 static HELD: AtomicI32 = AtomicI32::new(-1);
+/// The time when the file of HELD began.
 static HELD_BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// Note the descriptor of this process's file, so that forked children close it: a child that drops its rights must not
 /// be able to write to the file of its parent. Close the descriptor of a lane, because a program may have more threads
 /// than it may have descriptors.
-pub(crate) fn hold_or_close(owned: &mut Owned) {
+pub(crate) fn hold_or_close(owned: &mut LockedState) {
     if is_by_time() {
         // SAFETY: our own descriptor.
         unsafe { close_quietly(owned.descriptor) };
@@ -114,17 +118,19 @@ pub(crate) fn hold_or_close(owned: &mut Owned) {
     HELD.store(owned.descriptor, Ordering::Relaxed);
 }
 
-/// The number of threads that open a file, and of threads that fork. One kind waits for the other, so that no child
-/// inherits a descriptor that is not noted in `HELD`.
+/// The number of threads that are opening a file. Such threads and threads that fork wait for each other. Therefore no
+/// child inherits a descriptor that is not noted in `HELD`.
 static OPENING: AtomicU32 = AtomicU32::new(0);
+/// The number of threads that are forking.
 static FORKING: AtomicU32 = AtomicU32::new(0);
-/// How often a thread waits at most for the other kind (opening or forking); then it goes on. Without the limit, a signal
-/// or fork handler that calls malloc could wait for its own thread forever. The first turns only yield; the others sleep
-/// for a millisecond each, because on a busy machine the other thread may not run for a while.
+/// The largest number of times that a thread waits for a thread of the other kind (opening or forking) before it
+/// continues. Without the limit, a signal or fork handler that calls malloc could wait for its own thread forever. The
+/// first waits only yield the processor. Each later wait sleeps for a millisecond, because on a busy machine the other
+/// thread may not run for a while.
 const MOST_TURNS: u32 = 600;
 const YIELDS: u32 = 100;
 
-/// Wait for a thread of the other kind.
+/// Wait before the next check of the other counter (`FORKING` or `OPENING`). `turn`: the number of checks so far.
 fn pause(turn: u32) {
     // SAFETY: the calls get a time of our own, and nothing else. A signal that ends the sleep changes errno.
     unsafe {
@@ -138,11 +144,12 @@ fn pause(turn: u32) {
     }
 }
 
-/// As long as this value exists, a thread opens a file, and notes the file's descriptor or closes it.
-pub(crate) struct Opening;
+/// A mark that exists while a thread opens a file. Before the mark is dropped, the thread notes the file's descriptor
+/// in `HELD` or closes it.
+pub(crate) struct FileOpening;
 
-impl Opening {
-    pub(crate) fn begin() -> Opening {
+impl FileOpening {
+    pub(crate) fn begin() -> FileOpening {
         static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
         if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
             // SAFETY: this library is never unloaded.
@@ -151,17 +158,17 @@ impl Opening {
         for turn in 0..MOST_TURNS {
             OPENING.fetch_add(1, Ordering::SeqCst);
             if FORKING.load(Ordering::SeqCst) == 0 {
-                return Opening;
+                return FileOpening;
             }
             OPENING.fetch_sub(1, Ordering::SeqCst);
             pause(turn);
         }
         OPENING.fetch_add(1, Ordering::SeqCst);
-        Opening
+        FileOpening
     }
 }
 
-impl Drop for Opening {
+impl Drop for FileOpening {
     fn drop(&mut self) {
         OPENING.fetch_sub(1, Ordering::SeqCst);
     }
@@ -217,7 +224,7 @@ fn status(descriptor: c_int) -> Option<libc::stat> {
     }
 }
 
-fn name_of(owned: &Owned) -> [u8; NAME] {
+fn name_of(owned: &LockedState) -> [u8; NAME] {
     let mut name = [0; NAME];
     name[..16].copy_from_slice(&hexadecimal(owned.pid.into()));
     name[16] = b'-';
@@ -230,12 +237,12 @@ fn hexadecimal(number: u64) -> [u8; 16] {
     core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
 }
 
-/// Begin the next stage, after writing the current one to the file. Return false if there is no room.
+/// Begin the next stage, after writing the current one to the file. Return false if the file cannot grow.
 ///
-/// The two slots are used in turn. One word (STAGES) says both which slot is current and which stages are in the file
-/// already, so that both change at once.
-pub(crate) fn next_stage(owned: &mut Owned) -> bool {
-    let _opening = Opening::begin();
+/// The two slots are used in turn. The word STAGES alone says which slot is current, and which stages are in the file
+/// already. So both facts change at once.
+pub(crate) fn next_stage(owned: &mut LockedState) -> bool {
+    let _opening = FileOpening::begin();
     // The program may have closed the recorder's descriptor, and another file may have its number now.
     if !is_ours(owned) {
         owned.descriptor = open(owned, 0);
@@ -261,7 +268,7 @@ pub(crate) fn next_stage(owned: &mut Owned) -> bool {
 }
 
 /// Write the current stage to its place among the finished stages of the file. Return false if that fails.
-fn keep_stage(owned: &mut Owned) -> bool {
+fn keep_stage(owned: &mut LockedState) -> bool {
     let offset = header::offset_of(owned.stages - 1);
     if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
         return false;
@@ -292,7 +299,7 @@ fn is_allowed(size: u64) -> bool {
 }
 
 /// Return whether the descriptor still refers to the file that the recorder opened.
-fn is_ours(owned: &Owned) -> bool {
+fn is_ours(owned: &LockedState) -> bool {
     is_file_of(owned.descriptor, owned.began)
 }
 
@@ -306,12 +313,13 @@ fn is_file_of(descriptor: c_int, expected: u64) -> bool {
 }
 
 /// Return whether the file still exists: the collector removes it when the recording ends.
-fn is_wanted(owned: &Owned) -> bool {
+fn is_wanted(owned: &LockedState) -> bool {
     status(owned.descriptor).is_some_and(|found| found.st_nlink > 0)
 }
 
-/// Allocate room in the file and map it; a forked child does not get the mapping. The room is allocated first, because
-/// a mapping without room in the file system would cause SIGBUS.
+/// Allocate `size` bytes of the file from `offset` on, and map them; a forked child does not get the mapping. Return
+/// None if that fails. The bytes are allocated first, because a mapping without space in the file system would cause
+/// SIGBUS.
 pub(crate) fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
     if descriptor < 0 || !is_allowed(offset + size as u64) {
         return None;

@@ -11,7 +11,8 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use gdbheap_calls::Event;
 
-/// The next definition of a function (RTLD_NEXT). If there is none, the calling function returns the fallback.
+/// Look up the next definition of a function (RTLD_NEXT). If there is none, the function that uses this macro returns
+/// the fallback `$otherwise`.
 macro_rules! behind {
     ($function:ident, $otherwise:expr) => {
         match real::$function.get() {
@@ -25,8 +26,8 @@ macro_rules! behind {
     };
 }
 
-/// From this block size in bytes on, the usable bytes of a block are read at once, because its pages may be gone after
-/// the next call.
+/// The smallest size in bytes for which the usable size is read at once. The next call may unmap the pages of such a
+/// block.
 const LARGE: u64 = 32 << 10;
 
 /// Make a call and record it. `size`: the requested bytes; None if the call does not return a block.
@@ -227,8 +228,8 @@ pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
     recorded(call, None, |_| Event::Trim { pad: pad as u64 })
 }
 
-/// Make or change a mapping, and record that. Mappings that an allocator makes in the middle of a call belong to the
-/// allocator, and are not recorded.
+/// Make a call that makes or changes a mapping, and record it. Mappings that an allocator makes in the middle of a call
+/// belong to the allocator, and are not recorded.
 #[inline(always)]
 fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event) -> i64 {
     match turn::take() {
@@ -287,8 +288,10 @@ pub unsafe extern "C" fn munmap(address: Address, size: usize) -> c_int {
     recorded_mapping(call, |_| Event::Munmap { address: address as u64, size: size as u64 }) as c_int
 }
 
-/// # Safety The rules of mremap(2) apply. The fifth argument only counts if the flags ask for it, because it may not
-/// have been passed.
+/// # Safety
+///
+/// The rules of mremap(2) apply. The argument `new` is used only if the flags ask for it. Otherwise the caller may not
+/// have passed it.
 #[no_mangle]
 pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flags: c_int, new: Address) -> Address {
     let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_size, size, flags, new) };

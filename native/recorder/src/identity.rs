@@ -1,4 +1,4 @@
-//! Describe the identity of a process, as text in the header of its file.
+//! Write the identity of a process into the header of its file, as NAME=VALUE strings.
 
 use crate::real;
 use core::ffi::c_void;
@@ -53,7 +53,7 @@ pub(crate) fn describe(header: *mut u8) {
     text.push_file(c"/proc/self/cmdline");
 }
 
-/// A text in the header. Bytes that do not fit are dropped.
+/// A string in the header. Bytes that do not fit are dropped.
 struct Text {
     at: usize,
     header: *mut u8,

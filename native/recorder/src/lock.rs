@@ -4,16 +4,17 @@ use crate::state::State;
 use crate::system;
 use core::sync::atomic::{compiler_fence, Ordering};
 
-/// The lengths of the pauses of a thread between its checks whether the lock is free.
+/// How often a waiting thread pauses before each check whether the lock is free. After the last check it sleeps.
 const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
-/// If other threads acquire the lock this many times while one thread waits, the lock counts as contended. Taking turns
-/// would then cost each call more than the call itself, because all data that is written moves from one processor to
-/// the other. So the waiting thread sleeps, and the other thread continues for BURST calls.
+/// The lock counts as contended if other threads acquire it this many times while one thread waits.
+///
+/// Taking turns would then cost each call more than the call itself: all data that is written moves from one processor
+/// to the other. So the waiting thread sleeps, and the other thread continues for BURST calls.
 const MANY_TURNS: u64 = 4;
 const BURST: u64 = 3000;
 
 /// The lock, which is held until this value is dropped.
-pub(crate) struct Own {
+pub(crate) struct HeldLock {
     pub(crate) state: &'static State,
     pub(crate) me: u64,
     pub(crate) is_alone: bool,
@@ -52,8 +53,8 @@ pub(crate) fn wait(state: &State, me: u64) -> bool {
     }
 }
 
-/// Sleep until the owner of the lock has released it `turns` times and wakes this thread, or for a moment: the owner
-/// may not have noticed yet that a thread sleeps, or may make no more calls.
+/// Sleep until the owner of the lock has released it `turns` times and wakes this thread, but for at most 500 us. The
+/// owner may not have noticed yet that a thread sleeps, or may make no more calls.
 fn sleep(state: &State, turns: u64) {
     if state.sleepers.fetch_add(1, Ordering::SeqCst) == 0 {
         system::set(&state.wake_in, turns);
@@ -65,7 +66,8 @@ fn sleep(state: &State, turns: u64) {
     state.sleepers.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Count down the turns until a sleeping thread is woken, and wake a thread when none is left.
+/// Wake a sleeping thread if `wake_in` is 0, else decrease `wake_in`. The owner of the lock calls this function each
+/// time that it releases the lock.
 #[cold]
 fn wake(state: &State) {
     match system::get(&state.wake_in) {
@@ -77,7 +79,7 @@ fn wake(state: &State) {
     }
 }
 
-impl Drop for Own {
+impl Drop for HeldLock {
     #[inline(always)]
     fn drop(&mut self) {
         let state = self.state;

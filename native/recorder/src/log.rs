@@ -1,6 +1,6 @@
-//! Records calls, including the calls that signal handlers make in the middle of another call.
+//! Record calls, including the calls that signal handlers make in the middle of another call.
 
-use crate::lock::Own;
+use crate::lock::HeldLock;
 use crate::order::{is_by_time, ticks};
 use crate::stacks;
 use crate::stage::{append, has_room, lose, put, settle, usable};
@@ -9,21 +9,22 @@ use crate::system;
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{compiler_fence, Ordering};
 use gdbheap_calls::header::{self, word};
-use gdbheap_calls::waiting::{self, Waiting};
+use gdbheap_calls::waiting::{self, WaitingCall};
 use gdbheap_calls::Event;
 
-/// Record a call in its place in the order: after the calls that signal handlers made before its end, and before the
-/// calls that they made later.
+/// Record a call. Calls that signal handlers made before it ended come before it in the log; calls that they made later
+/// come after it.
 #[inline(always)]
-pub(crate) fn write(own: &Own, event: Event, begun: u64) {
+pub(crate) fn write(own: &HeldLock, event: Event, begun: u64) {
     write_block(own, event, begun, 0, false);
 }
 
-/// Record a call that returned a block of `size` bytes. The usable bytes are stored before the block, where malloc has
-/// just written; reading them now would mean waiting for memory. So they are read at the next call, or now if
-/// `at_once`.
+/// Record a call that returned a block of `size` bytes.
+///
+/// malloc stores the usable size of a block just before the block. Reading the size right after malloc wrote there
+/// would stall the processor. So the size is read at the next call, or now if `at_once` is true.
 #[inline(always)]
-pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_once: bool) {
+pub(crate) fn write_block(own: &HeldLock, event: Event, begun: u64, size: u64, at_once: bool) {
     compiler_fence(Ordering::SeqCst);
     let before = waiting_count(own);
     write_waiting_until(own, before);
@@ -41,11 +42,13 @@ pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_onc
     write_waiting(own);
 }
 
-/// Append an event. If calls are ordered by time, put its time into the same stage. A block exists from the end of the
-/// call that allocates it, and is gone from the beginning of the call that frees it; both times matter if realloc moves
-/// a block.
+/// Append an event. If calls are ordered by time, append before it:
+///
+/// - for a call that allocates, the time when it ended.
+/// - for a call that frees, the time when it began.
+/// - for a realloc that moves a block, both times.
 #[inline(always)]
-fn append_timed(own: &Own, event: Event, begun: u64) {
+fn append_timed(own: &HeldLock, event: Event, begun: u64) {
     if !is_by_time() {
         return append(own, event);
     }
@@ -65,8 +68,8 @@ fn append_timed(own: &Own, event: Event, begun: u64) {
     put(owned, event);
 }
 
-/// Read the usable bytes of the last returned block now, because a signal handler may free the block. The handler
-/// interrupts a call of its own thread.
+/// Read the usable size of the last returned block now, because the signal handler that is running may free the block.
+/// The handler interrupted an allocator call of this thread.
 #[cold]
 pub(crate) fn settle_for_owner(state: &State) {
     // SAFETY: the thread has the lock, and continues after the handler.
@@ -76,21 +79,21 @@ pub(crate) fn settle_for_owner(state: &State) {
     }
 }
 
-/// Write all waiting calls, which signal handlers made.
+/// Write all calls of signal handlers that wait in the header to the stage.
 #[inline(always)]
-pub(crate) fn write_waiting(own: &Own) {
+pub(crate) fn write_waiting(own: &HeldLock) {
     write_waiting_until(own, u64::MAX);
 }
 
 #[inline(always)]
-fn waiting_count(own: &Own) -> u64 {
+fn waiting_count(own: &HeldLock) -> u64 {
     // SAFETY: `own` has the lock; the header stays mapped.
     system::get(unsafe { &*own.state.own().word_at(word::WAITING) })
 }
 
-/// Write the waiting calls, which signal handlers made, up to the call with the number `end`.
+/// Write those calls of signal handlers in the header that have a number below `end`.
 #[inline(always)]
-fn write_waiting_until(own: &Own, end: u64) {
+fn write_waiting_until(own: &HeldLock, end: u64) {
     compiler_fence(Ordering::SeqCst);
     if end != 0 && waiting_count(own) != 0 {
         settle(own);
@@ -99,7 +102,7 @@ fn write_waiting_until(own: &Own, end: u64) {
 }
 
 #[cold]
-fn write_each_waiting(own: &Own, end: u64) {
+fn write_each_waiting(own: &HeldLock, end: u64) {
     // SAFETY: `own` has the lock; the header stays mapped.
     let (waiting, written, base) = unsafe {
         let owned = own.state.own();
@@ -109,7 +112,7 @@ fn write_each_waiting(own: &Own, end: u64) {
         let (done, count) = (system::get(written), system::get(waiting));
         if done < count.min(end).min(header::MAX_WAITING as u64) {
             // SAFETY: the number is below MAX_WAITING, whatever others may have written into the file.
-            let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut Waiting) };
+            let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut WaitingCall) };
             if let Some((event, usable)) = waiting::from_words(words) {
                 append_timed(own, event, ticks());
                 if let Some(size) = usable {
@@ -128,8 +131,8 @@ fn write_each_waiting(own: &Own, end: u64) {
     }
 }
 
-/// Store a call that a signal handler makes in the middle of another call of this thread. The other call may be one of
-/// a signal handler, too.
+/// Store a call of a signal handler in the header, because it interrupts another call of this thread. The interrupted
+/// call may be one of a signal handler, too.
 #[cold]
 pub(crate) fn keep_waiting(state: &State, event: Event, usable: Option<u64>) {
     let Some(words) = waiting::to_words(event, usable) else { return };

@@ -1,5 +1,5 @@
-//! The order in which the calls of several threads are in the log: by the order in which the threads took the lock, or
-//! by the processor's clock.
+//! The order of several threads' calls in the log: the order in which the threads took the lock, or the order of times
+//! on the processor's clock.
 
 use crate::system;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 
 static BY_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Keep the order of calls that the environment requests, because the program may change its environment later.
+/// Read the requested order of calls from the environment, because the program may change its environment later.
 pub(crate) fn learn() {
     // SAFETY: the environment exists before any constructor.
     unsafe {

@@ -1,5 +1,5 @@
-//! Wraps the functions of Python's own allocator. The wrappers record every call and pass it on. pymalloc works as
-//! before, which it would not with PYTHONMALLOC=malloc.
+//! Wrap the functions of Python's own allocator. The wrappers record every call and pass it on. pymalloc stays in use,
+//! unlike with PYTHONMALLOC=malloc.
 //!
 //! The wrappers are installed before the program's main(), when nothing was allocated yet. An interpreter that chooses
 //! its allocator itself (PYTHONMALLOC, -X dev) removes them again, and is not recorded. An interpreter that is loaded
@@ -47,7 +47,8 @@ static BEHIND: [Behind; 2] = [const { Behind(UnsafeCell::new(None)) }; 2];
 #[link_section = ".init_array"]
 static AT_START: extern "C" fn() = at_start;
 
-/// Install the wrappers. Called after the libraries that the program needs have been relocated, and before main().
+/// Install the wrappers. The dynamic linker calls this function after it has relocated the libraries that the program
+/// needs, and before main().
 extern "C" fn at_start() {
     // SAFETY: names end with a zero byte.
     let function = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -78,8 +79,8 @@ unsafe fn behind(context: Address) -> Option<&'static Allocator> {
     unsafe { (*(context as *const Option<Allocator>)).as_ref() }
 }
 
-/// Record a call after it was made. Calls of malloc that it made come before it in the log. The thread holds the GIL
-/// meanwhile.
+/// Record a call of Python's allocator after it was made, so that its calls of malloc come first in the log. The thread
+/// holds the GIL, so no other thread's call of Python's allocator comes in between.
 #[inline(always)]
 fn write(event: Event) {
     match turn::take() {

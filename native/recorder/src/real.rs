@@ -86,8 +86,8 @@ const fn assert_size<F>() {
 static LOOKING: AtomicU64 = AtomicU64::new(0);
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// Return whether the functions are known. The first call looks them up. False for calls that are made during the
-/// look-up itself.
+/// Return whether the functions are known. The first call looks them up; other threads wait until it is done. Return
+/// false if the look-up itself makes the call.
 #[cold]
 pub(crate) fn look_up() -> bool {
     let me = system::thread_pointer();
@@ -115,7 +115,7 @@ pub(crate) fn look_up() -> bool {
 
 static SINGLE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// Return whether the process has always had one thread, as glibc 2.32 and later report.
+/// Return whether glibc (2.32 and later) reports that the process has only one thread. False if unknown.
 #[inline(always)]
 pub(crate) fn is_single_threaded() -> bool {
     let flag = SINGLE.load(Ordering::Relaxed);
@@ -152,7 +152,7 @@ pub(crate) fn early(size: usize) -> Address {
     }
 }
 
-/// Return the size of a block from `early`; None for any other block.
+/// Return the size in bytes of a block from `early`; None for any other block.
 #[inline(always)]
 pub(crate) fn early_size(address: Address) -> Option<usize> {
     let distance = (address as usize).wrapping_sub(EARLY.0.get() as usize);

@@ -1,11 +1,11 @@
-//! Writes into the current stage: events, and between them the information about time, threads and blocks that the
+//! Write into the current stage: events, and between them the information about time, threads and blocks that the
 //! events need.
 
 use crate::file;
-use crate::lock::Own;
+use crate::lock::HeldLock;
 use crate::order::is_by_time;
 use crate::real::{self, typed};
-use crate::state::{self, Own as Owned, Process, State, Thread, OFF};
+use crate::state::{self, LockedState, Process, State, Thread, OFF};
 use crate::system;
 use core::ffi::c_void;
 use core::sync::atomic::{compiler_fence, AtomicI32, Ordering};
@@ -14,16 +14,18 @@ use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 
 /// The number of events between two events that record the time.
 const TIME_EVERY: u32 = 256;
-/// The most bytes that a call takes: its thread, the time, its block, the call itself, and the end of the stage.
+/// The largest number of bytes that a call takes in a stage: its thread, the time, its block, the call itself, and the
+/// end of the stage.
 const ROOM: usize = 6 * MAX_EVENT + 1;
 
-/// The key of thread-specific data whose destructor reports the end of a thread; negative if there is no key.
+/// The key of thread-specific data whose destructor records the end of a thread (pthread_key_create); negative if there
+/// is no key.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
-/// Return `size` bytes of room for an event with content. After the event there is still room for a call. None if
-/// nothing more can be written.
+/// Return the next `size` bytes of the current stage, for an event with content. Enough bytes for a call remain after
+/// them. None if nothing more can be written.
 #[allow(clippy::mut_from_ref)]
-pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
+pub(crate) fn room(own: &HeldLock, size: usize) -> Option<&mut [u8]> {
     if !has_room(own, size) {
         return None;
     }
@@ -36,7 +38,7 @@ pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
 
 /// Complete an event whose content is already in the bytes that `room()` returned: write the terminating 0 after its
 /// `used` bytes, then its `first` byte.
-pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
+pub(crate) fn written(own: &HeldLock, (first, used): (u8, usize)) {
     // SAFETY: within the room, and after that there is room for a call.
     unsafe {
         let owned = own.state.own();
@@ -47,9 +49,9 @@ pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
     }
 }
 
-/// Record the number of usable bytes of the block that was returned last, if it is not the usual number.
+/// Record the usable size in bytes of the block that was returned last, if it is not the usual one.
 #[inline(always)]
-pub(crate) fn settle(own: &Own) {
+pub(crate) fn settle(own: &HeldLock) {
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if owned.given != 0 {
@@ -61,11 +63,12 @@ pub(crate) fn settle(own: &Own) {
     }
 }
 
-/// Record the number of usable bytes of the block that was returned last, if it is not the usual number. If a signal
-/// handler read the number before its own call, that number is used, because the handler's call may have freed the
-/// block.
+/// Record the usable size in bytes of the block that was returned last, if it is not the usual one. `found`: this size.
+///
+/// A signal handler may already have read the size before its own call. Then its value is used, because the handler may
+/// have freed the block since.
 #[cold]
-fn write_unusual(own: &Own, found: Option<u64>) {
+fn write_unusual(own: &HeldLock, found: Option<u64>) {
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     compiler_fence(Ordering::SeqCst);
@@ -79,7 +82,7 @@ fn write_unusual(own: &Own, found: Option<u64>) {
     }
 }
 
-/// Return the number of usable bytes of a block of `size` requested bytes, if it is not the usual number; else None.
+/// Return the usable size in bytes of a block of `size` requested bytes, if it is not the usual one; else None.
 #[inline(always)]
 pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
     if block == 0 {
@@ -98,7 +101,7 @@ pub(crate) fn usable(block: u64) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn append(own: &Own, event: Event) {
+pub(crate) fn append(own: &HeldLock, event: Event) {
     if has_room(own, 0) {
         // SAFETY: `own` has the lock, and nothing else has a reference.
         let owned = unsafe { own.state.own() };
@@ -107,10 +110,10 @@ pub(crate) fn append(own: &Own, event: Event) {
     }
 }
 
-/// Return whether a call can be recorded: the stage has room for all events of the call and for `more` bytes, and the
-/// thread of the call is recorded.
+/// Return whether a call can be recorded: the stage can take all events of the call and `more` bytes, and the thread of
+/// the call is recorded.
 #[inline(always)]
-pub(crate) fn has_room(own: &Own, more: usize) -> bool {
+pub(crate) fn has_room(own: &HeldLock, more: usize) -> bool {
     // SAFETY: `own` has the lock, and nothing else has a reference.
     let owned = unsafe { own.state.own() };
     let is_ready = owned.used + ROOM + more <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
@@ -118,7 +121,7 @@ pub(crate) fn has_room(own: &Own, more: usize) -> bool {
 }
 
 #[inline(always)]
-pub(crate) fn put(owned: &mut Owned, event: Event) {
+pub(crate) fn put(owned: &mut LockedState, event: Event) {
     // SAFETY: the stage is mapped and has room (`append`).
     let room = unsafe { &mut *(owned.stage.add(owned.used) as *mut [u8; MAX_EVENT]) };
     let (first, used) = encode(event, &mut owned.last, room);
@@ -131,9 +134,10 @@ pub(crate) fn put(owned: &mut Owned, event: Event) {
     owned.used += used;
 }
 
-/// Make room, and record the time and the thread of the following calls. Return false if nothing more can be written.
+/// Begin a new stage if the current one is full, and record the time and the thread of the following calls. Return
+/// false if nothing more can be written.
 #[cold]
-fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
+fn prepare(own: &HeldLock, owned: &mut LockedState, more: usize) -> bool {
     let _kept = system::KeptErrno::new();
     if owned.used + ROOM + more > STAGE && !file::next_stage(owned) {
         system::set(&own.state.mode, OFF);
@@ -150,7 +154,7 @@ fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
     true
 }
 
-fn switch(me: u64, owned: &mut Owned) {
+fn switch(me: u64, owned: &mut LockedState) {
     owned.thread = me;
     if owned.thread_of(me).is_none() {
         owned.forget_ended();
@@ -169,7 +173,7 @@ fn switch(me: u64, owned: &mut Owned) {
     arm(1);
 }
 
-/// Have `at_end` called when this thread ends.
+/// Have `at_end` called with the number `round` when this thread ends.
 pub(crate) fn arm(round: usize) {
     let key = KEY.load(Ordering::Relaxed);
     if key >= 0 {
@@ -178,7 +182,7 @@ pub(crate) fn arm(round: usize) {
     }
 }
 
-/// Count a call that cannot be recorded, if the file has a header.
+/// Count a call that could not be recorded, if the file has a header.
 #[cold]
 pub(crate) fn lose() {
     let Some(state) = state::process().and_then(state_of_thread) else { return };
@@ -191,7 +195,8 @@ pub(crate) fn lose() {
     }
 }
 
-/// Return the state into which the calls of this thread are written. The caller must not change it.
+/// Return the state into which the calls of this thread are written; None if the thread has none yet. The caller must
+/// not change it.
 pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static State> {
     match is_by_time() {
         true => process.lane_of(system::thread_pointer()),
@@ -199,7 +204,8 @@ pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static Stat
     }
 }
 
-/// Have `at_end` called at the end of each thread, in each round of destructors, with the number of the round.
+/// Create the key whose destructor is `at_end`. `arm` gives the key a value in a thread. `at_end` is called with this
+/// value when the thread ends.
 pub(crate) fn watch_ends(at_end: extern "C" fn(*mut c_void)) {
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;

@@ -6,11 +6,11 @@ use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use gdbheap_calls::Last;
+use gdbheap_calls::LastValues;
 
 pub(crate) const NEW: u64 = 0;
 pub(crate) const RECORDING: u64 = 1;
-/// Nothing more is recorded in this process: there is no folder, or no room.
+/// Nothing more is recorded in this process: there is no folder, or its disk is full.
 pub(crate) const OFF: u64 = 2;
 
 const MAX_THREADS: usize = 4096;
@@ -32,24 +32,27 @@ pub(crate) struct State {
     pub(crate) mode: AtomicU64,
     /// How often the lock was released while there were several threads.
     pub(crate) turns: AtomicU64,
-    /// The number of threads that sleep until they get the lock, and the number of turns until one of them is woken.
+    /// The number of threads that sleep until they get the lock.
     pub(crate) sleepers: AtomicU64,
+    /// How often the lock may be released before one of the sleepers is woken.
     pub(crate) wake_in: AtomicU64,
-    own: UnsafeCell<Own>,
+    own: UnsafeCell<LockedState>,
 }
 
 /// The part of a state that only the owner of the lock uses.
-pub(crate) struct Own {
+pub(crate) struct LockedState {
     pub(crate) header: *mut u64,
     pub(crate) slots: *mut u8,
     pub(crate) stage: *mut u8,
     pub(crate) used: usize,
     pub(crate) stages: u64,
-    pub(crate) last: Last,
-    /// The block that was returned last, its requested bytes, and its usable bytes if a signal handler has read them.
-    /// Each is 0 if there is none.
+    pub(crate) last: LastValues,
+    /// The block that was returned last; 0 if there is none.
     pub(crate) given: u64,
+    /// The requested size in bytes of the block that was returned last.
     pub(crate) given_size: u64,
+    /// The usable size in bytes of the block that was returned last, if a call of a signal handler has read it;
+    /// otherwise 0.
     pub(crate) settled: u64,
     /// The thread pointer of the thread whose call was written last.
     pub(crate) thread: u64,
@@ -57,15 +60,17 @@ pub(crate) struct Own {
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
-    /// `mean`: the average number of bytes between two recorded stacks; 0 if none are recorded. `countdown`: the number
-    /// of bytes until the next stack is recorded. `random`: the state of the random number generator.
+    /// The average number of bytes between two recorded stacks; 0 if none are recorded.
     pub(crate) mean: u64,
+    /// The number of bytes until the next stack is recorded.
     pub(crate) countdown: u64,
+    /// The state of the random number generator.
     pub(crate) random: u64,
-    /// The data of `stacks` that is kept between two stacks.
+    /// The data that `stacks` keeps between two stacks (`Stacks`); null until the first stack.
     pub(crate) stacks: *mut c_void,
-    /// The table of the threads whose calls are written here, and the number of its entries.
+    /// The table of the threads whose calls are written here.
     threads: *mut Thread,
+    /// The number of entries of the table of threads.
     count: usize,
 }
 
@@ -81,13 +86,13 @@ impl State {
     /// The caller must have the lock, and no other reference to this part.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn own(&self) -> &mut Own {
+    pub(crate) unsafe fn own(&self) -> &mut LockedState {
         // SAFETY: the caller guarantees it.
         unsafe { &mut *self.own.get() }
     }
 }
 
-impl Own {
+impl LockedState {
     /// Return the address of a word of the header.
     pub(crate) fn word_at(&self, place: usize) -> *const AtomicU64 {
         self.header.wrapping_add(place) as *const AtomicU64
@@ -129,7 +134,8 @@ impl Own {
     }
 }
 
-/// The data that exists once in each process. A value whose bytes are all 0 is valid.
+/// The data that exists once in each process. A value whose bytes are all 0 is valid. `lanes`: a hash table of lanes by
+/// thread pointer.
 #[repr(C)]
 pub(crate) struct Process {
     /// The state into which all threads write, unless each has its own lane.
@@ -138,8 +144,10 @@ pub(crate) struct Process {
     lanes: [Entry; MAX_LANES],
     /// How many thread numbers were assigned so far.
     pub(crate) numbers: AtomicU64,
-    /// `began`: when the first file of the process began. `parent`: the identity of the parent, as in the header.
+    /// The time when the first file of the process began.
     pub(crate) began: AtomicU64,
+    /// The process id of the parent, the time when its file began, and the number of the fork; all 0 for an executed
+    /// program.
     pub(crate) parent: [AtomicU64; 3],
 }
 
@@ -162,8 +170,8 @@ impl Process {
         &self.all
     }
 
-    /// Return the state of the lane of the thread with this thread pointer; None if there is no room, or while the lane
-    /// is being created.
+    /// Return the state of the lane of the thread with this thread pointer; None if there are too many lanes, or while
+    /// the lane is being created.
     #[inline(always)]
     pub(crate) fn lane_of(&'static self, pointer: u64) -> Option<&'static State> {
         let start = (pointer >> 6) as usize;
@@ -221,12 +229,14 @@ pub(crate) fn make() -> Option<&'static Process> {
     process()
 }
 
-/// Give the table of threads to the state into which all threads write. The caller has the lock of that state.
-pub(crate) fn give_threads(process: &'static Process, own: &mut Own) {
+/// Let the state into which all threads write use the process's table of threads. The caller has the lock of that
+/// state.
+pub(crate) fn give_threads(process: &'static Process, own: &mut LockedState) {
     (own.threads, own.count) = (process.threads.get() as *mut Thread, MAX_THREADS);
 }
 
-/// Map memory for a `T`, filled with zeros. `at_fork`: the advice to madvise(2) that says what a forked child gets.
+/// Map memory for a `T`, filled with zeros; None if there is too little memory. `at_fork`: the advice to madvise(2)
+/// that says what a forked child gets.
 fn memory<T>(at_fork: core::ffi::c_int) -> Option<*mut T> {
     let size = core::mem::size_of::<T>();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -12,7 +12,7 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
-/// Return the time of the processor's clock, which is the same on all processors.
+/// Return the time stamp counter of the processor (rdtsc). The counters of all processors are assumed to agree.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has this instruction.
@@ -54,7 +54,7 @@ pub(crate) fn wake(word: &AtomicU64) {
     unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
-/// Restores `errno` when dropped: the program must not notice the recorder's system calls.
+/// A guard that restores `errno` when it is dropped, because the program must not notice the recorder's system calls.
 pub(crate) struct KeptErrno(i32);
 
 impl KeptErrno {

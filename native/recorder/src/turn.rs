@@ -1,8 +1,8 @@
-//! Turns: one call at a time is made and recorded, so that the log has the order in which calls were made. This file
-//! also handles the first call of a process, a forked child, and the end of a thread.
+//! Let the threads take turns: only one call at a time is made and recorded, so that the log has the calls in their
+//! order. This file also handles the first call of a process, a forked child, and the end of a thread.
 
 use crate::identity::describe;
-use crate::lock::{take_alone, wait, Own};
+use crate::lock::{take_alone, wait, HeldLock};
 use crate::order::{self, is_by_time, ticks};
 use crate::real::{self, typed};
 use crate::stage::{arm, settle, state_of_thread, watch_ends};
@@ -15,19 +15,22 @@ use gdbheap_calls::{Event, STAGE};
 
 const MAX_ENDS: usize = 4;
 
-/// The data that a forked child reads about its parent: the parent's process id, when the parent's file began, and how
-/// often the parent has forked.
+/// The process id. In a forked child it is still that of the parent, until the child begins its own file.
 static PID: AtomicU64 = AtomicU64::new(0);
+/// The time when the process's file began. In a forked child it is still that of the parent's file, until the child
+/// begins its own.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
+/// The number of forks so far. The parent increases it before it forks, so in the child it is the number of the child's
+/// own fork.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 /// In a forked child that has not begun its file yet: the number of the fork that made the child. 0 if the child was
 /// made in another way.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// The treatment of a call.
+/// How a call is treated: recorded or not, and with which lock.
 pub(crate) enum Turn {
     /// Record the call.
-    Own(Own),
+    Own(HeldLock),
     /// A signal handler makes the call in the middle of another call of this thread: store the call until it can be
     /// written.
     Nested(&'static State),
@@ -51,21 +54,21 @@ pub(crate) fn take() -> Turn {
     } else if state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() && !wait(state, me) {
         return nested(state);
     }
-    begun(Own { state, me, is_alone })
+    begun(HeldLock { state, me, is_alone })
 }
 
 /// Take the lane of this thread. No thread waits for another, because the calls of each thread are recorded separately,
 /// with their times.
 fn take_lane(process: &'static Process, me: u64) -> Turn {
     match process.lane_of(me) {
-        Some(state) if take_alone(state, me) => begun(Own { state, me, is_alone: true }),
+        Some(state) if take_alone(state, me) => begun(HeldLock { state, me, is_alone: true }),
         Some(state) => nested(state),
         None => Turn::Off,
     }
 }
 
 #[inline(always)]
-fn begun(own: Own) -> Turn {
+fn begun(own: HeldLock) -> Turn {
     if system::get(&own.state.mode) == RECORDING {
         settle(&own);
         // These are calls that a signal handler made after the end of the last call and before this thread took the
@@ -94,10 +97,10 @@ fn first() -> Turn {
     }
 }
 
-/// Begin the file at the first call of a process, or of a thread with its own lane, and return the turn of the call.
-/// The caller has the lock.
+/// Begin the file at the first call of a process, or of a thread with its own lane. Return the turn of this call. The
+/// caller has the lock.
 #[cold]
-fn begin(own: Own) -> Turn {
+fn begin(own: HeldLock) -> Turn {
     if system::get(&own.state.mode) == NEW && !begin_file(&own) {
         system::set(&own.state.mode, OFF);
     }
@@ -109,10 +112,10 @@ fn begin(own: Own) -> Turn {
 
 /// Begin the file of this process, or of a thread's lane. Return false if that fails.
 #[cold]
-fn begin_file(own: &Own) -> bool {
+fn begin_file(own: &HeldLock) -> bool {
     let _kept = system::KeptErrno::new();
     let Some(process) = state::process().filter(|_| file::has_folder()) else { return false };
-    let _opening = file::Opening::begin();
+    let _opening = file::FileOpening::begin();
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if !is_by_time() {
@@ -175,8 +178,8 @@ fn begin_file(own: &Own) -> bool {
     true
 }
 
-/// Record the end of a thread. This function is called in each round of destructors. The end is recorded in the last
-/// round, which comes after most calls of other destructors.
+/// Record the end of a thread. The destructors of thread-specific data run in several rounds, each of which calls this
+/// function. Only the last round records the end, because other destructors may call the allocator before it.
 extern "C" fn at_end(round: *mut c_void) {
     if (round as usize) < MAX_ENDS {
         return arm(round as usize + 1);
@@ -195,8 +198,8 @@ extern "C" fn at_end(round: *mut c_void) {
 #[link_section = ".fini_array"]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// Record the usable bytes of the block that was returned last, because no further call will record them. This function
-/// is called when the process exits.
+/// Record the usable size of the block that was returned last, because no further call will record it. This function is
+/// called when the process exits.
 extern "C" fn at_exit() {
     let Some(state) = state::process().and_then(state_of_thread) else { return };
     if system::get(&state.mode) == RECORDING {
@@ -204,7 +207,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Fork, and tell the child the number of the fork. None if libc's fork is unknown.
+/// Fork, and pass the number of the fork to the child. None if libc's fork is unknown.
 pub(crate) fn fork() -> Option<libc::pid_t> {
     let function = real::FORK.get()?;
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;

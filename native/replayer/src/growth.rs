@@ -1,15 +1,15 @@
-//! Find the calls that make an arena of glibc larger. The main arena has grown if the program break has moved. Another
-//! arena has grown if one of its heaps is larger than ever before.
+//! Find the calls that make an arena of glibc larger. The main arena has grown if the program break has moved up.
+//! Another arena has grown if one of its heaps is larger than ever before.
 
 use crate::real::Address;
 
-/// The heaps of threads begin at multiples of this (malloc/arena.c, HEAP_MAX_SIZE). The third word of a heap is its
-/// `size`.
+/// The alignment and largest size of a thread's heap in bytes (malloc/arena.c, HEAP_MAX_SIZE). The heap of a block is
+/// found by rounding down the block's address.
 const SPAN: usize = 64 << 20;
 const ARENA_WORD: usize = 0;
 const SIZE_WORD: usize = 2;
-/// Bits of the word before a block (malloc/malloc.c). They say that the block has its own mapping, or that the block is
-/// in a thread's heap.
+/// Flags in the word before a block (malloc/malloc.c). MMAPPED: the block has its own mapping. NON_MAIN_ARENA: the
+/// block is in a thread's heap.
 const MMAPPED: usize = 2;
 const NON_MAIN_ARENA: usize = 4;
 /// The number of entries in the table of heaps, each an address and a size.
@@ -17,12 +17,12 @@ pub(crate) const HEAPS: usize = 1 << 14;
 
 pub(crate) struct Growth {
     last_break: usize,
-    /// A table: the addresses of heaps, followed by the largest size of each heap that was seen.
+    /// A hash table of heaps in two halves: the addresses, and the largest size in bytes that was seen of each heap.
     heaps: &'static mut [u64],
 }
 
-/// The growth of an arena. `arena`: the arena's address; 0 for the main arena.
-pub(crate) struct Grown {
+/// How much an arena has grown. `arena`: the arena's address; 0 for the main arena. `bytes`: the number of new bytes.
+pub(crate) struct ArenaGrowth {
     pub(crate) arena: u64,
     pub(crate) bytes: u64,
 }
@@ -33,7 +33,7 @@ fn current_break() -> usize {
 }
 
 impl Growth {
-    /// Begin with the present program break. `heaps`: 2 * HEAPS words, all 0.
+    /// Begin with the current program break. `heaps`: 2 * HEAPS words, all 0.
     pub(crate) fn new(heaps: &'static mut [u64]) -> Growth {
         Growth { last_break: current_break(), heaps }
     }
@@ -50,7 +50,7 @@ impl Growth {
     /// # Safety
     /// The block must be one of glibc's.
     #[inline(always)]
-    pub(crate) unsafe fn after(&mut self, block: Address) -> Option<Grown> {
+    pub(crate) unsafe fn after(&mut self, block: Address) -> Option<ArenaGrowth> {
         // SAFETY: the word before a block is the size of its chunk and three bits.
         let head = unsafe { *(block as *const usize).sub(1) };
         if head & MMAPPED != 0 {
@@ -58,7 +58,7 @@ impl Growth {
         }
         if head & NON_MAIN_ARENA == 0 {
             let bytes = current_break().checked_sub(self.last_break)? as u64;
-            return (bytes > 0).then_some(Grown { arena: 0, bytes });
+            return (bytes > 0).then_some(ArenaGrowth { arena: 0, bytes });
         }
         let heap = (block as usize & !(SPAN - 1)) as *const u64;
         // SAFETY: the heap of a block in a thread's arena begins there.
@@ -66,10 +66,11 @@ impl Growth {
         let known = self.size_of(heap as u64)?;
         let bytes = size.checked_sub(*known)?;
         *known = size;
-        (bytes > 0).then_some(Grown { arena, bytes })
+        (bytes > 0).then_some(ArenaGrowth { arena, bytes })
     }
 
-    /// Return the largest size so far of a heap; 0 for a new heap. None if the table is full.
+    /// Return the largest size in bytes that was seen of a heap, for the caller to update. It is 0 for a new heap. None
+    /// if the table is full.
     fn size_of(&mut self, heap: u64) -> Option<&mut u64> {
         let (heaps, sizes) = self.heaps.split_at_mut(HEAPS);
         let first = heap as usize / SPAN;

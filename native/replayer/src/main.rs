@@ -1,13 +1,15 @@
 //! A program that repeats recorded allocator calls: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
-//! DESCRIPTOR is an open descriptor of a plan (gdbheap-plan). FILL is 1 to touch a byte of each page that a request
-//! covers, else 0; add 2 to write a line for each call that made an arena of glibc larger. The program stops after each
-//! call whose number is one of CALL, and after the last call of the plan. At each stop it writes its figures to
-//! standard output, and waits for a byte on standard input. When the input has ended, the program ends. If the replay
-//! is impossible, the program writes the reason as JSON and ends with status 2.
+//! - DESCRIPTOR: an open descriptor of a plan (gdbheap-plan).
+//! - FILL: 1 to touch a byte of each page that a request covers, else 0. Add 2 to write a line for each call that made
+//!   an arena of glibc larger.
+//! - THREADS: the largest number of threads that may exist at once.
+//! - MEMORY: a limit for the private memory of the program, in bytes; 0 means no limit.
+//! - CALL: the number of a call after which the program stops. It also stops after the last call of the plan.
 //!
-//! THREADS is the largest number of threads that may exist at once. MEMORY limits the private memory of the program in
-//! bytes; 0 means no limit. If the machine runs out of memory, the kernel ends this program before others.
+//! At each stop the program writes its figures to standard output, and waits for a byte on standard input. When the
+//! input has ended, the program ends. If the replay is impossible, it writes the reason as JSON and ends with status 2.
+//! If the machine runs out of memory, the kernel ends this program before others.
 //!
 //! The tested allocator is the one that would serve any program: glibc's, or that of a preloaded library. Allocations
 //! of libc itself are served separately (own.rs).
@@ -26,20 +28,21 @@ mod threads;
 use core::ffi::{c_char, c_int, CStr};
 use gdbheap_plan::{header, ALIGNED, HEADER, MAGIC, VERSION};
 use growth::{Growth, HEAPS};
-use run::{Run, Stop};
+use run::{Run, StopReason};
 
-/// Bits of the argument FILL.
+/// The bits of the argument FILL: FILLS touches pages, SAYS_GROWTH writes a line for each growth of an arena.
 const FILLS: u64 = 1;
 const SAYS_GROWTH: u64 = 2;
 
-type Words = *const *const c_char;
+type Arguments = *const *const c_char;
 type Header = [u64; header::WORDS];
 
 /// # Safety
 ///
-/// The C library calls this function, with `count` words.
+/// Only the C library may call this function. `words` must point to `count` strings, each ended by a zero byte, and to
+/// a NULL after them.
 #[no_mangle]
-pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
+pub unsafe extern "C" fn main(count: c_int, words: Arguments) -> c_int {
     // SAFETY: the arguments are numbers. This program should end with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let is_fixed = system::without_randomization(words);
@@ -68,7 +71,7 @@ fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-fn number(words: Words, place: c_int) -> Option<u64> {
+fn number(words: Arguments, place: c_int) -> Option<u64> {
     // SAFETY: the list ends with NULL, and is not read beyond `count`.
     let word = unsafe { *words.add(place as usize) };
     if word.is_null() {
@@ -111,8 +114,8 @@ fn read_header(descriptor: i32) -> Option<Header> {
     is_ours.then_some(header)
 }
 
-/// Return a table of `count` words or addresses that are all 0. The table is resident from the start, because it must
-/// not grow while pages are counted.
+/// Return a table of `count` words or addresses that are all 0; None if there is too little memory. The table is
+/// resident from the start, because it must not grow while pages are counted.
 fn table<T>(count: usize) -> Option<&'static mut [T]> {
     assert_eq!(size_of::<T>(), 8);
     if count == 0 {
@@ -123,8 +126,8 @@ fn table<T>(count: usize) -> Option<&'static mut [T]> {
     Some(unsafe { core::slice::from_raw_parts_mut(found as *mut T, count) })
 }
 
-/// Move the program break, so that the heap begins at the same distance from a multiple of `ALIGNED` as in the recorded
-/// program.
+/// Move the program break, so that pages of the heap are aligned as in the recorded program: relative to multiples of
+/// `ALIGNED`. `lowest`: the lowest address of a recorded block.
 fn begin_heap_alike(lowest: u64) {
     if lowest == 0 {
         return;
@@ -148,21 +151,21 @@ fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed:
         let stop = if fill { run.until::<true>(limit) } else { run.until::<false>(limit) };
         nanoseconds += system::processor_time() - began;
         match stop {
-            Stop::AtCall => report::write(run, &before, nanoseconds, "stop", is_fixed),
-            Stop::AtEnd => {
+            StopReason::AtCall => report::write(run, &before, nanoseconds, "stop", is_fixed),
+            StopReason::AtEnd => {
                 report::write(run, &before, nanoseconds, "end", is_fixed);
                 wait();
                 break;
             }
-            Stop::Damaged => {
+            StopReason::Damaged => {
                 output::refuse("plan", 0);
                 return 2;
             }
-            Stop::TooManyThreads(most) => {
+            StopReason::TooManyThreads(most) => {
                 output::refuse("threads", most.min(i32::MAX as u64) as i32);
                 return 2;
             }
-            Stop::NoThread(number) => {
+            StopReason::NoThread(number) => {
                 output::refuse("thread", number);
                 return 2;
             }

@@ -1,9 +1,9 @@
 //! Write lines of JSON to standard output without an allocator.
 
-use crate::growth::Grown;
+use crate::growth::ArenaGrowth;
 use core::fmt::Write;
 
-/// A text of at most SIZE bytes. Bytes that do not fit are dropped.
+/// A string of at most SIZE bytes. Bytes that do not fit are dropped.
 pub(crate) struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
     used: usize,
@@ -14,7 +14,7 @@ impl<const SIZE: usize> Text<SIZE> {
         Text { bytes: [0; SIZE], used: 0 }
     }
 
-    /// Read the beginning of a file. The text is empty if the file cannot be read.
+    /// Read the beginning of a file. The string is empty if the file cannot be read.
     pub(crate) fn read(path: &core::ffi::CStr) -> Text<SIZE> {
         let mut text = Text::new();
         // SAFETY: reads into memory of this function.
@@ -28,11 +28,11 @@ impl<const SIZE: usize> Text<SIZE> {
         text
     }
 
-    /// Write the text to standard output.
+    /// Write the string to standard output.
     pub(crate) fn put(&self) {
         let mut bytes = &self.bytes[..self.used];
         while !bytes.is_empty() {
-            // SAFETY: writes from memory of this text.
+            // SAFETY: writes from memory of this string.
             let done = unsafe { libc::write(1, bytes.as_ptr() as *const _, bytes.len()) };
             if done <= 0 {
                 return;
@@ -41,7 +41,8 @@ impl<const SIZE: usize> Text<SIZE> {
         }
     }
 
-    /// Return the number after a name, in bytes. The files that are read state it in KiB.
+    /// Return the number after a name, in bytes; None if no line begins with the name. The files that are read state
+    /// the number in KiB.
     pub(crate) fn value(&self, name: &[u8]) -> Option<u64> {
         let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
         let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());
@@ -59,11 +60,11 @@ impl<const SIZE: usize> Write for Text<SIZE> {
     }
 }
 
-/// Write a line about a call that made an arena larger.
+/// Write a line of JSON about a call that made an arena larger.
 #[cold]
-pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) {
+pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &ArenaGrowth) {
     let mut text = Text::<256>::new();
-    let Grown { arena, bytes } = grown;
+    let ArenaGrowth { arena, bytes } = grown;
     let _ = writeln!(
         text,
         "{{\"grew\":{call},\"size\":{size},\"alignment\":{alignment},\"arena\":{arena},\"bytes\":{bytes}}}"
@@ -71,7 +72,8 @@ pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) 
     text.put();
 }
 
-/// Write the reason why there is no result.
+/// Write the reason why there is no result, as a line of JSON. `number`: the errno; for the reason "threads", the
+/// largest number of threads.
 pub(crate) fn refuse(why: &str, number: i32) {
     let mut text = Text::<256>::new();
     let _ = writeln!(text, "{{\"error\":\"{why}\",\"errno\":{number}}}");

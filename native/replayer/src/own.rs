@@ -1,4 +1,4 @@
-//! An allocator for libc's own allocations in this program, which never come from the tested heap.
+//! An allocator for libc's own allocations in this program. They never come from the tested heap.
 //!
 //! Its blocks are in shared memory, so that they do not count as private pages of the tested allocator.
 
@@ -9,32 +9,32 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 type Address = *mut c_void;
 
-/// The size in bytes of the head before each block. The head has the block's class, and the address of the next free
-/// block while the block is free.
+/// The size in bytes of the header before each block. Its first word is the block's class, the power of two of its
+/// size. Its second word is the address of the next free block while the block is free.
 const HEAD: usize = 16;
 const CLASSES: usize = 48;
 const SMALLEST: u32 = 5;
 const PIECE: usize = 1 << 20;
 
-struct Own {
+struct OwnMemory {
     is_taken: AtomicBool,
-    kept: core::cell::UnsafeCell<Kept>,
+    kept: core::cell::UnsafeCell<FreeBlocks>,
 }
 
-struct Kept {
+struct FreeBlocks {
     next: usize,
     end: usize,
     free: [usize; CLASSES],
 }
 
 // SAFETY: `kept` is only used while `is_taken` is held.
-unsafe impl Sync for Own {}
-static OWN: Own = Own {
+unsafe impl Sync for OwnMemory {}
+static OWN: OwnMemory = OwnMemory {
     is_taken: AtomicBool::new(false),
-    kept: core::cell::UnsafeCell::new(Kept { next: 0, end: 0, free: [0; CLASSES] }),
+    kept: core::cell::UnsafeCell::new(FreeBlocks { next: 0, end: 0, free: [0; CLASSES] }),
 };
 
-fn with<T>(work: impl FnOnce(&mut Kept) -> T) -> T {
+fn with<T>(work: impl FnOnce(&mut FreeBlocks) -> T) -> T {
     while OWN.is_taken.swap(true, Ordering::Acquire) {
         core::hint::spin_loop();
     }
@@ -44,8 +44,8 @@ fn with<T>(work: impl FnOnce(&mut Kept) -> T) -> T {
     answer
 }
 
-impl Kept {
-    /// Return a block of 2^class bytes, including its head.
+impl FreeBlocks {
+    /// Return the address of a block of 2^class bytes, including its header; 0 if there is no memory.
     fn take(&mut self, class: usize) -> usize {
         let found = self.free[class];
         if found != 0 {
@@ -101,7 +101,8 @@ pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
     found
 }
 
-/// Fill memory with zeros. The code is written so that the compiler does not turn it into a call of calloc or memset.
+/// Fill memory with zeros, byte by byte. The writes are volatile, because the compiler may otherwise replace the loop
+/// by a call of memset or calloc, and calloc calls this function.
 unsafe fn zero(start: *mut u8, size: usize) {
     for at in 0..size {
         // SAFETY: the caller guarantees the size.

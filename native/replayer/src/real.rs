@@ -28,7 +28,7 @@ pub(crate) struct Real {
     pub(crate) free: unsafe extern "C" fn(Address),
     pub(crate) memalign: unsafe extern "C" fn(usize, usize) -> Address,
     pub(crate) usable: unsafe extern "C" fn(Address) -> usize,
-    /// Functions of glibc's malloc. Each is None unless it belongs to the same object as the tested allocator.
+    /// Functions of glibc's malloc. Each is None if the tested allocator is another library.
     pub(crate) mallopt: Option<unsafe extern "C" fn(c_int, c_int) -> c_int>,
     pub(crate) trim: Option<unsafe extern "C" fn(usize) -> c_int>,
     pub(crate) mallinfo2: Option<unsafe extern "C" fn() -> Mallinfo2>,
@@ -41,7 +41,7 @@ fn next(name: &CStr) -> Address {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// Return the address where the object of a function begins, and the path of the object.
+/// Return the load address and the path of the shared object that contains `function`; null and "" if there is none.
 fn object_of(function: Address) -> (Address, *const c_char) {
     // SAFETY: zeros are valid, and the call fills them in; the name lives as long as the object.
     unsafe {

@@ -7,10 +7,10 @@ use core::fmt::Write;
 /// Memory in bytes, as the kernel counts it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// The most bytes that were ever resident at the same time, in pages of all kinds.
+    /// The largest number of resident bytes at any time, in pages of all kinds (VmHWM).
     peak: u64,
     resident: u64,
-    /// Private pages that belong to no file. All pages of an allocator are of this kind.
+    /// The bytes in private pages that belong to no file. All pages of an allocator are of this kind.
     private: u64,
     file: u64,
     shared: u64,
@@ -24,14 +24,14 @@ impl Memory {
         Memory {
             peak: value(b"VmHWM:"),
             resident: value(b"VmRSS:"),
-            // This figure is exact, since Linux 4.14. The other one is a sum of counters that lag behind.
+            // The figure `Anonymous` (since Linux 4.14) is exact. `RssAnon` is a sum of counters that lag behind.
             private: rollup.value(b"Anonymous:").unwrap_or_else(|| value(b"RssAnon:")),
             file: value(b"RssFile:"),
             shared: value(b"RssShmem:"),
         }
     }
 
-    /// Reset the peak of resident memory.
+    /// Make the kernel measure the peak of resident memory anew from now on (clear_refs).
     pub(crate) fn forget_peak() {
         // SAFETY: opens a file of this process.
         unsafe {
@@ -43,7 +43,8 @@ impl Memory {
         }
     }
 
-    /// Return the allocator's memory in bytes, now and at its peak. `before`: the memory before the first call.
+    /// Return the allocator's memory in bytes, now and at its peak. `before`: the memory before the first call, which
+    /// does not count.
     fn since(&self, before: &Memory) -> (u64, u64) {
         let now = self.private.saturating_sub(before.private);
         let others = self.file.saturating_sub(before.file) + self.shared.saturating_sub(before.shared);
@@ -52,7 +53,12 @@ impl Memory {
     }
 }
 
-/// Write a line with the figures of this moment. `how`: "stop" or "end".
+/// Write a line with the figures of this moment.
+///
+/// - `before`: the memory before the first call.
+/// - `nanoseconds`: the CPU time of the calls.
+/// - `how`: "stop" after a requested call, "end" after the last one.
+/// - `is_fixed`: whether address randomization is off.
 pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_fixed: bool) {
     let (rss, peak) = Memory::now().since(before);
     let mut text = Text::<8192>::new();
@@ -83,7 +89,7 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
     text.put();
 }
 
-/// Return the number of blocks in use, and their usable bytes.
+/// Return the number of blocks in use, and the sum of their usable sizes.
 fn usable(run: &Run) -> (u64, u64) {
     let live = run.blocks.iter().filter(|block| !block.is_null());
     // SAFETY: the blocks belong to this allocator.

@@ -9,15 +9,15 @@ use core::ptr::null_mut;
 use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
 
 const PAGE: usize = 4096;
-/// A size larger than any address space on x86-64. A request of at least this size fails by itself, as it did when it
-/// was recorded.
+/// A size far above the memory of any machine. A request of at least this size fails by itself, as it did when it was
+/// recorded.
 const IMPOSSIBLE: u64 = 1 << 46;
 /// The parameter of mallopt that makes glibc fill all blocks that it returns (malloc.h). It does not change where
 /// blocks lie.
 const M_PERTURB: i32 = -6;
 
 /// The reason why the replay stops.
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     AtCall,
     AtEnd,
     Damaged,
@@ -30,21 +30,23 @@ pub(crate) struct Run {
     pub(crate) real: Real,
     pub(crate) steps: Steps,
     pub(crate) threads: Threads,
-    /// The address of each block, by its place.
+    /// For each place of the plan, the address of its block; NULL for a place without a block.
     pub(crate) blocks: &'static mut [Address],
-    /// The requested bytes of each block, by its place; empty if no memory is touched.
+    /// For each place, the requested size of its block. Empty if the replay touches no memory, because it then needs no
+    /// sizes.
     pub(crate) sizes: &'static mut [u64],
     pub(crate) mappings: &'static mut [Address],
-    /// The growth of arenas, if it is reported; else None.
+    /// The observer of growing arenas; None if growth is not reported.
     pub(crate) growth: Option<Growth>,
-    /// The number of calls so far, and the number of calls that failed here but not when they were recorded.
+    /// The number of calls of the plan that were made so far.
     pub(crate) calls: u64,
+    /// The number of calls that failed here but not when they were recorded.
     pub(crate) failures: u64,
 }
 
-/// The values for the next call, as the steps before it set them.
+/// The values that earlier steps have set for the next call.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct NextCall {
     place: u64,
     argument: u64,
     alignment: u64,
@@ -65,13 +67,13 @@ fn touch(block: Address, from: usize, to: usize) {
 }
 
 impl Run {
-    /// Make calls until `limit` calls were made in all, or to the end of the plan.
-    pub(crate) fn until<const FILL: bool>(&mut self, limit: u64) -> Stop {
+    /// Make calls of the plan until `limit` calls were made in all, or to the plan's end. Return why the calls stopped.
+    pub(crate) fn until<const FILL: bool>(&mut self, limit: u64) -> StopReason {
         self.threads.resume();
         while self.calls < limit {
             let Some(step) = self.steps.next() else {
                 self.threads.become_main();
-                return if self.steps.is_done() { Stop::AtEnd } else { Stop::Damaged };
+                return if self.steps.is_done() { StopReason::AtEnd } else { StopReason::Damaged };
             };
             let (place, argument) = (place_of(step), argument_of(step));
             let kind = kind_of(step);
@@ -87,15 +89,21 @@ impl Run {
             }
         }
         self.threads.become_main();
-        Stop::AtCall
+        StopReason::AtCall
     }
 
     #[inline(always)]
-    fn call<const FILL: bool>(&mut self, kind: u64, place: usize, size: usize, alignment: usize) -> Result<(), Stop> {
+    fn call<const FILL: bool>(
+        &mut self,
+        kind: u64,
+        place: usize,
+        size: usize,
+        alignment: usize,
+    ) -> Result<(), StopReason> {
         if kind == kind::NOTHING {
             return Ok(());
         }
-        let block = self.blocks.get_mut(place).ok_or(Stop::Damaged)?;
+        let block = self.blocks.get_mut(place).ok_or(StopReason::Damaged)?;
         if let Some(growth) = &mut self.growth {
             growth.before();
         }
@@ -117,7 +125,7 @@ impl Run {
                     *block = null_mut();
                     return Ok(());
                 }
-                _ => return Err(Stop::Damaged),
+                _ => return Err(StopReason::Damaged),
             }
         };
         if found.is_null() {
@@ -133,7 +141,7 @@ impl Run {
             }
         }
         if FILL && !found.is_null() {
-            let before = self.sizes.get_mut(place).ok_or(Stop::Damaged)?;
+            let before = self.sizes.get_mut(place).ok_or(StopReason::Damaged)?;
             let from = if kind == kind::REALLOC && !block.is_null() { (*before as usize).min(size) } else { 0 };
             *before = size as u64;
             if kind != kind::CALLOC {
@@ -144,10 +152,10 @@ impl Run {
         Ok(())
     }
 
-    /// Do a step that is not a call, or a call that needs more than one step.
+    /// Carry out a step that is not a call, or that belongs to a call with several steps.
     #[cold]
-    fn rare<const FILL: bool>(&mut self, mut step: u64) -> Result<(), Stop> {
-        let mut said = Said::default();
+    fn rare<const FILL: bool>(&mut self, mut step: u64) -> Result<(), StopReason> {
+        let mut said = NextCall::default();
         loop {
             let (place, argument) = (place_of(step), argument_of(step));
             match kind_of(step) {
@@ -160,10 +168,11 @@ impl Run {
                 kind::OTHER if place == other::UNSEEN => said.is_unseen = true,
                 kind::OTHER => return self.other::<FILL>(place),
                 kind::THREAD => {
-                    let started = self.threads.become_thread(wide_place(said.place, place)).ok_or(Stop::Damaged)?;
+                    let started =
+                        self.threads.become_thread(wide_place(said.place, place)).ok_or(StopReason::Damaged)?;
                     return started.map_err(|failure| match failure {
-                        NoThread::Refused(number) => Stop::NoThread(number),
-                        NoThread::TooMany(most) => Stop::TooManyThreads(most),
+                        NoThread::Refused(number) => StopReason::NoThread(number),
+                        NoThread::TooMany(most) => StopReason::TooManyThreads(most),
                     });
                 }
                 kind::END => {
@@ -190,16 +199,17 @@ impl Run {
                     return self.told::<FILL>(kind, place, wide_argument(said.argument, argument), said);
                 }
             }
-            step = self.steps.next().ok_or(Stop::Damaged)?;
+            step = self.steps.next().ok_or(StopReason::Damaged)?;
         }
     }
 
-    fn told<const FILL: bool>(&mut self, kind: u64, place: usize, size: u64, said: Said) -> Result<(), Stop> {
+    fn told<const FILL: bool>(&mut self, kind: u64, place: usize, size: u64, said: NextCall) -> Result<(), StopReason> {
         self.calls += u64::from(!said.is_unseen);
         if !said.fails {
             return self.call::<FILL>(kind, place, size as usize, said.alignment as usize);
         }
-        let block = if kind == kind::REALLOC { *self.blocks.get(place).ok_or(Stop::Damaged)? } else { null_mut() };
+        let block =
+            if kind == kind::REALLOC { *self.blocks.get(place).ok_or(StopReason::Damaged)? } else { null_mut() };
         let _limit = (size < IMPOSSIBLE).then(NoMemory::new);
         // SAFETY: as in `call`. If a block is returned nevertheless, it is freed at once; an old block is kept.
         unsafe {
@@ -215,13 +225,13 @@ impl Run {
     }
 
     #[cold]
-    fn other<const FILL: bool>(&mut self, what: u64) -> Result<(), Stop> {
+    fn other<const FILL: bool>(&mut self, what: u64) -> Result<(), StopReason> {
         if what == other::NONE {
             return Ok(());
         }
-        let mut word = || self.steps.next().ok_or(Stop::Damaged);
+        let mut word = || self.steps.next().ok_or(StopReason::Damaged);
         let (place, first, second) = (word()? as usize, word()?, word()?);
-        let mapping = self.mappings.get_mut(place).ok_or(Stop::Damaged)?;
+        let mapping = self.mappings.get_mut(place).ok_or(StopReason::Damaged)?;
         // SAFETY: mappings that are created here and used nowhere else.
         unsafe {
             match what {
@@ -237,14 +247,15 @@ impl Run {
                     libc::munmap(mapping.byte_add(first as usize), second as usize);
                 }
                 other::MUNMAP => {}
-                _ => return Err(Stop::Damaged),
+                _ => return Err(StopReason::Damaged),
             }
         }
         Ok(())
     }
 }
 
-/// As long as this value exists, the kernel refuses new memory, as it did when the call was recorded.
+/// A guard that makes requests for new memory fail, as they did when the call was recorded. The limit of address space
+/// is 1 byte until the guard is dropped.
 struct NoMemory(libc::rlimit);
 
 impl NoMemory {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 const HWCAP2_FSGSBASE: u64 = 2;
 const ARCH_SET_FS: i32 = 0x1002;
 
-/// Map shared memory. The kernel counts its pages separately from private pages.
+/// Map shared memory; None if there is too little memory. The kernel counts its pages separately from private pages.
 pub(crate) fn shared(size: usize, flags: i32) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
@@ -52,7 +52,8 @@ pub(crate) fn can_set_thread_pointer() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
-/// Give this thread the thread pointer of another thread, so that it looks like that thread, which waits meanwhile.
+/// Give this thread the thread pointer of another thread, so that it looks like that thread. The other thread waits in
+/// the meantime.
 ///
 /// # Safety
 /// `pointer` must be the thread pointer of a living thread.

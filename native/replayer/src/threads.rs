@@ -33,8 +33,9 @@ pub(crate) struct Threads {
     /// The thread pointer of the thread whose calls are being made.
     current: u64,
     can_set: bool,
-    /// The number of threads that exist, without the first, and the largest number that may exist.
+    /// The number of threads that exist, not counting the first thread.
     alive: u64,
+    /// The largest number of threads that may exist at once, not counting the first thread.
     most: u64,
     /// The number of threads that have ended. The first thread cannot end, because it is this program's own.
     pub(crate) ended: u64,
@@ -59,7 +60,8 @@ extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
 }
 
 impl Threads {
-    /// Create a table of `count` threads, of which at most `most` may exist at once.
+    /// Create a table of `count` threads, of which at most `most` may exist at once; None if there is too little
+    /// memory.
     pub(crate) fn new(count: usize, most: u64) -> Option<Threads> {
         let size = count.max(1).checked_mul(size_of::<Thread>())?;
         let found = system::shared(size, 0)? as *mut Thread;
@@ -79,8 +81,8 @@ impl Threads {
         })
     }
 
-    /// Take on the identity of the thread with this number. The thread is started if that is the first time. None if
-    /// the plan has no such thread.
+    /// Take on the identity of the thread with this number, so that the allocator serves calls as for that thread. If
+    /// the thread does not exist yet, it is started. None if the plan has no such thread.
     pub(crate) fn become_thread(&mut self, number: u64) -> Option<Result<(), NoThread>> {
         let number = usize::try_from(number).ok().filter(|number| *number < self.all.len())?;
         if self.all[number].pointer == 0 {
@@ -94,13 +96,13 @@ impl Threads {
         Some(Ok(()))
     }
 
-    /// Take on again the identity of the thread whose calls are being made.
+    /// Switch back to the identity of the thread whose calls are being made.
     pub(crate) fn resume(&mut self) {
         // SAFETY: the current thread waits, or is this thread.
         unsafe { system::set_thread_pointer(self.current, self.can_set) };
     }
 
-    /// Use this thread's own identity again: this is the first thread.
+    /// Switch to this thread's own identity, that of the first thread.
     pub(crate) fn become_main(&mut self) {
         // SAFETY: the pointer is that of this thread.
         unsafe { system::set_thread_pointer(self.main, self.can_set) };
@@ -147,8 +149,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Return memory for the stack of a thread. Stacks are in shared memory, so that their pages do not count as the
-    /// allocator's.
+    /// Return memory for the stack of a thread; None if there is too little memory. Stacks are in shared memory, so
+    /// that their pages do not count as the allocator's.
     fn take_stack(&mut self, size: usize) -> Option<*mut u8> {
         if self.stacks.is_null() || size != STACK {
             return system::shared(size, libc::MAP_NORESERVE);

@@ -1,23 +1,23 @@
-//! Reads the process's own memory through the kernel (process_vm_readv). Then absent memory, for example on a damaged
-//! stack or after another thread unloaded a library, is an error instead of a signal.
+//! Read the process's own memory through the kernel (process_vm_readv). Absent memory is then an error instead of a
+//! signal. It occurs, for example, on a damaged stack or after another thread unloaded a library.
 
 use core::ffi::c_void;
 
 /// The size of a window in bytes. It divides every page size, so a window is either wholly present or wholly absent.
 const WINDOW: usize = 2 << 10;
 const WINDOWS: usize = 64;
-/// The number of windows that most stacks fit into.
+/// The largest number of windows that are read ahead. They are enough for most stacks.
 const AHEAD: usize = 16;
 
-/// The windows of memory that were read for one stack, each once. A value whose bytes are all 0 is valid: no window was
-/// read.
+/// The parts of memory (windows) that were read for one stack, so that each is read only once. A value whose bytes are
+/// all 0 is valid: no window was read.
 pub(super) struct Windows {
     pid: i32,
     round: u64,
     /// The number of windows that the last stack needed.
     ahead: usize,
-    /// For each window: the round in which it was read (each stack is a round), and which part of the memory it has:
-    /// its address divided by `WINDOW`.
+    /// For each window, as (round, number of the window). The round is that of the stack for which the window was read.
+    /// The number is the window's address divided by `WINDOW`.
     keys: [(u64, u64); WINDOWS],
     bytes: [[u8; WINDOW]; WINDOWS],
 }

@@ -1,4 +1,4 @@
-//! Records stacks of C and Python frames with each call that allocates, or with a sample of these calls by bytes.
+//! Record a stack of C and Python frames with each call that allocates, or with a random sample of these calls.
 //!
 //! The sample is a Poisson process along the requested bytes: a block of `s` bytes has a stack with probability 1 -
 //! exp(-s / mean), independent of earlier requests. The calling thread does all the work. It has the lock, and uses at
@@ -11,52 +11,55 @@ mod python;
 mod settings;
 mod unwind;
 
-use crate::lock::Own;
+use crate::lock::HeldLock;
 use crate::stage::{room, written};
-use crate::state::Own as Owned;
+use crate::state::LockedState;
 use crate::system::KeptErrno;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use gdbheap_calls::other;
-use gdbheap_calls::part::{flag, Part};
+use gdbheap_calls::part::{flag, EventWriter};
 use memory::Windows;
 use modules::{Buffers, Module, Modules};
-use python::{Python, PythonFrame, Walked, MAX_CODE};
+use python::{Python, PythonFrame, PythonWalk, MAX_CODE};
 use unwind::{Frame, Registers, Rules, Step};
 
 const MAX_NATIVE: usize = 512;
-/// The most bytes of a stack in the log. A C frame takes up to ten bytes, and a Python frame up to twenty.
+/// The largest number of bytes of a stack in the log. A C frame takes up to ten bytes, and a Python frame up to twenty.
 const MAX_STACK: usize = 64 + 10 * MAX_NATIVE + 20 * python::MAX_FRAMES;
 const MAX_LOADED: usize = 1 << 10;
 
 /// Whether an object was unloaded since the list of objects was read. Another object may then be at its address.
 pub(crate) static UNLOADED: AtomicBool = AtomicBool::new(false);
 
-/// A stack as it is written to the log, innermost frames first.
-struct Taken {
+/// The frames of one stack, innermost first. C frames and Python frames are in separate lists.
+struct StackRecord {
     native: [u64; MAX_NATIVE],
     native_count: usize,
     python: [PythonFrame; python::MAX_FRAMES],
     python_count: usize,
 }
 
-/// Data that is kept between two stacks. A value whose bytes are all 0 is valid, as in a forked child.
+/// Data that is kept between two stacks, such as the list of loaded objects. `now` and `before`: the current and the
+/// previous stack. A value whose bytes are all 0 is valid, as in a forked child.
 pub(crate) struct Stacks {
     windows: Windows,
     modules: Modules,
     buffers: Buffers,
     rules: Rules,
     python: Python,
-    now: Taken,
-    before: Taken,
-    /// The number of the stage that contains `before`, and the thread whose stack `before` is.
+    now: StackRecord,
+    before: StackRecord,
+    /// The number of the stage into which `before` was written. A stack of another stage is not written as a difference
+    /// from it.
     stage: u64,
+    /// The number of the thread to which the stack `before` belongs.
     thread: u32,
 }
 
-/// Prepare the sampling of stacks in a process: read the sampling rate, and choose the distance to the first sample.
-/// Return the rate.
-pub(crate) fn begin(owned: &mut Owned) -> u64 {
+/// Prepare the sampling of stacks in a process. Return the average number of bytes between two stacks, which the
+/// settings contain.
+pub(crate) fn begin(owned: &mut LockedState) -> u64 {
     owned.mean = settings::mean();
     let mut seed = 0u64;
     // SAFETY: writes into memory of this function. If it fails, the time and the process id are the seed.
@@ -66,8 +69,8 @@ pub(crate) fn begin(owned: &mut Owned) -> u64 {
     owned.mean
 }
 
-/// Return the number of bytes from here to the next sample.
-fn distance(owned: &mut Owned) -> u64 {
+/// Return a random number of bytes until the next sample. It is exponentially distributed with the mean `owned.mean`.
+fn distance(owned: &mut LockedState) -> u64 {
     if owned.mean <= 1 {
         return 0;
     }
@@ -106,7 +109,7 @@ fn logarithm(value: f64) -> f64 {
 /// Count the bytes of a call that has allocated `size` bytes and will be recorded next. Record its stack if the call is
 /// sampled.
 #[inline(always)]
-pub(crate) fn count(own: &Own, size: u64) {
+pub(crate) fn count(own: &HeldLock, size: u64) {
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if owned.mean == 0 {
@@ -121,7 +124,7 @@ pub(crate) fn count(own: &Own, size: u64) {
 
 #[cold]
 #[inline(never)]
-fn take(own: &Own) {
+fn take(own: &HeldLock) {
     let _kept = KeptErrno::new();
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
@@ -144,8 +147,9 @@ fn take(own: &Own) {
 }
 
 impl Stacks {
-    /// Collect the C frames outside this library. Return whether outer frames are missing.
-    fn follow(&mut self, own: &Own, frame: &mut Frame) -> bool {
+    /// Collect the C frames outside this library into `now`. Return whether outer frames are missing, because there are
+    /// too many frames or the stack cannot be followed.
+    fn follow(&mut self, own: &HeldLock, frame: &mut Frame) -> bool {
         self.now.native_count = 0;
         self.windows.read_ahead(frame.registers.stack_pointer());
         if self.modules.count == 0 || UNLOADED.swap(false, Ordering::Relaxed) {
@@ -183,17 +187,17 @@ impl Stacks {
     }
 
     fn is_our_own(&mut self, frame: &Frame) -> bool {
-        let own = take as fn(&Own) as usize as u64;
+        let own = take as fn(&HeldLock) as usize as u64;
         self.modules.find(frame.place()).is_some_and(|module| module.holds(own))
     }
 
     #[inline(never)]
-    fn renew(&mut self, own: &Own, wanted: u64) {
+    fn renew(&mut self, own: &HeldLock, wanted: u64) {
         self.modules.read(&mut self.windows, &mut self.buffers, wanted, |module| write_loaded(own, module));
     }
 
     #[inline(never)]
-    fn write_codes(&mut self, own: &Own) {
+    fn write_codes(&mut self, own: &HeldLock) {
         for place in 0..self.now.python_count {
             let Some(frame) = self.now.python.get(place) else { return };
             // An inner frame with the same code was handled just before.
@@ -214,7 +218,7 @@ impl Stacks {
     }
 
     #[inline(never)]
-    fn write(&mut self, own: &Own, cut: bool, walked: &Walked) {
+    fn write(&mut self, own: &HeldLock, cut: bool, walked: &PythonWalk) {
         let Some(room) = room(own, MAX_STACK) else { return };
         // SAFETY: `own` has the lock.
         let owned = unsafe { own.state.own() };
@@ -223,7 +227,7 @@ impl Stacks {
             (self.before.native_count, self.before.python_count) = (0, 0);
             (self.stage, self.thread) = (owned.stages, thread);
         }
-        let mut part = Part::new(room);
+        let mut part = EventWriter::new(room);
         let flags = [(cut, flag::CUT), (walked.is_torn, flag::TORN), (walked.is_python, flag::PYTHON)];
         part.number(flags.iter().map(|(is_set, bit)| if *is_set { *bit } else { 0 }).sum());
         let (now, before) = (&self.now, &self.before);
@@ -249,9 +253,9 @@ impl Stacks {
     }
 }
 
-/// Write how many outermost frames are the same as in the stack before, and how many other frames there are. Return the
-/// other frames.
-fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a [T] {
+/// Write how many outermost frames are the same as in the previous stack, and how many other frames the stack has.
+/// Return these other frames.
+fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut EventWriter) -> &'a [T] {
     let common = now.iter().rev().zip(before.iter().rev()).take_while(|(one, other)| one == other).count();
     let new = now.get(..now.len() - common).unwrap_or_default();
     part.number(common as u64);
@@ -259,9 +263,9 @@ fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a 
     new
 }
 
-fn write_loaded(own: &Own, module: &Module) {
+fn write_loaded(own: &HeldLock, module: &Module) {
     let Some(room) = room(own, MAX_LOADED) else { return };
-    let mut part = Part::new(room);
+    let mut part = EventWriter::new(room);
     part.number(module.start);
     part.number(module.end);
     part.number(module.bias);

@@ -64,8 +64,8 @@ impl Module {
             && self.build_id() == other.build_id()
     }
 
-    /// Return the address of `.eh_frame_hdr`, and a copy of the bytes from there on. They are copied because another
-    /// thread may unload the object.
+    /// Return the address of `.eh_frame_hdr`, and a copy of the bytes from there on; None if the object has no such
+    /// table. They are copied because another thread may unload the object.
     pub(super) fn table(&mut self, pid: i32) -> Option<(u64, &'static [u8])> {
         let size = self.table_end.checked_sub(self.table_start).filter(|size| (1..=MAX_TABLE).contains(size))? as usize;
         if self.table_start == 0 {
@@ -88,7 +88,8 @@ impl Module {
     }
 }
 
-/// Map zeroed memory.
+/// Map `size` bytes of zeroed memory; None if there is too little memory. `advice`: the advice to madvise(2) that says
+/// what a forked child gets.
 pub(super) fn new_memory(size: usize, advice: libc::c_int) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -112,7 +113,8 @@ pub(super) struct Modules {
     /// Code without a file (of a just-in-time compiler) that was seen in stacks since the list was read.
     strange: [(u64, u64); MAX_STRANGE],
     strange_count: usize,
-    /// How often the list of objects was read.
+    /// How often the list of objects was read. Facts that were cached at another age may be about objects that are
+    /// gone.
     pub(super) age: u64,
 }
 
@@ -122,7 +124,7 @@ pub(super) struct Buffers {
     piece: [u8; PIECE],
 }
 
-/// A line of /proc/self/maps.
+/// The parts of a line of /proc/self/maps.
 struct Line<'a> {
     start: u64,
     end: u64,
@@ -139,8 +141,8 @@ impl Modules {
         all.get_mut(place).filter(|module| module.holds(address))
     }
 
-    /// Return whether the code at an address outside all objects may belong to an object that was loaded after the list
-    /// was read.
+    /// Return whether the code at an address outside all objects may belong to an object that was loaded since the list
+    /// was read. This is false if the address is in known code without a file.
     pub(super) fn may_be_new(&self, address: u64) -> bool {
         let strange = self.strange.get(..self.strange_count).unwrap_or_default();
         self.strange_count < MAX_STRANGE && !strange.iter().any(|(start, end)| (*start..*end).contains(&address))
@@ -217,7 +219,7 @@ impl Modules {
         unsafe { libc::close(file) };
     }
 
-    /// Add a line of the list: it is a part of the last object, or the beginning of another object.
+    /// Add a line of the list. The line is a further part of the last object, or the beginning of another object.
     fn take(&mut self, windows: &mut Windows, line: &Line) {
         if line.inode == 0 && line.path != b"[vdso]" {
             return;
@@ -245,7 +247,8 @@ impl Modules {
         self.count += 1;
     }
 
-    /// Complete the last entry of the list. Remove it if it is not a loaded object.
+    /// Complete the last entry of the list with facts from its headers. Remove it if it is not a loaded object with
+    /// code.
     fn close(&mut self, windows: &mut Windows) {
         let Some(last) = self.count.checked_sub(1).and_then(|place| self.all.get_mut(place)) else { return };
         // The headers of the object were already examined.
@@ -315,9 +318,9 @@ fn read_build_id(windows: &mut Windows, module: &mut Module, start: u64, size: u
     }
 }
 
-/// Parse a line such as "7f3c1000-7f3c2000 r-xp 00001000 fe:01 1234    /usr/lib/libc.so.6".
+/// Parse a line such as "7f3c1000-7f3c2000 r-xp 00001000 fe:01 1234    /usr/lib/libc.so.6"; None for any other line.
 fn parsed(line: &[u8]) -> Option<Line<'_>> {
-    let mut words = Words(line);
+    let mut words = LineWords(line);
     let range = words.next()?;
     let dash = range.iter().position(|byte| *byte == b'-')?;
     let (start, end) = (number(range.get(..dash)?, 16)?, number(range.get(dash + 1..)?, 16)?);
@@ -329,9 +332,9 @@ fn parsed(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { start, end, is_code, offset, inode, path: words.0.get(blanks..)? })
 }
 
-struct Words<'a>(&'a [u8]);
+struct LineWords<'a>(&'a [u8]);
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == b' ')?;
         let word = self.0.get(..end)?;

@@ -1,10 +1,10 @@
-//! Reads the Python frames of the calling thread from the interpreter's structures, without calling the interpreter's
+//! Read the Python frames of the calling thread from the interpreter's structures, without calling the interpreter's
 //! functions. Anything inconsistent ends the walk.
 
 use super::memory::Windows;
 use super::modules::{Module, Modules};
 use super::settings::{layout_of, Layout};
-use gdbheap_calls::part::Part;
+use gdbheap_calls::part::EventWriter;
 
 const MAX_INTERPRETERS: usize = 16;
 const MAX_THREADS: usize = 1 << 12;
@@ -12,9 +12,11 @@ pub(super) const MAX_FRAMES: usize = 512;
 const CODES: usize = 8 << 10;
 /// The number of bytes at the beginning of `_PyRuntime` that contain the pointers to the interpreters.
 const RUNTIME_HEAD: u64 = 8 << 10;
-/// The size of PyThreadState in bytes, with a margin. Since 3.14 it contains a frame that belongs to no evaluator.
+/// The size of PyThreadState in bytes, with a margin. Since 3.14 a thread state contains a frame that is not a Python
+/// function's, and is skipped.
 const STATE_BYTES: u64 = 16 << 10;
-/// The number of vain searches for interpreters after which the searches become less frequent.
+/// The number of unsuccessful searches after which only every PATIENCE-th look-up searches again. The thread may not
+/// run Python at all.
 const PATIENCE: u64 = 256;
 const LOWEST: u64 = 64 << 10;
 /// A value of `enum _frameowner`. If the owner of a frame is at least this, the frame stands for C code.
@@ -26,7 +28,7 @@ const TP_NAME: u64 = 24;
 const MAX_NAME: usize = 400;
 const MAX_FILE: usize = 1 << 10;
 const MAX_LINES: usize = 40 << 10;
-/// The most bytes that a code object takes in the log.
+/// The largest number of bytes that a code object takes in the log.
 pub(super) const MAX_CODE: usize = 48 << 10;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -34,12 +36,16 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: u64 = 128;
 const MAX_CHAIN: u32 = 1 << 16;
 const SYMBOL: u64 = 24;
-/// "xdebugpy", with which `_PyRuntime` begins since 3.13. After it come the version, and whether this is a
+/// The first word of `_PyRuntime` since 3.13: "xdebugpy". After it come the version, and whether this is a
 /// free-threaded build.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
-/// A frame: its code object, the offset in bytes from the code's first instruction, and whether it is the outermost
-/// frame of its evaluator. A frame with code 0 stands for C code, and only ends the frames of an evaluator.
+/// A Python frame.
+///
+/// - `code`: the address of its code object. 0 stands for C code: such a frame only marks where the frames of an
+///   evaluator end.
+/// - `offset`: the offset in bytes from the code's first instruction.
+/// - `ends`: whether it is the outermost frame of its evaluator.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) struct PythonFrame {
     pub(super) code: u64,
@@ -49,22 +55,25 @@ pub(super) struct PythonFrame {
 
 /// The known facts about the interpreter. If all bytes of the value are 0, nothing is known.
 pub(super) struct Python {
-    /// The age of the list of loaded objects in which the interpreter was last searched.
+    /// The age of the list of loaded objects (`Modules::age`) when the interpreter was last searched. Another age means
+    /// that the list was read again.
     age: u64,
     runtime: u64,
     release: u32,
     interpreters: [u64; MAX_INTERPRETERS],
     count: usize,
-    /// The number of searches for the state of a thread that found nothing. Later searches become less frequent.
+    /// The number of look-ups that found no state for a thread. From PATIENCE on, the search becomes less frequent.
     missed: u64,
     last: (u64, u64),
-    /// The code objects that were recorded, each with a hash of its fields.
+    /// A hash table of the code objects that were recorded, each as (address, hash of its fields). Another hash at the
+    /// same address means a new code object.
     codes: [(u64, u64); CODES],
     codes_used: usize,
 }
 
-/// The result of a walk. `is_torn`: whether outer frames are missing. `is_python`: whether the thread runs Python.
-pub(super) struct Walked {
+/// The result of a walk. `count`: the number of frames. `is_torn`: whether outer frames are missing. `is_python`:
+/// whether the thread runs Python.
+pub(super) struct PythonWalk {
     pub(super) count: usize,
     pub(super) is_torn: bool,
     pub(super) is_python: bool,
@@ -75,7 +84,7 @@ fn at(base: u64, offset: i32) -> u64 {
 }
 
 impl Python {
-    /// Search for the interpreter again if the list of loaded objects has changed.
+    /// Search for `_PyRuntime` and the release of Python again, if the list of loaded objects was read again.
     fn look(&mut self, windows: &mut Windows, modules: &Modules) {
         if self.age == modules.age {
             return;
@@ -99,16 +108,16 @@ impl Python {
     }
 
     #[inline(never)]
-    /// Return the frames of the thread with the thread pointer `me`, innermost first.
+    /// Fill `frames` with the Python frames of the thread with the thread pointer `me`, innermost first.
     pub(super) fn walk(
         &mut self,
         windows: &mut Windows,
         modules: &Modules,
         me: u64,
         frames: &mut [PythonFrame; MAX_FRAMES],
-    ) -> Walked {
+    ) -> PythonWalk {
         self.look(windows, modules);
-        let mut walked = Walked { count: 0, is_torn: false, is_python: false };
+        let mut walked = PythonWalk { count: 0, is_torn: false, is_python: false };
         let Some(layout) = layout_of(self.release).filter(|_| self.runtime != 0) else { return walked };
         let Some(state) = self.state_of(windows, layout, me) else { return walked };
         walked.is_python = true;
@@ -116,7 +125,7 @@ impl Python {
         walked
     }
 
-    /// Collect the frames of a thread state. None if the frames could not be followed to the end.
+    /// Collect the frames of a thread state. Return None if they could not be followed to the end, or are too many.
     fn walk_frames(
         &mut self,
         windows: &mut Windows,
@@ -220,8 +229,9 @@ impl Python {
         }
     }
 
-    /// Write a code object into `room`. None if it was recorded already and has not been replaced since, or if it is
-    /// not a code object.
+    /// Write a code object as an event into `room`. Return the event's first byte and its length, as
+    /// `EventWriter::finish` does. None if the same code object was recorded already, or if `code` is not the address
+    /// of a code object.
     pub(super) fn new_code(
         &mut self,
         windows: &mut Windows,
@@ -245,7 +255,7 @@ impl Python {
         if !is_code(windows, code) {
             return None;
         }
-        let mut part = Part::new(room);
+        let mut part = EventWriter::new(room);
         part.number(code);
         part.number(self.release.into());
         part.number(first.into());
@@ -287,7 +297,7 @@ fn is_code(windows: &mut Windows, object: u64) -> bool {
 }
 
 /// Write a str: the number of bytes per character (0 if the str could not be read), and the characters.
-fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part: &mut Part) {
+fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part: &mut EventWriter) {
     let state = windows.half(at(object, layout.unicode_state)).unwrap_or(0);
     let length = windows.word(at(object, layout.unicode_length)).unwrap_or(0);
     // The two bits below these bits say whether the str is interned.
@@ -301,7 +311,7 @@ fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part:
     raw(windows, start, (length.min((limit / 4) as u64) * u64::from(kind)) as usize, part);
 }
 
-fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
+fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut EventWriter) {
     let mut piece = [0u8; 256];
     // Write all bytes, or none if some of them are absent.
     let mut probe = [0u8; 1];
@@ -325,7 +335,8 @@ fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
     }
 }
 
-/// Return the address of the exported symbol with this name, by the hash table that the dynamic linker itself uses.
+/// Return the address of the exported symbol with this name, by the hash table that the dynamic linker itself uses;
+/// None if there is no such symbol.
 fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
     let (mut strings, mut symbols, mut hashes) = (0, 0, 0);
     if module.dynamic == 0 {

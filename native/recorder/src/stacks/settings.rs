@@ -1,5 +1,6 @@
-//! Reads the settings in GDBHEAP_STACKS: the average number of bytes between two recorded stacks, and for each release
-//! of Python the offsets of fields in its structures: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
+//! Read the settings in GDBHEAP_STACKS, which gdbheap/tracing/stack_settings.py writes: `524288 3.9:8,8,16,…`. The
+//! first number is the average number of bytes between two recorded stacks. For each release of Python, the offsets of
+//! fields in its structures follow.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -43,19 +44,20 @@ pub(super) struct Layout {
 
 const FIELDS: usize = core::mem::size_of::<Layout>() / 4;
 
-/// A release of Python: the number 0x0309 is 3.9.
+/// The offsets of fields in one release of Python. `number`: the release (0x0309 is 3.9). `fields`: the offsets in the
+/// order of `Layout`.
 #[derive(Clone, Copy)]
 struct Release {
     number: u32,
     fields: [i32; FIELDS],
 }
 
-struct Kept(UnsafeCell<[Release; MAX_RELEASES]>);
+struct Releases(UnsafeCell<[Release; MAX_RELEASES]>);
 // SAFETY: written once, by the first call of the program, before MEAN says that stacks are recorded.
-unsafe impl Sync for Kept {}
-static RELEASES: Kept = Kept(UnsafeCell::new([Release { number: 0, fields: [-1; FIELDS] }; MAX_RELEASES]));
-/// The average number of bytes between two stacks, plus one. 0 until the environment was read; the program may change
-/// its environment later.
+unsafe impl Sync for Releases {}
+static RELEASES: Releases = Releases(UnsafeCell::new([Release { number: 0, fields: [-1; FIELDS] }; MAX_RELEASES]));
+/// The average number of bytes between two stacks, plus one. 0 means that the environment was not read yet. It is read
+/// only once, because the program may change it later.
 static MEAN: AtomicU64 = AtomicU64::new(0);
 
 /// Return the average number of bytes between two recorded stacks; 0 if no stacks are recorded. The caller has the

@@ -1,4 +1,4 @@
-//! Unwinds the stack of the calling thread by the `.eh_frame` tables. The result for an instruction is cached as a
+//! Unwind the stack of the calling thread by the `.eh_frame` tables. The result for each instruction is cached as a
 //! rule.
 
 use super::memory::Windows;
@@ -21,20 +21,20 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sizes of gimli's storage, large enough for x86-64. Some of the storage is on the program's own stack, which may
 /// be small.
-struct Small;
+struct SmallStorage;
 
-impl<T: gimli::ReaderOffset> UnwindContextStorage<T> for Small {
+impl<T: gimli::ReaderOffset> UnwindContextStorage<T> for SmallStorage {
     type Rules = [(Register, RegisterRule<T>); REGISTERS + 1];
     type Stack = [UnwindTableRow<T, Self>; 3];
 }
 
-impl<R: Reader> EvaluationStorage<R> for Small {
+impl<R: Reader> EvaluationStorage<R> for SmallStorage {
     type Stack = [Value; 16];
     type ExpressionStack = [(R, R); 1];
     type Result = [Piece<R>; 1];
 }
 
-/// The registers of a frame, and a bit for each register that says whether its value is known.
+/// The registers of a frame. `known` has a bit for each register whose value is known.
 #[derive(Clone, Copy)]
 pub(super) struct Registers {
     pub(super) values: [u64; REGISTERS],
@@ -42,7 +42,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// Return the current values of the registers that functions preserve.
+    /// Return the current values of the callee-saved registers, the stack pointer and the instruction pointer.
     #[inline(always)]
     pub(super) fn here() -> Registers {
         let mut values = [0u64; REGISTERS];
@@ -83,9 +83,14 @@ impl Registers {
     }
 }
 
-/// The rule of an instruction whose frame is of the usual kind. The frame ends `frame` bytes above rsp, or above rbp if
-/// `by_rbp`, and the return address is just below that end. rbp was saved `rbp` bytes from the end; 0 means that rbp is
-/// unchanged. A value whose bytes are all 0 is no rule.
+/// A compact form of the unwind table's row for one instruction, for the usual kinds of frames.
+///
+/// - `place`, `age`: the instruction's address, and the age of the list of loaded objects.
+/// - `frame`: the distance in bytes from rsp (or from rbp if `by_rbp`) to the frame's end. The return address is just
+///   below that end.
+/// - `rbp`: the distance in bytes from the frame's end to the saved rbp; 0 if rbp is unchanged.
+///
+/// A value whose bytes are all 0 is not a rule.
 #[derive(Clone, Copy, Default)]
 struct Rule {
     place: u64,
@@ -95,11 +100,11 @@ struct Rule {
     by_rbp: bool,
 }
 
-/// The rules by instruction, and a context for reading tables. The context is too large for the program's own stack. A
-/// value whose bytes are all 0 is valid.
+/// A cache of rules by instruction, and gimli's context for reading tables. The context is too large for the program's
+/// own stack. A value whose bytes are all 0 is valid.
 pub(super) struct Rules {
     kept: [Rule; KEPT],
-    context: UnwindContext<usize, Small>,
+    context: UnwindContext<usize, SmallStorage>,
 }
 
 /// The outcome of a step to the calling frame.
@@ -121,12 +126,13 @@ impl Frame {
         Frame { registers, is_exact: true, after_signal: false }
     }
 
-    /// Return an address inside the frame's function. A return address itself may be after the function's end.
+    /// Return an address inside the frame's function. If a call is a function's last instruction, its return address is
+    /// already outside the function.
     pub(super) fn place(&self) -> u64 {
         self.registers.values[RIP].wrapping_sub(u64::from(!self.is_exact))
     }
 
-    /// Go to the frame that called this one.
+    /// Go to the frame that called this one, by a cached rule or else by the unwind table of the loaded object.
     pub(super) fn step(&mut self, windows: &mut Windows, modules: &mut Modules, rules: &mut Rules) -> Step {
         let (place, age) = (self.place(), modules.age);
         let slot = (place ^ place >> 12) as usize % KEPT;
@@ -169,8 +175,8 @@ impl Frame {
         Some(caller != 0)
     }
 
-    /// Return None if a frame cannot end at `cfa`: a stack grows downwards, and only the frame of a signal handler may
-    /// lead to another stack.
+    /// Return None if a frame cannot end at `cfa`. Each frame must end above the previous one, because a stack grows
+    /// downwards. Only the frame of a signal handler may lead to another stack.
     fn check(&self, cfa: u64, signal: bool) -> Option<()> {
         (cfa > self.registers.values[RSP] || signal || self.after_signal).then_some(())
     }
@@ -179,7 +185,7 @@ impl Frame {
     fn by_table(
         &mut self,
         windows: &mut Windows,
-        context: &mut UnwindContext<usize, Small>,
+        context: &mut UnwindContext<usize, SmallStorage>,
         bytes: &[u8],
         header_at: u64,
         place: u64,
@@ -198,7 +204,7 @@ impl Frame {
         let (encoding, signal) = (entry.cie().encoding(), entry.cie().is_signal_trampoline());
         let row = entry.unwind_info_for_address(&section, &bases, context, place)?;
         let bad = gimli::Error::CfiInstructionInInvalidContext;
-        let mut look = Look { windows, section: &section, encoding, registers: &self.registers };
+        let mut look = RuleInput { windows, section: &section, encoding, registers: &self.registers };
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 look.registers.get(register.0.into()).ok_or(bad)?.wrapping_add_signed(*offset)
@@ -227,8 +233,12 @@ impl Frame {
     }
 }
 
-/// Return a row of the table as a rule; None if the frame is not of the usual kind.
-fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
+/// Return a row of the unwind table as a rule. Return None unless all of these are true:
+///
+/// - The frame begins at a fixed distance from rsp or rbp.
+/// - The return address is at the frame's end.
+/// - rbp is unchanged, or is stored in the frame.
+fn usual(row: &UnwindTableRow<usize, SmallStorage>) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
     let by_rbp = match usize::from(register.0) {
         RBP => true,
@@ -246,15 +256,15 @@ fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
     Some(Rule { frame: (*offset).try_into().ok()?, rbp, by_rbp, ..Rule::default() })
 }
 
-/// The inputs of rules and expressions: memory, a table, and the registers of one frame.
-struct Look<'a, 'b> {
+/// The inputs of rules and of DWARF expressions: memory, the `.eh_frame` section, and the registers of one frame.
+struct RuleInput<'a, 'b> {
     windows: &'a mut Windows,
     section: &'a EhFrame<Slice<'b>>,
     encoding: gimli::Encoding,
     registers: &'a Registers,
 }
 
-impl Look<'_, '_> {
+impl RuleInput<'_, '_> {
     fn word(&mut self, address: u64) -> Result<u64, gimli::Error> {
         self.windows.word(address).ok_or(gimli::Error::OffsetOutOfBounds)
     }
@@ -278,7 +288,7 @@ impl Look<'_, '_> {
 
     fn evaluate(&mut self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
         let code = expression.get(self.section)?.0;
-        let mut evaluation = Evaluation::<Slice, Small>::new_in(code, self.encoding);
+        let mut evaluation = Evaluation::<Slice, SmallStorage>::new_in(code, self.encoding);
         evaluation.set_max_iterations(MAX_STEPS);
         if let Some(value) = initial {
             evaluation.set_initial_value(value);
