@@ -1,6 +1,5 @@
-"""The protocol of an allocator, and the records that its methods return. All of gdbheap's answers are built on these.
-
-Sizes are bytes; addresses are those that the program sees. ``finding.py`` lists the allocators.
+"""The protocol of an allocator, and the records that its methods return. All of gdbheap's answers are built on these
+records. Sizes are bytes; addresses are those that the program sees. ``registry.py`` lists the allocators.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ Member = _native.Member
 BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
-"""The value of ``Block.list`` for a large block (mmap), and the kind of a large block's area in ``heap map``."""
+"""The value of ``Block.list`` for a large block that has its own mapping. It is also the kind of such a block's area in
+``heap map``."""
 
 
 class State(Enum):
-    """A state that the bytes of a ledger line can have. All allocators use the same states."""
+    """The state of a ledger line's bytes. All allocators use the same states."""
 
     FREE = "free"
     TOP = "top"
@@ -48,11 +48,11 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A line of the ledger, the memory table of ``heap``: its id, its parent's id, its title, and the state of its
-    bytes.
+    """A line of the ledger, the memory table of ``heap``.
 
-    ``state``: None if only the child rows have states. ``detail``: the row is shown only on request.
-    """
+    ``id`` and ``parent``: its own id, and the id of the line that includes it. ``title``: its text in the table.
+    ``state``: the state of its bytes, None if only its child rows have states. ``detail``: only ``--detail`` shows the
+    row."""
 
     id: LineId
     parent: LineId
@@ -74,11 +74,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A block: the program's pointer, its size (including a header), its state, and its free list.
+    """A block of an allocator, in use or free.
 
-    ``mappings``: the number of mappings that contain the block; above 1 if madvise or mprotect was called for a part of
-    the block. ``asked``: the bytes that the program asked for. For an aligned block of mimalloc, ``asked`` includes the
-    bytes before the program's pointer."""
+    ``address``: the pointer that the program has. ``size``: bytes, header included. ``end``: the address after the
+    block. ``list``: the free list that the block is on, or None. ``mappings``: the number of mappings that contain the
+    block. It is above 1 if madvise or mprotect was called for a part of the block. ``asked``: the bytes that the
+    program asked for. For an aligned block of mimalloc, ``asked`` includes the bytes before the program's pointer."""
 
     address: int
     size: int
@@ -106,7 +107,7 @@ class DrawnArea:
 class KeepReason:
     """Free resident bytes that cannot be returned now, and the reason.
 
-    ``why``: the reason in words, such as "in arenas, which are returned only when empty".
+    ``why``: the reason as text, such as "in arenas, which are returned only when empty".
     """
 
     id: str
@@ -138,7 +139,8 @@ class SizeClassUse:
 
     ``size``: bytes of a block. ``groups``: the slabs, spans or pages that hold blocks of this size. ``used_count`` and
     ``free_count``: blocks in use, and free ones. ``asked``: bytes that the program asked for. ``spare``: groups that
-    packing would empty. ``freed``: bytes that packing would free. The last three are None if unknown."""
+    packing would empty. ``freed``: bytes that packing would free. ``asked``, ``spare`` and ``freed`` are None if
+    unknown."""
 
     size: int
     groups: int
@@ -150,14 +152,14 @@ class SizeClassUse:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a row from a snapshot of format 1 with today's keys."""
+        """Return a row of a format 1 snapshot with its keys renamed to today's."""
         return renamed_keys(content, {"used": "used_count", "free": "free_count"})
 
 
 @dataclass(frozen=True)
 class WalkedCounts:
-    """The amount of data that ``check`` walked: counts by kind ("regions", "chunks", "pools", "pages", "slabs",
-    "spans").
+    """The number of structures that ``check`` walked, by kind: "regions", "chunks", "pools", "pages", "slabs" or
+    "spans".
 
     ``unexplained``: bytes that the walk could not read as blocks."""
 
@@ -167,7 +169,11 @@ class WalkedCounts:
 
 @dataclass(frozen=True)
 class ExtentArena:
-    """An arena of an allocator other than the C library's; for mimalloc, a heap."""
+    """The memory of one arena of an allocator that allocates from extents. For mimalloc, it is the memory of one
+    thread's heap.
+
+    ``given_back``: the bytes of address space whose memory was returned to the kernel. ``choice``: the value for the
+    option ``--arena``."""
 
     allocator: str
     module: str
@@ -184,7 +190,7 @@ class ExtentArena:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a row from a snapshot of format 1 with today's keys."""
+        """Return a row of a format 1 snapshot with its keys renamed to today's."""
         return renamed_keys(content, {"retained": "given_back"})
 
 
@@ -204,14 +210,13 @@ class FreeCache:
 
 @dataclass
 class WalkedBlocks:
-    """The blocks of all allocators, in the form in which the native code gets them.
+    """The blocks of all allocators, as the native code expects them.
 
-    A block store is a native list of an allocator's blocks. If several stores contain an address, the first store
-    counts. ``own``: the stores that only an interpreter uses, by the name for their memory ("pools", "pages").
-    ``replacing``: all objects of the interpreter lie in the stores of ``own``. ``general``: the stores of all other
-    blocks, by the name for their memory ("chunks", "slots"). ``single``: the stores in which each block is a whole
-    mapping.
-    """
+    A block store is a native list of an allocator's blocks. If several stores contain an address, the first of them is
+    used. ``own``: the stores that only an interpreter uses. ``general``: the stores of all other blocks, except those
+    in ``single``. The keys of ``own`` and ``general`` name the memory: "pools" or "pages", "chunks" or "slots".
+    ``single``: the stores in which each block is a whole mapping. ``replacing``: True if all objects of the interpreter
+    lie in the stores of ``own``."""
 
     own: dict[str, _native.BlockStore] = field(default_factory=dict)
     replacing: bool = False
@@ -235,7 +240,8 @@ class Surroundings(Protocol):
     facts: Facts
 
     def allocator(self, kind: type[A]) -> A:
-        """Return another allocator of this target. Raises NotAPython or Unsupported."""
+        """Return the target's allocator of the class ``kind``. Raises NotAPython or Unsupported if the target
+        lacks it."""
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
@@ -243,7 +249,8 @@ class Surroundings(Protocol):
         or instead of it. None if there is none."""
 
     def taken(self) -> Ranges:
-        """Return the ranges of .bss, of allocators, and of thread stacks outside of blocks, ascending."""
+        """Return the ranges that already have an owner, ascending. They are .bss, the allocators' memory, and those
+        thread stacks that lie in no block."""
 
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
         """Return the parts of ``ranges`` outside stacks and outside the memory of every allocator that is searched
@@ -296,13 +303,13 @@ class Allocator(ABC):
     allocator that lacks a feature does not override the method for it.
 
     ``name``: the allocator's name in JSON, and the first part of the ids of its ledger lines. ``title``: the title of
-    its ledger line. ``replaces``: an allocator that a target does not use if it has this one, or None. ``walks``: this
-    allocator's name in ``recognised.py``, where it then does not count as an unwalked allocator; None if it has no name
-    there. ``shown_idle``: its ledger lines are shown with zeros if the target has no memory of it. ``why_holes_stay``:
-    a sentence that says why holes are not returned. ``groups``: the noun for a group of blocks that pins memory,
-    singular and plural. ``emptied``: a phrase for the fate of such a group once its blocks are freed.
-    ``returned_lines``: the ids of the ledger lines whose completely free pages a function of the allocator returns to
-    the kernel."""
+    its ledger line. ``replaces``: the allocator that a target does not use if it has this one, or None. ``walks``: the
+    name of this allocator in ``recognised.py``, or None if that module does not know it. An allocator of this name is
+    not reported as one that gdbheap cannot walk. ``shown_idle``: its ledger lines are shown with zeros if the target
+    has no memory of it. ``why_holes_stay``: a sentence that says why holes are not returned. ``groups``: the noun for a
+    group of blocks that pins memory, singular and plural. ``emptied``: a phrase that says what would happen to such a
+    group if its blocks were freed. ``returned_lines``: the ids of the ledger lines whose completely free pages a
+    function of the allocator returns to the kernel."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -343,7 +350,7 @@ class Allocator(ABC):
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether the allocator proves that the interpreter was built without a global lock."""
+        """Whether the allocator's data proves that the interpreter is a free-threaded build, without a GIL."""
         return False
 
     # Memory and its owners.
@@ -353,23 +360,26 @@ class Allocator(ABC):
         """Return all address space of the allocator, ascending, including address space that is only reserved."""
 
     def single_blocks(self) -> Ranges:
-        """Return the mappings outside ``ranges`` that hold one block each, ascending. The search for them comes last,
-        when all other memory is assigned."""
+        """Return the mappings outside ``ranges`` that hold one block each, ascending.
+
+        The search for them comes last, because other memory can look like such a block."""
         return []
 
     def of_others(self) -> Ranges:
-        """Return the parts of ``ranges`` that code other than the allocator got from the system, ascending."""
+        """Return the parts of ``ranges`` that other code, and not the allocator, got from the system, ascending."""
         return []
 
     def books(self) -> Ranges:
         """Return the ranges of the allocator's own records in static data, ascending.
 
-        The records point to blocks in use and to free blocks alike."""
+        The records point to blocks in use and to free blocks alike. Their pointers therefore do not count as
+        references."""
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Return the parts of ``ranges`` that do not belong to the allocator, according to the facts that are known
-        before its blocks are listed."""
+        """Return the parts of ``ranges`` that remain for the allocators that are searched later.
+
+        This allocator's memory is left out, as far as it is known before the blocks are listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod
@@ -409,6 +419,16 @@ class Allocator(ABC):
         """Return the blocks that the allocator made for its own purposes, as {address: purpose}."""
         return {}
 
+    def loose_blocks(self) -> dict[int, str]:
+        """Return the blocks that the allocator made for itself and to which it keeps no pointer, as {address: purpose}.
+        They are not lost."""
+        return {}
+
+    def requests_for(self, block: Block) -> tuple[int, int] | None:
+        """Return (least, most), the smallest and the largest request in bytes that gets a block of the size of
+        ``block``. None if malloc() does not hand out the allocator's blocks."""
+        return None
+
     @abstractmethod
     def used_sizes(self) -> list[tuple[int, int]]:
         """Return (size in bytes, number of blocks in use) for each size of block."""
@@ -420,7 +440,7 @@ class Allocator(ABC):
         return []
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """Return the arenas of an allocator that allocates from extents."""
+        """Return the arenas of an allocator that allocates from extents; an empty list for all other allocators."""
         return []
 
     def free_caches(self) -> list[FreeCache]:
@@ -453,7 +473,7 @@ class Allocator(ABC):
         return None
 
     def variables(self) -> list[str]:
-        """Return the environment variables from which the allocator reads its settings about returning memory."""
+        """Return the environment variables that control when the allocator returns memory to the kernel."""
         return []
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
@@ -490,8 +510,9 @@ class Allocator(ABC):
         return []
 
     def list_blocks(self, asked: BlockRequest) -> BlockList | None:
-        """Return the number and the bytes of the blocks that ``asked`` requests, and the first of these blocks; None if
-        the allocator cannot list blocks."""
+        """Return the number and the bytes of the blocks that match the request ``asked``, and the first of these
+        blocks; None if the allocator cannot list blocks.
+        """
         return None
 
     @abstractmethod
@@ -547,9 +568,10 @@ class Allocator(ABC):
 
 
 class PartsAllocator(Allocator):
-    """An allocator that a native store reads, and whose pieces consist of parts.
+    """An allocator whose blocks a native store reads.
 
-    ``parts`` maps the native names for the parts of a piece to ids of ledger lines."""
+    The store sorts the bytes of each piece of address space by use: blocks in use, free blocks, headers and others.
+    These uses are called parts. ``parts`` gives the id of the ledger line that counts the bytes of each part."""
 
     parts: ClassVar[dict[PartId, LineId]]
 
@@ -575,7 +597,8 @@ class PartsAllocator(Allocator):
 
 
 class StoreAllocator(PartsAllocator):
-    """An allocator whose blocks all lie in groups. A group has blocks of one size."""
+    """An allocator that keeps blocks of one size together in groups, such as slabs, pools or spans. Every block is in a
+    group."""
 
     @property
     @abstractmethod
@@ -595,10 +618,10 @@ class StoreAllocator(PartsAllocator):
     def packed_classes(
         self, packing: _native.Packing, classes: list[_native.SizeClass], asked: dict[int, int] | None, root: int | None
     ) -> list[SizeClassUse]:
-        """Return a row for each size of block, with the number of bytes that packing would free.
+        """Return a row for each block size, with the number of bytes that packing would free.
 
-        ``asked``: the bytes that the program asked for, by block size, or None if unknown. ``root``: the index of one
-        of several allocators, or None for all."""
+        ``packing``: what moving the blocks into fewer groups would free. ``asked``: the bytes that the program asked
+        for, by block size, or None if unknown. ``root``: the index of one of several allocators, or None for all."""
         spare: Counter[int] = Counter()
         freed: Counter[int] = Counter()
         for row in packing.sizes:
@@ -615,7 +638,7 @@ class StoreAllocator(PartsAllocator):
 
 
 class ListingAllocator(Allocator):
-    """An allocator whose native store can list holes, and blocks in use by size."""
+    """An allocator whose native store can list holes and can list the blocks in use by size."""
 
     @property
     @abstractmethod
@@ -639,7 +662,7 @@ class ListingAllocator(Allocator):
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
     def list_blocks(self, asked: BlockRequest) -> BlockList:
-        """Return the blocks that ``asked`` requests, from all arenas or from one arena."""
+        """Return the blocks that match the request ``asked``, from all arenas or from one arena."""
         return self.store.list_blocks(asked)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:

@@ -1,4 +1,4 @@
-"""Check an address that was found without symbols against the symbols."""
+"""Check the address of a variable, found by its contents, against the symbol table."""
 
 from __future__ import annotations
 

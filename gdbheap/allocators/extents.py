@@ -1,7 +1,7 @@
-"""Code for jemalloc and tcmalloc, which both cut extents of pages into runs of equal blocks.
+"""The base of the allocators jemalloc and tcmalloc. Both get extents of pages from the kernel and cut them into runs of
+equal blocks.
 
-A target may have several copies of either allocator, each in another module.
-"""
+A target may have several copies of either allocator, each in another module."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Block, Member, Piece, PinRow
-from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.several import SeveralAllocators
+from gdbheap.allocators.threads_inside import Inside
 from gdbheap.targets.ranges import Ranges, containing, joined
 from gdbheap.targets.target import Target
 
@@ -21,8 +21,8 @@ __all__ = ["ExtentLibraries", "are_enough", "own_ranges"]
 
 # A sample of structures fits a layout if at least ENOUGH of every ten structures look as expected.
 #
-# It also fits if at most FEW structures look wrong, and at least BESIDE times that number look right: the memory of the
-# few may be damaged.
+# It also fits if at most FEW structures look wrong, and at least BESIDE times that number look right. Damage may be the
+# reason why these few look wrong.
 ENOUGH, FEW, BESIDE = 9, 2, 2
 
 
@@ -38,10 +38,10 @@ def own_ranges(target: Target) -> Ranges:
 
 
 def are_enough(fit: int, asked: int) -> bool:
-    """Return whether most structures of a sample fit a layout. If so, the remaining structures count as damaged.
+    """Return whether enough structures of a sample fit a layout. If so, the layout is accepted, and structures that do
+    not fit count as damaged.
 
-    ``asked``: the number of structures in the sample. ``fit``: the number that fits the layout.
-    """
+    ``asked``: the number of structures in the sample. ``fit``: the number that fits the layout."""
     few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
     return bool(fit) and (few or fit * 10 >= asked * ENOUGH)
 

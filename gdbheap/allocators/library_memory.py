@@ -1,9 +1,9 @@
 """Assign anonymous memory outside every heap to the library whose static data points to it.
 
-The memory may be the pool of the library's own allocator, as with Arrow, or its work space, as with OpenBLAS. The
-assignment means only that most of the static pointers into the memory are in this library. Pointers of the dynamic
-linker do not count: they point to thread blocks and to memory that the linker took before malloc existed. Thread blocks
-and such memory lie in small mappings, which the kernel may have joined with a neighbour of any size.
+The memory may be the pool of the library's own allocator (Arrow) or the library's work space (OpenBLAS). The assignment
+means only that most of the static pointers into the memory are in this library. Pointers of the dynamic linker do not
+count: they point to thread blocks and to memory that the linker took before malloc was available. Thread blocks and
+such memory lie in small mappings, which the kernel may have joined with a neighbour of any size.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ MIN_RANGE_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class LibraryMemory:
-    """The memory to which one library's static data points; ``path`` is the library's file."""
+    """The memory to which one library's static data points; ``path`` is the library's file, and ``sources`` are the
+    ranges of its static data.
+    """
 
     path: str
     ranges: Ranges
+    sources: Ranges
 
     @property
     def name(self) -> str:
@@ -49,7 +52,11 @@ def find_held(target: Target, ranges: Ranges) -> list[LibraryMemory]:
         holder = _holder({row.number: row.words for row in counts if row.place == place})
         if holder is not None:
             holders.setdefault(holder, []).append(pair)
-    return [LibraryMemory(target.objects[number].path, found) for number, found in holders.items()]
+    objects = target.objects
+    return [
+        LibraryMemory(objects[number].path, found, objects[number].writable_ranges())
+        for number, found in holders.items()
+    ]
 
 
 def _holder(counts: dict[int, int]) -> int | None:

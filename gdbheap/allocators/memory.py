@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gdbheap.allocators.allocator import A, Allocator, Block, WalkedBlocks
-from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.library_memory import LibraryMemory, find_held
 from gdbheap.allocators.recognised import OtherAllocator, find_other
+from gdbheap.allocators.registry import MALLOC
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, one_line, or_none
 from gdbheap.host.tmpfs import memory_devices
@@ -73,7 +73,8 @@ class AllocatedMemory(Parts):
         return self.allocator(MALLOC) if other is None else other
 
     def require_malloc(self) -> Allocator:
-        """Return ``malloc``, or raise its error."""
+        """Return ``malloc``. Callers that do not use the result call this to raise Unsupported if the C library's
+        allocator is unknown."""
         return self.malloc
 
     def _find_malloc(self) -> Allocator | None:
@@ -86,7 +87,7 @@ class AllocatedMemory(Parts):
 
     @property
     def walked(self) -> WalkedBlocks:
-        """The blocks of all allocators, in the form that the native code takes."""
+        """The blocks of all allocators, as the native code expects them."""
         return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
@@ -145,7 +146,7 @@ class AllocatedMemory(Parts):
 
     @property
     def used_of_c(self) -> int:
-        """The number of blocks in use that C code asked for."""
+        """The number of blocks in use that C code allocated."""
         return _used(self._of_c)
 
     @property
@@ -164,7 +165,7 @@ class AllocatedMemory(Parts):
 
     @part("stacks")
     def stacks(self) -> list[Stack]:
-        """The threads' stacks, ascending."""
+        """The stacks of the target's threads, by ascending address."""
         return find_stacks(self.target)
 
     @part("stacks of ended threads")
@@ -230,11 +231,12 @@ class AllocatedMemory(Parts):
         ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
-        """Return writable private anonymous memory that may belong to an allocator whose blocks are not walked."""
+        """Return the private anonymous memory in which an allocator that gdbheap does not walk may have its blocks.
+        Only writable memory is returned."""
         return subtract(self.unowned_ranges(), self.single_blocks())
 
     def of_others(self) -> Ranges:
-        """Return the parts of the allocators' ranges that code other than the allocators got from the system,
+        """Return the parts of the allocators' ranges that other code, and not the allocators, got from the system,
         ascending."""
         return sorted(pair for allocator in self.allocators for pair in allocator.of_others())
 
@@ -250,7 +252,8 @@ class AllocatedMemory(Parts):
         return sorted(self.stack_ranges + ended + self._of_allocators())
 
     def taken(self) -> Ranges:
-        """Return the ranges of .bss, of allocators, and of thread stacks outside of blocks, ascending."""
+        """Return the ranges that already have an owner, ascending. They are .bss, the allocators' memory, and those
+        thread stacks that lie in no block."""
         return sorted(self._own_stacks() + self._of_allocators())
 
     def _of_allocators(self) -> Ranges:
@@ -268,7 +271,7 @@ class AllocatedMemory(Parts):
 
     def lacks_memory(self) -> bool:
         """Return whether gdbheap could not read some memory that may contain references to blocks."""
-        is_absent = any(damage.is_absence and not damage.transient for damage in self.damage)
+        is_absent = any(damage.is_absent and not damage.transient for damage in self.damage)
         return bool(is_absent or self.target.partial or self.target.lacking or self.target.cut_short)
 
     def is_shared_memory(self, mapping: Mapping) -> bool:
@@ -310,7 +313,7 @@ class AllocatedMemory(Parts):
 
     @property
     def asked_allocators(self) -> list[Allocator]:
-        """The target's allocators that were used so far."""
+        """The target's allocators that answers have used so far."""
         return [self._allocators[kind] for kind in self.kinds if kind in self._allocators]
 
 

@@ -1,10 +1,9 @@
 """Recognise allocators whose blocks are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or another malloc.
 
-An allocator is recognised by the name of its file, or by a function that only this allocator has. The function also
-shows an allocator that is linked into the program. The allocator's memory is known only if it names its mappings
-(``PR_SET_VMA_ANON_NAME``); otherwise its memory is an unknown part of the private anonymous memory without another
-owner.
-"""
+An allocator is recognised by the name of its file, or by a function that only this allocator has. Such a function also
+reveals an allocator that is linked into the program. The kernel shows the allocator's memory only if the allocator
+names its mappings (``PR_SET_VMA_ANON_NAME``). Otherwise the memory is an unknown part of the private anonymous memory
+without another owner."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ MAX_DATA_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Kind:
+class RecognisedKind:
     """A kind of allocator: its name, its characteristic functions, and a sentence on how to get its statistics.
 
     One function that no other allocator has is enough to recognise it.
@@ -37,23 +36,23 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    RecognisedKind(
         "jemalloc",
         ("mallocx", "je_mallocx", "_rjem_mallocx", "_rjem_je_mallocx"),
         "malloc_stats_print() in the process, or MALLOC_CONF=stats_print:true at its start, shows how much is in use",
     ),
-    Kind(
+    RecognisedKind(
         "tcmalloc",
         ("tc_malloc", "MallocExtension_GetStats", "MallocExtension_Internal_GetStats"),
         "MallocExtension::GetStats() in the process shows how much is in use",
     ),
-    Kind(
+    RecognisedKind(
         "mimalloc",
         ("mi_malloc", "mi_heap_malloc"),
         "mi_stats_print() in the process, or MIMALLOC_SHOW_STATS=1 at its start, shows how much is in use",
     ),
 )
-MUSL = Kind("musl", (), "")
+MUSL = RecognisedKind("musl", (), "")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class OtherAllocator:
 
     ``named``: the allocator names its mappings."""
 
-    kind: Kind
+    kind: RecognisedKind
     path: str
     evidence: str
     named: bool = False
@@ -105,7 +104,7 @@ def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) 
     return OtherAllocator(found.kind, found.path, found.evidence, named)
 
 
-def _is_named(mapping: Mapping, kind: Kind) -> bool:
+def _is_named(mapping: Mapping, kind: RecognisedKind) -> bool:
     return mapping.path.startswith("[anon") and kind.name in mapping.path
 
 
@@ -125,18 +124,18 @@ def _by_function(objects: list[LoadedObject], idle: bool) -> Iterator[OtherAlloc
                 yield OtherAllocator(kind, loaded.path, _told(function))
 
 
-def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
+def _function_of(loaded: LoadedObject, kind: RecognisedKind, hidden: bool) -> str | None:
     """Return the function that identifies the allocator in a loaded object, or None.
 
-    A function that is not exported counts in two cases: ``hidden`` is True, or the function has Rust's prefix, because
-    every program with that prefix uses the allocator. Otherwise it does not count, because CPython contains an unused
-    mimalloc."""
+    A function that is not exported proves the allocator in two cases: ``hidden`` is True, or the function has Rust's
+    prefix, because every program with that prefix uses the allocator. In other cases it proves nothing, because CPython
+    contains an unused mimalloc."""
     known = (name for name in kind.functions if loaded.symbol(name) is not None)
     return next((name for name in known if hidden or name.startswith("_") or loaded.exported(name)), None)
 
 
 def _by_malloc(target: Target) -> OtherAllocator | None:
-    """Return the first loaded object, other than a C library, that exports malloc() and free(), as an allocator; None
+    """Return an allocator for the first loaded object, other than a C library, that exports malloc() and free(); None
     if there is none.
 
     The allocator is named after the runtime to which the loaded object belongs, or else after the object's file. The
@@ -146,7 +145,11 @@ def _by_malloc(target: Target) -> OtherAllocator | None:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
             runtime = kind_of(loaded)
-            kind = Kind(runtime.name, (), runtime.advice) if runtime else Kind(_file_name(loaded), (), "")
+            kind = (
+                RecognisedKind(runtime.name, (), runtime.advice)
+                if runtime
+                else RecognisedKind(_file_name(loaded), (), "")
+            )
             return OtherAllocator(kind, loaded.path, _told("malloc"))
     return None
 

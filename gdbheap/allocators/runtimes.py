@@ -1,9 +1,9 @@
-"""Recognise runtimes and servers that manage their own memory; gdbheap names that memory but does not read it.
+"""Recognise runtimes and servers that manage their own memory. gdbheap names that memory but does not read it.
 
 The table ``layout/tables/runtimes.json`` says how each runtime is recognised, where its memory lies, and how to ask the
-runtime about it. A runtime is recognised by any of these: the name of its file; a function that the program exports; an
-ELF note, which every Go binary has, even if stripped or static; the names of its mappings (``PR_SET_VMA_ANON_NAME``).
-"""
+runtime about it. A runtime has one of four marks. It has a file of a known name. The program exports a known function.
+The program has the ELF note of Go, which every Go binary has, even if stripped or static. The mappings have known names
+(``PR_SET_VMA_ANON_NAME``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
 from gdbheap.host.procfs import PROC
 from gdbheap.host.sockets import listening
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.targets.elf import LoadedObject, notes_in
 from gdbheap.targets.mappings import KERNELS, Mapping
 from gdbheap.targets.target import AT_ENTRY, Target
@@ -31,7 +31,7 @@ ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "m
 
 
 @dataclass(frozen=True)
-class Kind:
+class RuntimeKind:
     """One row of the table of runtimes.
 
     ``memory``: where the runtime's memory lies, one of KINDS. ``environment``: settings that ``advice`` names.
@@ -70,7 +70,7 @@ class Runtime:
     anonymous memory.
     """
 
-    kind: Kind
+    kind: RuntimeKind
     path: str
     evidence: str
     program: str = ""
@@ -103,10 +103,11 @@ class Runtime:
 
 
 def _listener(target: Target) -> str | None:
-    """Return an address, as ``host:port``, at which the target, a process of this machine, listens; None if it listens
-    nowhere.
+    """Return an address (``host:port``) at which the target, a process on this machine, listens; None if it does not
+    listen.
 
-    The port USUAL_PORT is preferred."""
+    The port USUAL_PORT is preferred.
+    """
     if target.proc is None:
         return None
     places = sorted(listening(f"{PROC}/{target.proc}"), key=lambda place: place[1] != USUAL_PORT)
@@ -121,17 +122,17 @@ def title(name: str, named: bool) -> str:
 
 
 @cache
-def kinds() -> tuple[Kind, ...]:
-    """Return the rows of the table, in its order."""
+def kinds() -> tuple[RuntimeKind, ...]:
+    """Return the kinds of runtimes that gdbheap recognises, in the order of ``runtimes.json``."""
     rows: list[dict[str, Any]] = table("runtimes")["runtimes"]
     return tuple(_kind({key: tuple(it) if isinstance(it, list) else it for key, it in row.items()}) for row in rows)
 
 
-def _kind(row: dict[str, Any]) -> Kind:
-    return Kind(**row)
+def _kind(row: dict[str, Any]) -> RuntimeKind:
+    return RuntimeKind(**row)
 
 
-def kind_of(loaded: LoadedObject) -> Kind | None:
+def kind_of(loaded: LoadedObject) -> RuntimeKind | None:
     """Return the kind of runtime to which a loaded object belongs, by its file's name or an exported function.
 
     None if there is none. Only kinds whose memory is anonymous are considered.
@@ -159,10 +160,10 @@ def find_runtimes(target: Target, other: bool) -> list[Runtime]:
     return [replace(each, alone=alone) for each in found]
 
 
-def _find(target: Target, kind: Kind) -> Runtime | None:
+def _find(target: Target, kind: RuntimeKind) -> Runtime | None:
     """Return the runtime of this kind, or None if it is not in the target.
 
-    Evidence in loaded objects comes before the names of mappings. The program is searched for functions only if no
+    Evidence in loaded objects is preferred to the names of mappings. The program is searched for functions only if no
     library of the kind is loaded."""
     found = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
     path, evidence = next(_evidence(target, kind), ("", ""))
@@ -174,7 +175,7 @@ def _find(target: Target, kind: Kind) -> Runtime | None:
     return Runtime(kind, path, evidence, target.exe or "", found is not None)
 
 
-def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
+def _evidence(target: Target, kind: RuntimeKind) -> Iterator[tuple[str, str]]:
     for loaded in target.objects:
         if kind.notes and any(owner in kind.notes for owner in _note_owners(target, loaded)):
             yield loaded.path, f"it has a note of {kind.name}"

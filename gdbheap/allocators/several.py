@@ -15,6 +15,7 @@ from gdbheap.allocators.allocator import DrawnArea, LedgerLine, ListingAllocator
 from gdbheap.allocators.line_ids import LineId, PartId, line_below
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.errors import one_line
+from gdbheap.targets.start_environment import path_as_started
 
 NOT_ITS_OWN = "unexplained"
 
@@ -42,8 +43,17 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
 
     def owner(self, index: int) -> str:
         """Return the name of the module that contains copy number ``index``."""
-        module = self.roots[index].module
-        return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
+        return self._owners[index]
+
+    @cached_property
+    def _owners(self) -> list[str]:
+        """The names of the modules of all copies."""
+        modules = [root.module for root in self.roots]
+        return [
+            "an unknown module" if module is None
+            else one_line(file_name(path_as_started(self.target, module)), NAME_LIMIT)
+            for module in modules
+        ]  # fmt: skip
 
     def add_fact(self, index: int, layout: str, source: str, proof: str) -> None:
         """Add a fact about copy number ``index``: its layout, the source of this fact, and the proof."""
@@ -59,7 +69,7 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return self._root_at[start]
 
     def drawn(self) -> Iterator[DrawnArea]:
-        """Yield each area in the form that ``heap map`` draws."""
+        """Yield each area as ``heap map`` draws it."""
         for area in self.areas:
             yield DrawnArea(area.start, area.end, f"{self.title} of {self.owner(area.root)}", self.name)
 
@@ -87,8 +97,8 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return line_below(line, root) if is_apart else line
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Add the parts of the piece at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
-        piece. The bytes of the piece count for the copy that owns it.
+        """Add the parts of the region at ``start`` to ``sweep``, which sums bytes by ledger line. Return the end of the
+        region. Its bytes count for the copy of the allocator that owns it.
         """
         root = self.root_of_piece(start)
         lines: dict[PartId, LineId] = {**self.parts, "used": self._used}
@@ -106,8 +116,8 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
                 yield LedgerLine(name, line.id, title, State.USED if line.id == self._used else line.state, detail=True)
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Return a row for each size of block, of one copy, or of all copies if ``root`` is None.
+        """Return a row for each block size. ``root``: the index of one copy of the allocator; None: add up all copies.
 
-        Blocks in caches count as free. Each large block counts as one group.
+        Blocks in caches count as free. Each large block counts as one group (slab, span or page).
         """
         return self.packed_classes(self.packing(), self.store.classes(root), self.asked_sizes(root), root)

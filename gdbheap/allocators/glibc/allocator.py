@@ -4,6 +4,7 @@ arenas."""
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -27,10 +28,11 @@ from gdbheap.allocators.allocator import (
     WalkedCounts,
 )
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
-from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
+from gdbheap.allocators.glibc.bins import BinReader, ChunkRow, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
 from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, PartId, line_below, lines_below
+from gdbheap.allocators.request_sizes import of_chunk
 from gdbheap.dataclass import dataclass
 from gdbheap.targets.mappings import HUGE_PAGES
 from gdbheap.targets.ranges import Ranges, joined, subtract
@@ -104,7 +106,7 @@ class GlibcAllocator(Allocator):
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.malloc = Glibc(self.target, around.facts)
-        self._bins: Bins | None = None
+        self._bins: BinReader | None = None
 
     # The walk.
 
@@ -116,7 +118,8 @@ class GlibcAllocator(Allocator):
         return self._walk(False)
 
     def require_walk(self) -> _native.Chunks:
-        """Return ``chunks``. Afterwards ``malloc`` has the results of the walk. Raises Unsupported."""
+        """Return ``chunks``, for callers that need the results of the walk in ``malloc``. Raises Unsupported if the
+        chunks cannot be walked."""
         return self.chunks
 
     def _walk(self, collects: bool) -> _native.Chunks:
@@ -126,17 +129,17 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def mapped(self) -> list[MappedChunk]:
-        """The mmapped chunks, in address order."""
+        """The chunks of malloc that have a mapping of their own, by ascending address."""
         return self.malloc.find_mapped(subtract(self._around.anonymous(False), self._around.taken()))
 
     @property
-    def bins(self) -> Bins:
+    def bins(self) -> BinReader:
         """The bins of all arenas. Their lists have been followed and checked.
 
         Read this before ``chunks``: the walk then also collects the links that the bins need."""
         if self._bins is None:
             chunks = self._walk(collects=True)
-            self._bins = Bins(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
+            self._bins = BinReader(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
         return self._bins
 
     def lists_of(self, chunks: Sequence[ChunkRow]) -> list[str | None]:
@@ -160,7 +163,7 @@ class GlibcAllocator(Allocator):
         return [(chunk.base, chunk.end) for chunk in self.mapped]
 
     def of_others(self) -> Ranges:
-        """Return the memory between parts of the main arena that code other than malloc got from ``sbrk``."""
+        """Return the memory between parts of the main arena that other code, and not malloc, got from ``sbrk``."""
         chunks = self.chunks
         if not any(region.states[FOREIGN].bytes for region in self.malloc.regions()):
             return []
@@ -253,10 +256,26 @@ class GlibcAllocator(Allocator):
         """Return the chunks that hold the thread caches, as {address: purpose}."""
         return {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in self.malloc.tcaches}
 
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which malloc hands out a chunk of the size of ``block``."""
+        machine, par = self.target.machine, self.malloc.par
+        huge = par.hp_pagesize if par is not None else None
+        page = huge if huge and block.size % huge == 0 else machine.page
+        return of_chunk(machine, block.size, block.list == MMAPPED, page)
+
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
         """The sizes of the arenas' chunks in use, each as (bytes with the header, number of chunks)."""
         return [(row.size, row.states[IN_USE]) for row in _native.count_sizes(self.chunks)]
+
+    def used_by_arena(self, least: int) -> dict[int, list[int]]:
+        """Return the sizes, with headers, of the arenas' chunks in use of at least ``least`` bytes, by the index of the
+        arena. An arena without such chunks is left out.
+        """
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for row in _native.list_chunks(self.chunks, ChunkRequest(1 << IN_USE, least), "size").rows:
+            found[row.arena].append(row.size)
+        return dict(found)
 
     def used_sizes(self) -> list[tuple[int, int]]:
         """Return (bytes with the header, number of chunks in use) for each size of chunk, then (bytes, 1) for each

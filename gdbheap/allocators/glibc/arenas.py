@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Callable
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.extents import MainExtents
 from gdbheap.allocators.glibc.locate import (
     LARGEST_FLAGS,
     LARGEST_LOCK,
@@ -25,6 +24,7 @@ from gdbheap.allocators.glibc.locate import (
     find_tcaches,
     read_state,
 )
+from gdbheap.allocators.glibc.main_arena import MainExtents
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
@@ -48,7 +48,7 @@ Progress = Callable[[int, int], object]
 class CacheList:
     """A list of a thread cache: its first entry, the number of its entries, and the size of its chunks (0: any size).
 
-    ``whole``: the list must end after its last entry. If it is False, the entries are part of a longer list.
+    ``whole``: True if the list must end after its last entry; False if the entries are part of a longer list.
     """
 
     first: int
@@ -128,7 +128,7 @@ class MappedChunk:
 
     @property
     def end(self) -> int:
-        """The end of the mapping."""
+        """The address after the last byte of the mapping."""
         return self.base + self.size
 
 
@@ -179,10 +179,10 @@ class Glibc:
         return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
 
     def _warn_of_lost_threads(self) -> None:
-        """Add a warning if some threads' thread-local data is absent: their caches are then missing.
+        """Add a warning if some threads' thread-local data is absent: their thread caches are then missing.
 
-        The data is absent if a thread pointer does not point to itself. An older gdb writes zeros into cores instead of
-        stacks with guard regions (glibc 2.42)."""
+        The data is absent if the word at a thread pointer is not the thread pointer itself. This happens with glibc
+        2.42, whose thread stacks have guard regions. An older gdb writes zeros into a core instead of such stacks."""
         if not self.target.machine.storage.has_self_pointer:
             return
         pointers = [thread.thread_pointer for thread in self.target.threads if thread.thread_pointer]
@@ -225,7 +225,7 @@ class Glibc:
     @cached_property
     def _owned_heaps(self) -> list[tuple[int, int]]:
         """All memory that looks like a heap of a thread's arena, as (address of the heap, address of the arena).
-        gdbheap searches for it only after it found damage.
+        gdbheap searches for such memory only after it has found damage.
         """
         found = []
         span, page = self.heap_span, self.target.machine.page
@@ -306,7 +306,8 @@ class Glibc:
             try:
                 owner, previous, size = (self.target.space.word(heap + offset) for offset in (0, 8, 16))
             except Fault as fault:
-                self._report(fault.args[0], f"heap_info of arena {index}", "bytes that can be read", "absent bytes")
+                what, expected = f"heap_info of arena {index}", "bytes that can be read"
+                self.damage.append(Damage(fault.args[0], what, expected, "absent bytes", is_absent=True))
                 break
             if owner != state.address or not 0 < size <= span:
                 self._report(
@@ -347,8 +348,8 @@ class Glibc:
     def _detect_safe_linking(self) -> bool | None:
         """Return whether the links of free lists are mangled. None if no list has a link.
 
-        glibc 2.32 and later store a link xor its own address shifted right by 12. Links are decoded as mangled and as
-        plain ones. With the right decoding, more links lead to a chunk or to the end of a list.
+        glibc 2.32 and later store a link xor its own address shifted right by 12. Each link is decoded in both ways, as
+        mangled and as plain. With the right decoding, more links point to a chunk or end their list.
         """
         places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
         places += [head + HEADER for state in self.arenas for head in state.fast if head]
@@ -468,7 +469,7 @@ class Glibc:
         return found
 
     def regions(self) -> list[_native.RegionTotals]:
-        """Return the totals of every run of chunks."""
+        """Return the number and the bytes of the chunks in each state, for every run of chunks."""
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
@@ -534,8 +535,8 @@ class Glibc:
             self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(chunk.size for chunk in found)}")
 
     def mapped_totals(self, found: Sequence[MappedChunk]) -> tuple[int, int]:
-        """Return the number and the bytes of the mmapped chunks: the counts of ``mp_`` if the chunks in ``found`` prove
-        them, otherwise those of ``found``."""
+        """Return the number and the bytes of the mmapped chunks: the counts of ``mp_`` if the chunks in ``found``
+        confirm them, otherwise the counts of ``found``."""
         if any(self._missing(found)):
             return len(found), sum(chunk.size for chunk in found)
         return self.par.n_mmaps, self.par.mmapped_mem
@@ -590,8 +591,7 @@ class MmappedStyle:
     """The header format of mmapped chunks in this glibc, and the addresses at which gdbheap searches for them.
 
     ``header_outside``: the header's ``size`` does not include the header (2.43 and later). ``moved``: also search for
-    chunks that mremap may have moved, so that they lack the alignment that the program asked memalign for.
-    """
+    chunks that mremap may have moved. Such a chunk may lack the alignment that memalign gave it."""
 
     header_outside: bool
     moved: bool

@@ -36,14 +36,14 @@ class BinRow:
 def bin_name(number: int) -> str | None:
     """Return the name of a bin: "unsorted", or "small 0x40" or "large 0x400", where the number is the bin's least size.
 
-    None for number 0, which is no bin.
+    None for number 0, which is not a bin.
     """
     if number <= UNSORTED:
         return "unsorted" if number == UNSORTED else None
     return f"{'small' if number < FIRST_LARGE else 'large'} {_LEAST_SIZES[number]:#x}"
 
 
-class Bins:
+class BinReader:
     """The bins of all arenas. The constructor follows their links, and may raise KeyboardInterrupt."""
 
     def __init__(
@@ -93,7 +93,7 @@ class ChunkRow(Protocol):
     def state(self) -> str: ...
 
 
-def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], Bins]) -> list[str | None]:
+def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], BinReader]) -> list[str | None]:
     """Return the name of the free list of each chunk: a bin's name, "fast 0x20", "tcache 0x30", or None.
 
     ``bins``: a function that returns the bins; it is called only if a chunk may be in a bin.

@@ -22,7 +22,7 @@ from gdbheap.allocators.recognised import no_glibc
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.layout.tables import variants
+from gdbheap.layout.shipped_tables import variants
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, WordTest, holds, joined
@@ -81,7 +81,7 @@ class MallocPar:
     """glibc's ``mp_``: its address, the layout that fits, and the fields that gdbheap uses.
 
     ``dynamic``: mmap_threshold and trim_threshold were not set, and rise when an mmapped chunk is freed. ``torn``: the
-    counts of mmapped chunks disagree, because a thread changes them one after the other.
+    counts of mmapped chunks disagree, probably because a thread was stopped while it changed them.
     """
 
     address: int
@@ -239,11 +239,11 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return the longest list of arenas of which some may be damaged, or None. Circular lists come before other lists.
+    """Return the longest list of arenas in which some arenas may be damaged, or None. A circular list is preferred to
+    any other list.
 
-    The heaps of each arena except the first confirm that arena. The list is circular, or all its arenas are sound. In
-    addition, the first arena (``main_arena``) is sound, or all later arenas are.
-    """
+    A list must meet three conditions. Each arena except the first lies in a heap whose header points to it. The list is
+    circular, or all its arenas are sound. The first arena (``main_arena``) is sound, or all later arenas are."""
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
         others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
@@ -254,7 +254,8 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Return arenas that are all sound and whose last one points to memory that a truncated core lacks, or None."""
+    """Return sound arenas whose list is cut: the last one points to memory that a truncated core lacks. None if there
+    is no such list."""
     for states, _closed, loaded in _rings(target) if target.missing else ():
         if holds(target.missing, states[-1].next) and all(_is_plausible(target, state) for state in states):
             return states, loaded
@@ -271,8 +272,8 @@ def _has_heap(target: Target, state: MallocState) -> bool:
 def _is_plausible(target: Target, state: MallocState) -> bool:
     """Return whether the fields of an arena have possible values.
 
-    glibc up to 2.22 has the arena's bytes (a page or more) in the field in which later versions count the attached
-    threads."""
+    glibc up to 2.22 has the arena's size in bytes (a page or more) in the field in which later versions count the
+    attached threads."""
     initial = state.address + state.layout["bins"] - 16
     page = target.machine.page
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > page)
@@ -291,7 +292,7 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
     facts.add(
         "mp_", best.address, f"its fields agree with each other ({score} points)", confirm(loaded, "mp_", best.address)
     )
-    facts.add("malloc_par", f"as since glibc {best.layout['since']}", "which layout scores best")
+    facts.add("malloc_par", f"as since glibc {best.layout['since']}", "the layout with the best score")
     return best
 
 
@@ -391,8 +392,8 @@ def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tc
     """Return the cache of every thread that has one. The size of a cache's own chunk shows which layout applies.
 
     ``tcache`` is a thread-local variable, so it lies at the same distance from every thread pointer. Each word that
-    looks like a pointer to a cache counts for its distance, and the most frequent distance is used. Damaged caches at
-    that distance are returned too.
+    looks like a pointer to a cache is a vote for its distance from the thread pointer. The distance with the most votes
+    is used. Damaged caches at that distance are returned too.
     """
     if par.layout["tcache_count"] is None:
         return []
@@ -423,8 +424,8 @@ class ArenaTest:
 
 
 def _tcaches_of(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
-    """Yield (distance from the thread pointer, cache) for every word of a thread's static data that may point to its
-    cache."""
+    """Yield (distance from the thread pointer, cache) for every word of a thread's static thread-local data that may
+    point to its cache."""
     machine = target.machine
     start, end = machine.storage.data(thread.thread_pointer, TLS_BYTES)
     mapping = target.mappings.find(end - machine.word if machine.storage.data_below else start)
@@ -455,7 +456,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
 def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int) -> Tcache | None:
     """Return the cache at ``address``. Raises Fault.
 
-    Return None if more than one in MAX_DAMAGED of its lists are damaged, or if the process has no caches.
+    Return None if more than one in MAX_DAMAGED of its lists is damaged, or if the process has no caches.
     """
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches

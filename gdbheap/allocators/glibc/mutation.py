@@ -6,8 +6,8 @@ bins, thread caches and the counts of mmapped chunks are changed without a lock.
 malloc.c is one object file, so its functions lie side by side in libc, between the exported functions of neighbouring
 object files. A thread is inside malloc if its program counter is in that range. malloc also calls functions such as
 memcpy, brk and mmap. A thread in such a function is inside malloc if a return address into that range lies on top of
-its stack. If a thread has failed inside malloc, by a fault or by abort(), no damage is excused: it may be the reason
-for the failure.
+its stack. If a thread has failed inside malloc, by a fault or by abort(), no damage is excused, because it may have
+caused the failure.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ MAX_LISTED = 1 << 20
 
 
 class StateLayout(NamedTuple):
-    """The offsets of fields in ``struct malloc_state``, in the form that the native code takes."""
+    """The offsets in bytes of fields in ``struct malloc_state``, as the native code expects them."""
 
     top: int
     bins: int
@@ -39,9 +39,9 @@ class StateLayout(NamedTuple):
 class ArenaNow(NamedTuple):
     """One arena of a running process; sizes in bytes, headers included.
 
-    ``top`` is None if the arena has no top chunk. ``trim``: the most that ``malloc_trim(0)`` can return (whole pages,
-    resident or not). ``in_use`` and ``trim`` are None if the lists were not followed, or if they changed meanwhile
-    (``doubtful``)."""
+    ``top`` is None if the arena has no top chunk. ``trim``: the most bytes that ``malloc_trim(0)`` can return (whole
+    pages, resident or not). ``in_use`` and ``trim`` are None if the lists were not followed, or if they changed
+    meanwhile (``doubtful``)."""
 
     address: int
     system: int
@@ -109,7 +109,7 @@ class RunningMalloc:
         """Read the arena at ``address``; None if it cannot be read, or if it claims more bytes than there are
         addresses.
 
-        ``with_lists``: try several times, until the arena did not change during the read."""
+        ``with_lists``: repeat the read, up to TRIES times, until the arena does not change during the read."""
         for _ in range(TRIES):
             found = _native.look_at_arena(space, address, self.layout, MAX_LISTED if with_lists else 0)
             if found is None or not with_lists or found.listed is not None:

@@ -1,4 +1,5 @@
-"""Predict what ``malloc_trim()`` would return to the kernel: the pages by glibc's own rule, and how many are resident.
+"""Predict which pages ``malloc_trim()`` would return to the kernel by glibc's own rule, and how many of them are
+resident.
 
 In each arena, fast bins are merged with their free neighbours. Then the whole pages inside each chunk of the bins are
 released, except for the chunk's header. The main arena's top chunk beyond the pad is released too, unless other code
@@ -19,7 +20,10 @@ from gdbheap.targets.target import Target
 
 @dataclass(frozen=True)
 class ArenaTrim:
-    """The memory of one arena that ``malloc_trim`` returns to the kernel, in bytes; None if residency is unknown."""
+    """The memory of one arena that ``malloc_trim`` returns to the kernel, in bytes.
+
+    ``predicted``, ``swapped``, ``top_predicted`` and ``top_kept`` are None if residency is unknown. ``actual``: the
+    bytes that a call has returned, None without a call."""
 
     index: int
     address: int
@@ -34,7 +38,10 @@ class ArenaTrim:
 
 @dataclass(frozen=True)
 class Trim:
-    """The result of ``heap trim``: the bytes that malloc_trim() should return, and the bytes that the call returned."""
+    """The result of ``heap trim``, in bytes.
+
+    ``predicted``: what malloc_trim() should return to the kernel; None if residency is unknown. ``actual``: what a call
+    has returned; None without a call."""
 
     sums: ClassVar[tuple[str, ...]] = ("pages", "swapped")
     predicted: int | None
@@ -61,7 +68,7 @@ def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) 
     return Trim(predicted, None, arenas, pad, sum(arena.pages for arena in arenas), swapped)
 
 
-def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed], pad: int) -> ArenaTrim:
+def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.RegionTrim], pad: int) -> ArenaTrim:
     released = [row.released for row in rows]
     whole = sum(part.whole for part in released)
     resident, swapped = sum(part.resident for part in released), sum(part.swapped for part in released)

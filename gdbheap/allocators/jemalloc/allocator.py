@@ -6,6 +6,7 @@ from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
+    Block,
     Caching,
     ExtentArena,
     KeepReason,
@@ -17,10 +18,11 @@ from gdbheap.allocators.allocator import (
     WalkedCounts,
 )
 from gdbheap.allocators.extents import ExtentLibraries, own_ranges
-from gdbheap.allocators.inside import caught
-from gdbheap.allocators.jemalloc.roots import Root, find_roots, thread_storage
-from gdbheap.allocators.jemalloc.settings import PLAIN, variable_of
+from gdbheap.allocators.jemalloc.locate import LocatedJemalloc, find_roots, thread_storage
+from gdbheap.allocators.jemalloc.settings_variable import PLAIN, variable_of
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
+from gdbheap.allocators.request_sizes import of_class
+from gdbheap.allocators.threads_inside import caught
 from gdbheap.errors import NotInUse
 from gdbheap.targets.target import Damage
 
@@ -28,7 +30,7 @@ NAME = LineId("jemalloc")
 USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 SLABS, CACHES, DIRTY, MUZZY, RETAINED = lines_below(FREE, "slabs", "caches", "dirty", "muzzy", "retained")
 CAUGHT = "caught inside jemalloc"
-# A split may make three extents of one, and a merge may make one of three.
+# A split may turn one extent into three, and a merge may turn three extents into one.
 EXTENTS_AT_ONCE = 3
 # With this setting, thread caches take only blocks of up to 4 KiB. It has this name in jemalloc 5.1; 5.3 still accepts
 # the name.
@@ -55,7 +57,7 @@ class JemallocLibraries(ExtentLibraries):
     )
     returned_lines = (DIRTY, MUZZY)
     functions = ("je_", "_rjem_", "mallocx")
-    roots: list[Root]
+    roots: list[LocatedJemalloc]
     parts = {
         "free": SLABS,
         "cached": CACHES,
@@ -77,15 +79,15 @@ class JemallocLibraries(ExtentLibraries):
         for index, root in enumerate(self.roots):
             self._tell(index, root)
 
-    def _tell(self, index: int, root: Root) -> None:
+    def _tell(self, index: int, root: LocatedJemalloc) -> None:
         what = f"a tree of {root.bits} bits at {root.address:#x} in {self.owner(index)}"
         fit = f"{root.fit.fit} of {root.fit.extents} sampled extents have this layout"
-        self.add_fact(index, f"laid out as {root.form.name}", what, fit)
+        self.add_fact(index, f"laid out as {root.form}", what, fit)
 
     @cached_property
     def store(self) -> _native.Jemalloc:
         """The extents and blocks of all jemallocs, as the native code has read them."""
-        given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
+        given = [(root.form, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
         storage = thread_storage(self.target)
         found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
         for index, astray in enumerate(found.astray):
@@ -159,6 +161,11 @@ class JemallocLibraries(ExtentLibraries):
         blocks = sum(row.cached for row in self.store.class_use())
         return Caching(sum(self.store.caches), blocks, 0, self.store.waiting())
 
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which jemalloc hands out a block of this size. Since 5.3.1, a large
+        block may have any number of pages."""
+        return of_class(block.size, self.target.machine.page)
+
     def give(self, blocks: WalkedBlocks) -> None:
         """Add the blocks of all jemallocs to ``blocks``."""
         blocks.general["slabs of malloc"] = self.store
@@ -168,7 +175,7 @@ class JemallocLibraries(ExtentLibraries):
 
         A slab stays while one of its blocks is in use; dirty and muzzy extents stay for a while.
         """
-        why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"
+        why = "in slabs with blocks in use, in thread caches, and in extents that jemalloc keeps for later"
         return [KeepReason(FREE, free, why)]
 
     @cached_property

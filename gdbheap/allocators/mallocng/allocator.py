@@ -1,9 +1,8 @@
 """Implement ``Allocator`` for musl's malloc since 1.2.1, called mallocng, whose groups have slots of one size.
 
-gdbheap finds mallocng without symbols. The first word of its context, a secret, is also the first word of each page of
-metadata to which the context points. The first word of each group points to the structure that describes the group
-(src/malloc/mallocng/meta.h).
-"""
+gdbheap finds mallocng without symbols, by a secret: the first word of mallocng's context. It is also the first word of
+each page of metadata to which the context points. The first word of each group points to the structure that describes
+the group (src/malloc/mallocng/meta.h)."""
 
 from __future__ import annotations
 
@@ -28,10 +27,11 @@ from gdbheap.allocators.allocator import (
     WalkedCounts,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.allocators.inside import in_hands
 from gdbheap.allocators.line_ids import LineId, lines_below
 from gdbheap.allocators.recognised import MUSL
+from gdbheap.allocators.request_sizes import of_slot
 from gdbheap.allocators.runtimes import NAME_LIMIT
+from gdbheap.allocators.threads_inside import in_hands
 from gdbheap.errors import NotInUse, Unsupported, one_line
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, holds, joined
@@ -92,7 +92,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     }
     why_holes_stay = "mallocng returns only mappings in which no slot is in use."
     groups = ("mapping is", "mappings are")
-    emptied = "would be returned, except mappings for often requested sizes"
+    emptied = "would be returned, except mappings of frequently requested sizes"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -174,13 +174,17 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     def find(self, address: int) -> Block | None:
         """Return the block of the slot that holds ``address``; None if there is none.
 
-        ``list`` names the bit mask that a free block is in. ``size`` is the size of the slot. ``end`` is the end of the
+        ``list`` names the bit mask that marks a free block. ``size`` is the size of the slot. ``end`` is the end of the
         bytes that the program asked for."""
         found = self.store.find(address)
         if found is None:
             return None
         asked = found.end - found.address if found.state == "used" else None
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.end, asked=asked)
+
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which mallocng hands out a slot of this size."""
+        return of_slot(self.target.machine, block.size)
 
     def own_part(self, address: int) -> str | None:
         """Return the use of an address in the unused end of a slot or outside slots; None for other addresses."""
@@ -201,7 +205,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return True
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """Add all slots to ``blocks``."""
+        """Add all slots to ``blocks``, under the name "slots"."""
         blocks.general["slots"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
@@ -209,10 +213,11 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return self.store.used_with(row.start)
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
-        """Return the one reason why free bytes stay in the process: mallocng keeps a mapping while one of its blocks is
-        in use, or for later use.
-        """
-        return [KeepReason(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
+        """Return the one reason why free bytes stay in the process. mallocng keeps a mapping while one of its blocks is
+        in use, and sometimes for later use."""
+        return [
+            KeepReason(FREE, free, "in mappings with blocks in use, and in empty mappings that musl's malloc keeps")
+        ]
 
     def check(self) -> WalkedCounts:
         """Return how many mappings and slots were checked. The headers of slots were checked when the groups were read.

@@ -20,13 +20,13 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
     WalkedCounts,
 )
-from gdbheap.allocators.carriers import carriers, need_python
-from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
+from gdbheap.allocators.mimalloc.locate import LocatedMimalloc, find_roots
 from gdbheap.allocators.mimalloc.miscounted import FUNCTIONS, OWN_STATES, add_miscounted
-from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.allocators.python_modules import need_python, python_modules
+from gdbheap.allocators.threads_inside import Inside
 from gdbheap.errors import NotInUse, Unsupported
 from gdbheap.targets.ranges import Ranges, holds
 from gdbheap.targets.target import Damage, Target
@@ -104,9 +104,7 @@ class MimallocAllocator(StoreAllocator):
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
     def drawn(self) -> Iterable[DrawnArea]:
-        """Return the segments in the form that ``heap map`` draws. Reserved memory outside the segments is not
-        drawn.
-        """
+        """Return the segments as areas that ``heap map`` draws. Reserved memory outside the segments is not drawn."""
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
         return (DrawnArea(start, end, "mimalloc's segments", self.name) for start, end in places)
 
@@ -148,7 +146,7 @@ class MimallocAllocator(StoreAllocator):
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
         """Return the one reason why free bytes stay in the process: a page stays while one of its blocks is in use."""
-        why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
+        why = "in pages with blocks in use, and in pages that Python's mimalloc keeps for later"
         return [KeepReason(FREE, free, why)]
 
     def check(self) -> WalkedCounts:
@@ -159,14 +157,14 @@ class MimallocAllocator(StoreAllocator):
         """
         if self.store.miscounted:
             module = self.mimalloc.root.module
-            modules = [module] if module else carriers(self.target)
+            modules = [module] if module else python_modules(self.target)
             inside = Inside.of(self, modules, FUNCTIONS, OWN_STATES)
             if passing := add_miscounted(self.damage, self.store.miscounted, inside):
                 self._around.note("mimalloc-pages-moving", **inside.told, pages=passing)
         return WalkedCounts({"pages": self.store.page_count})
 
 
-def is_pythons(target: Target, root: Root) -> bool:
+def is_pythons(target: Target, root: LocatedMimalloc) -> bool:
     """Return whether a mimalloc is CPython's own copy.
 
     A mimalloc is CPython's if no release of the library has its layout of structures, or if a loaded object with
@@ -175,12 +173,12 @@ def is_pythons(target: Target, root: Root) -> bool:
     """
     if root.form.has_map:
         return False
-    known = carriers(target)
+    known = python_modules(target)
     return root.form.only_pythons or bool(known) and root.module in (None, *known)
 
 
 def _is_in_use(around: Surroundings) -> bool:
-    """Return whether pymalloc has blocks in use."""
+    """Return whether pymalloc has blocks in use. If so, CPython's mimalloc is not in use."""
     try:
         return around.allocator(PymallocAllocator).pymalloc.in_use
     except Unsupported:

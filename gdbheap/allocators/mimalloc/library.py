@@ -20,13 +20,14 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
     WalkedCounts,
 )
-from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.mimalloc.allocator import is_pythons
+from gdbheap.allocators.mimalloc.locate import LocatedMimalloc, anonymous_ranges, find_roots, is_in
 from gdbheap.allocators.mimalloc.miscounted import FUNCTIONS, OWN_STATES, add_miscounted
-from gdbheap.allocators.mimalloc.roots import Root, anonymous_ranges, find_roots, is_in
+from gdbheap.allocators.request_sizes import of_class
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
+from gdbheap.allocators.threads_inside import Inside
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.targets.ranges import Ranges, holds, joined, subtract
 from gdbheap.targets.target import Damage
@@ -38,7 +39,7 @@ BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
 
-def _delay(root: Root) -> str:
+def _delay(root: LocatedMimalloc) -> str:
     return OLD_DELAY if root.form.name.startswith("2.0") else DELAY
 
 
@@ -61,7 +62,7 @@ class MimallocLibraries(SeveralAllocators):
     )
     returned_lines = (SPANS,)
     shown_idle = False
-    roots: list[Root]
+    roots: list[LocatedMimalloc]
     parts = {
         "free": BLOCKS,
         "free run": SPANS,
@@ -87,7 +88,7 @@ class MimallocLibraries(SeveralAllocators):
         for index, root in enumerate(self.roots):
             self._tell(index, root)
 
-    def _tell(self, index: int, root: Root) -> None:
+    def _tell(self, index: int, root: LocatedMimalloc) -> None:
         what = "a map of pages" if root.form.has_map else f"{len(root.places)} segments"
         fit = f"{root.fit.fit} of {root.fit.pages} sampled pages have this layout"
         self.add_fact(index, f"laid out as {root.form.name}", what, fit)
@@ -134,7 +135,7 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
-        """Return each mimalloc's memory outside segments, as (its index, memory of its arenas, its maps of pages).
+        """Each mimalloc's memory outside segments, as (index of the mimalloc, memory of its arenas, its maps of pages).
 
         The maps of pages lie outside the arenas.
         """
@@ -177,6 +178,13 @@ class MimallocLibraries(SeveralAllocators):
         return Block(
             found.address, found.size, found.state, self.name, found.arena, found.list, end, asked=found.asked
         )  # fmt: skip
+
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which mimalloc hands out a block of this size. Blocks that record the
+        requested size do so in their last word."""
+        padding = self.target.machine.word if block.asked is not None else 0
+        least, most = of_class(block.size)
+        return max(least - padding, 0), most - padding
 
     def own_part(self, address: int) -> str | None:
         """Return the use of an address in mimalloc's memory outside of blocks; None for other addresses."""
@@ -254,7 +262,7 @@ class MimallocLibraries(SeveralAllocators):
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
         """Return the one reason why free bytes stay in the process: a page stays while one of its blocks is in use."""
-        return [KeepReason(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
+        return [KeepReason(FREE, free, "in pages with blocks in use, and in pages that mimalloc keeps for later")]
 
     @cached_property
     def _inside(self) -> Inside:

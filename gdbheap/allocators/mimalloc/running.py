@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gdbheap import _native
-from gdbheap.allocators.mimalloc.roots import SEGMENT, segment_ranges
+from gdbheap.allocators.mimalloc.locate import SEGMENT, segment_ranges
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
@@ -20,8 +20,8 @@ __all__ = ["RunningMimalloc", "SegmentsNow"]
 class SegmentsNow:
     """The segments at one moment: their number, their bytes, and the number of their pages that hold blocks.
 
-    ``classes``: the pages, grouped by the size of their blocks. ``odd``: the number of tables of pages, and of counts,
-    that cannot be right and were ignored."""
+    ``classes``: the pages, grouped by the size of their blocks. ``odd``: how many tables of pages and how many counts,
+    in total, have impossible values and were ignored."""
 
     segments: int
     bytes: int

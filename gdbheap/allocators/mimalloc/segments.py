@@ -1,12 +1,12 @@
-"""CPython's own mimalloc in a stopped process: free-threaded builds use it, others with ``PYTHONMALLOC=mimalloc``
-(3.13)."""
+"""CPython's own mimalloc in a stopped process. Free-threaded builds use it; other builds use it with
+``PYTHONMALLOC=mimalloc`` (3.13)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from gdbheap import _native
-from gdbheap.allocators.mimalloc.roots import Root, find_roots
+from gdbheap.allocators.mimalloc.locate import LocatedMimalloc, find_roots
 from gdbheap.errors import Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.ranges import Ranges, subtract
@@ -18,14 +18,14 @@ TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collecto
 class Mimalloc:
     """The mimalloc at ``root``, or the largest mimalloc of the target. Raises Unsupported if there is none."""
 
-    def __init__(self, target: Target, facts: Facts, root: Root | None = None) -> None:
+    def __init__(self, target: Target, facts: Facts, root: LocatedMimalloc | None = None) -> None:
         found = root or next((root for root in find_roots(target).roots if not root.form.has_map), None)
         if found is None:
             raise Unsupported("no segments of mimalloc: no table of slices covers the memory at a multiple of 32 MiB")
         self.target, self.root = target, found
         self._read(found, facts)
 
-    def _read(self, root: Root, facts: Facts) -> None:
+    def _read(self, root: LocatedMimalloc, facts: Facts) -> None:
         self.damage: list[Damage] = []
         self._report_cookies(root.cookies)
         self.blocks = _native.read_mimalloc(self.target.space, [(root.form.name, root.padded, root.places)])
@@ -51,8 +51,8 @@ class Mimalloc:
         return self.root.form.tagged
 
     def purpose(self, tag: int) -> str:
-        """Return the purpose of the heap with this tag. In builds with the global lock, each thread has only one
-        heap."""
+        """Return the purpose of the heap with this tag. In builds with the GIL, each thread has only one heap, for all
+        purposes."""
         if not self.is_free_threaded:
             return "all"
         return TAGS[tag] if tag < len(TAGS) else f"tag {tag}"

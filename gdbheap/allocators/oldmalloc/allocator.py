@@ -1,8 +1,8 @@
 """Implement ``Allocator`` for musl's malloc before 1.2.1, called oldmalloc, with chunks between headers.
 
 gdbheap finds oldmalloc without symbols, by its 64 bins, whose circular lists point back to their heads
-(src/malloc/malloc.c). No pointer refers to its heaps: a heap begins with a chunk whose predecessor is not in use, and
-its chunks follow one another up to an end chunk.
+(src/malloc/malloc.c). No pointer refers to its heaps: a heap begins with a chunk whose header describes a predecessor
+of 0 bytes that is in use. The heap's chunks follow one another up to an end chunk.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.line_ids import LineId, PartId, lines_below
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator, need_musl
 from gdbheap.allocators.recognised import MUSL
+from gdbheap.allocators.request_sizes import of_old_chunk
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.targets.elf import LoadedObject
@@ -42,7 +43,8 @@ USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 
 
 def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
-    """Return the loaded object whose static data holds ``mal``, and the address of ``mal``; None if it is not found."""
+    """Return the loaded object with ``mal``, the static struct that contains the bins, and the address of ``mal``. None
+    if it is not found."""
     for loaded in target.objects:
         for found in _native.find_bins(target.space, joined(sorted(loaded.writable_ranges()))):
             return loaded, found
@@ -106,9 +108,8 @@ class OldmallocAllocator(ListingAllocator, PartsAllocator):
     def damage(self) -> list[Damage]:
         """The inconsistencies that were found in chunk headers and bins.
 
-        Each thread may be moving one chunk to or from a bin. So some inconsistencies are transient if there are no more
-        of them than threads: free chunks in no bin, and bin entries that are not free chunks.
-        """
+        A thread may be moving a chunk to or from a bin. This leaves a free chunk in no bin, or a bin entry that is not
+        a free chunk. Such inconsistencies are transient if there are no more of them than threads."""
         is_passing = len(self.store.unbinned) <= len(self.target.threads)
         found = [Damage.of(row) for row in self.store.damage]
         return found + [Damage.of(row, transient=is_passing) for row in self.store.unbinned]
@@ -128,6 +129,10 @@ class OldmallocAllocator(ListingAllocator, PartsAllocator):
             return None
         return Block(found.address, found.size, found.state, self.name, None, None, found.end)
 
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which this malloc hands out a chunk of this size."""
+        return of_old_chunk(self.target.machine, block.size)
+
     def own_part(self, address: int) -> str | None:
         """Return the use of an address before a chunk or between chunks; None for other addresses."""
         return "header of oldmalloc" if any(start <= address < end for start, end in self.ranges()) else None
@@ -141,11 +146,12 @@ class OldmallocAllocator(ListingAllocator, PartsAllocator):
         return [(row.size, row.free) for row in self.store.sizes() if row.free]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """Add all chunks to ``blocks``."""
+        """Add all chunks to ``blocks``, under the name "chunks of musl"."""
         blocks.general["chunks of musl"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """Return the block in the mapping that ``row`` describes."""
+        """Return the block in use, in a list, of the mapping that ``row`` describes. Such a mapping has a
+        single chunk."""
         block = self.find(row.end - 1)
         alike = self.store.first_used(block.size, block.size, sys.maxsize) if block is not None else []
         return [found for found in alike if row.start <= found.address < row.end]

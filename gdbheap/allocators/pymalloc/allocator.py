@@ -114,8 +114,8 @@ class PymallocAllocator(StoreAllocator):
             blocks.own["pools"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Return the runs of at least ``minimum`` bytes: of adjacent free pools, and of adjacent free blocks in one
-        pool.
+        """Return the runs of adjacent free pools, and of adjacent free blocks in one pool, that have at least
+        ``minimum`` bytes.
         """
         fits = minimum <= (self.pymalloc.arena_size or 0)
         return self.store.holes(self.target.space, max(minimum, 1)) if fits else []

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gdbheap import _native
-from gdbheap.allocators.carriers import carriers, need_python, python_first
 from gdbheap.allocators.confirming import confirm
 from gdbheap.allocators.pymalloc.usedpools import MAX_CLASSES, MIN_CLASSES, ListHeads, PoolState
+from gdbheap.allocators.python_modules import need_python, python_first, python_modules
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, Unsupported
+from gdbheap.errors import GdbheapError, Unsupported, one_line
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, subtract
 from gdbheap.targets.target import Damage, Target
+from gdbheap.text import named
 
-# The pool size that is passed on if pymalloc holds nothing; any value works.
+# The pool size that the native code gets if pymalloc has no pools; any value works.
 NO_POOL_SIZE = 4 << 10
 # Pools of other interpreters point to the list heads of these interpreters. At most this many addresses are tried as
 # list heads, beginning with those to which the most pools point.
@@ -29,7 +30,7 @@ MAX_INTERPRETERS = 4 << 10
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena, in the form that the native code takes. ``carved``: the end address of the pools that were made so far
+    """An arena, as the native code expects it. ``carved``: the end address of the pools that were made so far
     (``pool_address``).
     """
 
@@ -43,9 +44,9 @@ class ArenaRow:
 class Pymalloc:
     """pymalloc in one target. The constructor raises NotAPython or Unsupported.
 
-    ``states``: one for each interpreter with its own pools, the main interpreter first. ``states`` is empty if pymalloc
-    is not in use; then ``pool_size`` and ``arena_size`` are None. ``outside``: a function that returns the parts of
-    ranges that malloc does not own.
+    ``states``: one state for each interpreter with its own pools, the main interpreter first. ``states`` is empty if
+    pymalloc is not in use; then ``pool_size`` and ``arena_size`` are None. ``outside``: a function that returns the
+    parts of ranges that malloc does not own.
     """
 
     def __init__(self, target: Target, facts: Facts, outside: Callable[[Ranges], Ranges]) -> None:
@@ -69,7 +70,7 @@ class Pymalloc:
         tried: list[str] = []
         idle: ListHeads | None = None
         for loaded in python_first(self.target):
-            tried.append(loaded.path.rsplit("/", 1)[-1])
+            tried.append(named(one_line(loaded.path.rsplit("/", 1)[-1])))
             for heads, count in self._list_heads(loaded):
                 if heads.has_pools(self.target):
                     confirmed = confirm(loaded, "usedpools", heads.address)
@@ -99,7 +100,7 @@ class Pymalloc:
         A list is empty if it points to its own head. In another object, an array of 32 or 64 heads is not usedpools."""
         words = self.target.space.read(heads.address, 16 * heads.classes)
         own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
-        return words == own and heads.module in carriers(self.target)
+        return words == own and heads.module in python_modules(self.target)
 
     def _find_states(self, heads: ListHeads, outside: Callable[[Ranges], Ranges]) -> list[PoolState]:
         main = PoolState(self.target, heads, self.facts)
@@ -111,7 +112,9 @@ class Pymalloc:
                 states.append(PoolState(self.target, other, Facts(), sum(state.slots for state in states)))
             except GdbheapError:
                 continue
-        self.facts.add("interpreters with pools of their own", len(states), "pools whose lists end at other heads")
+        self.facts.add(
+            "interpreters with pools of their own", len(states), "pools whose lists end at the heads of other lists"
+        )
         return states
 
     def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:

@@ -1,8 +1,7 @@
 """Read pymalloc in a running process: its table of arenas, and the headers of its pools.
 
 The table is read twice. Afterwards the pointer to it is read again, because the table moves when it grows. A thread
-that holds the interpreter's lock changes the four words of a pool's header. So in a busy process a few headers are
-always changing."""
+that holds the GIL changes the four words of a pool's header. So in a busy process a few headers are always changing."""
 
 from __future__ import annotations
 
@@ -141,7 +140,8 @@ class RunningPymalloc:
 
     def classes(self, space: _native.Space, now: PoolsNow) -> ClassesNow:
         """Return the size classes of the arenas in ``now``, read from the header of every pool. Raises
-        KeyboardInterrupt."""
+        KeyboardInterrupt.
+        """
         rows = [ArenaRow(row.number, row.index, row.address, row.pool_address, self.arena_size) for row in now.arenas]
         pools = _native.read_pools(space, rows, self.pool_size, self.alignment)
         return ClassesNow(pools.classes(), len(pools.damage))

@@ -68,7 +68,8 @@ class ListHeads:
         return 512 // self.classes
 
     def has_pools(self, target: Target) -> bool:
-        """Return whether the lists have pools, nearly each on the list of its own class and of a known size.
+        """Return whether the lists have pools, and nearly every pool has a known size and is on the list of its own
+        class.
 
         glibc's bins, which look similar, fail this test."""
         pools = self.listed(target, 4)
@@ -104,11 +105,10 @@ class ListHeads:
 
 
 class PoolState:
-    """The arenas that belong to one ``usedpools`` whose lists have pools. Raises Unsupported if they are not found.
+    """The arenas of one ``usedpools`` whose lists have pools. Raises Unsupported if they are not found.
 
-    ``first``: the number for its first arena. ``count_at``: the address of the length of the table of arenas, or None
-    if it was not found.
-    """
+    ``first``: the number that its first arena gets among the arenas of all tables. ``count_at``: the address of the
+    length of the table of arenas, or None if it was not found."""
 
     def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
         self.target = target
@@ -194,9 +194,10 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Return whether the table has exactly ``count`` slots: their memory is mapped, every slot is valid, and the
-        bytes after the last slot are no arena.
-        """
+        """Return whether the table has exactly ``count`` slots.
+
+        The memory of the slots must be mapped, and every slot must be valid. Valid slots after the last one must be
+        empty."""
         if not self.target.space.contains(self.table, count * self._layout.size):
             return False
         if count & (count - 1) and count % 16:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
+    Block,
     Caching,
     FreeCache,
     KeepReason,
@@ -18,10 +20,11 @@ from gdbheap.allocators.allocator import (
     WalkedCounts,
 )
 from gdbheap.allocators.extents import ExtentLibraries, own_ranges
-from gdbheap.allocators.inside import caught
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
-from gdbheap.allocators.tcmalloc.roots import Root, find_roots
-from gdbheap.errors import NotInUse
+from gdbheap.allocators.request_sizes import of_span
+from gdbheap.allocators.tcmalloc.locate import LocatedTcmalloc, find_roots
+from gdbheap.allocators.threads_inside import caught
+from gdbheap.errors import Fault, NotInUse
 from gdbheap.targets.target import Damage
 
 NAME = LineId("tcmalloc")
@@ -32,6 +35,9 @@ CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
 # Setting RELEASE_RATE is no remedy: the highest rate, 10, returns only one page for each hundred that are freed.
 AT_ONCE, RELEASE_RATE = "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE"
+# EXTENSION: the class name of the object that tcmalloc's own extension replaces. The object contains only a pointer to
+# its vtable. MAX_SMALLEST: the most blocks of that size that are searched for the object.
+EXTENSION, MAX_SMALLEST = b"15MallocExtension", 5_000
 CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
@@ -56,7 +62,7 @@ class TcmallocLibraries(ExtentLibraries):
     )
     returned_lines = (PAGES,)
     functions = FUNCTIONS
-    roots: list[Root]
+    roots: list[LocatedTcmalloc]
     parts = {
         "free": SPANS,
         "waiting": TRANSFER,
@@ -78,7 +84,7 @@ class TcmallocLibraries(ExtentLibraries):
         for index, root in enumerate(self.roots):
             self._tell(index, root)
 
-    def _tell(self, index: int, root: Root) -> None:
+    def _tell(self, index: int, root: LocatedTcmalloc) -> None:
         what = f"a map of pages at {root.address:#x} in {self.owner(index)}"
         fit = (
             f"in {root.fit.fit} of {root.fit.spans} sampled spans the counts of free and other blocks add up to the "
@@ -142,13 +148,50 @@ class TcmallocLibraries(ExtentLibraries):
         blocks = sum(row.cached + row.transfer for row in sizes)
         return Caching(caches, blocks, sum(row.transfer for row in sums), self.store.waiting())
 
+    @cached_property
+    def _classes(self) -> list[int]:
+        """The sizes of blocks, in use or free, ascending."""
+        return sorted({row.size for row in self.store.sizes()})
+
+    def requests_for(self, block: Block) -> tuple[int, int]:
+        """Return the least and the most bytes for which tcmalloc hands out a block of this size.
+
+        The least is too small by a few bytes if tcmalloc has handed out no block of the size class below."""
+        return of_span(block.size, max(root.page for root in self.roots), self._classes)
+
+    def structures(self) -> dict[int, str]:
+        """Return the blocks that tcmalloc made for its own purposes, as {address: purpose}."""
+        return self._extensions
+
+    def loose_blocks(self) -> dict[int, str]:
+        """Return the blocks that tcmalloc made for itself and to which it keeps no pointer, as {address: purpose}."""
+        return self._extensions
+
+    @cached_property
+    def _extensions(self) -> dict[int, str]:
+        """The first MallocExtension object, which tcmalloc replaces by its own when the library starts.
+
+        Afterwards nothing points to the first object, so it would seem lost (malloc_extension.cc, InitModule, and
+        MallocExtension::Register)."""
+        space, word, data = self.target.space, self.target.machine.word, [root.module for root in self.roots]
+        found: dict[int, str] = {}
+        for address, _size in self.first_used(word, word, MAX_SMALLEST):
+            with suppress(Fault):
+                table = space.word(address)
+                if self.target.object_of(table) in data:
+                    name = space.word(space.word(table - word) + word)
+                    if space.cstring(name, len(EXTENSION) + 1) == EXTENSION:
+                        found[address] = "tcmalloc's first MallocExtension"
+        return found
+
     def give(self, blocks: WalkedBlocks) -> None:
         """Add the blocks of all tcmallocs to ``blocks``."""
         blocks.general["spans of malloc"] = self.store
 
     def kept(self, free: int, whole: int) -> list[KeepReason]:
-        """Return one record that explains why all free bytes stay in the process."""
-        why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
+        """Return the one reason why free bytes stay in the process. They are in spans with blocks in use, in caches, or
+        in pages that tcmalloc keeps for later."""
+        why = "in spans with blocks in use, in caches, and in pages that tcmalloc keeps for later"
         return [KeepReason(FREE, free, why)]
 
     def check(self) -> WalkedCounts:

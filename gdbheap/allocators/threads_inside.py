@@ -1,14 +1,14 @@
 """Find the threads that may be inside an allocator, so that its data may be half changed.
 
-A thread is inside if one of its code addresses lies in the module that contains the allocator: its program counter, or
-a return address of one of its frames. This test needs no symbols. If the allocator is linked into a program, the module
-has the program's own code too. The names of the functions then decide, if they are known. Without names, a thread
-counts as inside if an address of the allocator's own data is in a register or on top of its stack. A thread that
-changes a structure must have such an address, but an earlier call may also have left one behind. A thread does not
-count if it waits in a system call that no allocator makes.
+A thread is inside if it executes code of the module that contains the allocator. The thread's program counter or the
+return address of one of its frames shows this, without symbols. If the allocator is linked into a program, the module
+has the program's own code too. The names of the functions then decide, if they are known.
 
-A thread that was killed by a fault of its own, or that aborts, will not finish its change.
-"""
+Without names, a thread counts as inside if an address of the allocator's own data is in a register or on top of its
+stack. A thread that changes a structure must have such an address, but an earlier call may also have left one behind.
+
+A thread does not count if it waits in a system call that no allocator makes. A thread that was killed by a fault of its
+own, or that aborts, will not finish its change."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.dataclass import dataclass
 from gdbheap.targets.elf import LoadedObject
-from gdbheap.targets.frames import EFFORT, function_at
-from gdbheap.targets.functions import Functions
+from gdbheap.targets.frames import EFFORT, FunctionNames
 from gdbheap.targets.target import AT_ENTRY, Damage, Target, Thread
 from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
@@ -34,7 +33,7 @@ STACK_WORDS = 64
 DATA_WORDS = 256
 # The number of innermost frames that are searched. When a thread is inside malloc, malloc's frame lies no deeper.
 MAX_FRAMES = 64
-# The words in ``Block.state`` for an allocator's own data.
+# The values of ``Block.state`` for an allocator's own data.
 OWN_STATES = ("metadata",)
 # Functions that every allocator has. A thread in one of them is inside.
 OF_MALLOC = (
@@ -44,10 +43,9 @@ OF_MALLOC = (
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
-    """Return the damage in ``found``, reworded as changes that a thread is making and will complete.
+    """Return the damage ``found``, marked as transient: a thread is changing the data and will complete the change.
 
-    ``words``: the new first words of the description; they name the allocator.
-    """
+    ``words``: the text to put before the description of the damage; it names the allocator."""
     whole = Damage.of(found, transient=True)
     return replace(whole, what=f"{words}: {whole.what}")
 
@@ -56,8 +54,8 @@ def caught(found: _native.Damage, words: str) -> Damage:
 class Inside:
     """The ``threads`` that may be inside an allocator, in one of several modules.
 
-    ``unsure``: for at least one of these threads, names of functions that would decide are missing. ``failed``: a
-    thread inside has failed and will never continue; the damage may be the reason.
+    ``unsure``: at least one of these threads may be outside, because the names of its functions are unknown.
+    ``failed``: a thread inside has failed and will never continue; the damage may be the reason.
     """
 
     threads: list[Thread] = field(default_factory=list)
@@ -99,7 +97,7 @@ class Inside:
 
     @property
     def told(self) -> dict[str, Any]:
-        """Return the values for the placeholders of a remark about these threads."""
+        """Return the values for the placeholders of a remark: the ids of these threads, and ``unsure``."""
         return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
@@ -108,17 +106,17 @@ class _InsideCheck:
 
     def __init__(self, allocator: Allocator, names: tuple[str, ...], own: Container[str]) -> None:
         self._allocator, self._target, self._names, self._own = allocator, allocator.target, names, own
-        self._known: dict[int, Functions] = {}
+        self._functions = FunctionNames(allocator.target)
         self._program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
 
     def stands(self, thread: Thread, counters: Sequence[int], module: LoadedObject) -> bool | None:
         """Return whether the thread is inside the allocator in ``module``; None if unknown.
 
-        ``counters``: addresses in the functions of the thread's frames."""
+        ``counters``: the code addresses of the thread's innermost frames, or words that may be return addresses."""
         own = [counter for counter in counters if module.contains(counter)]
         if not own or self._is_alone(module):
             return bool(own)
-        named = [function_at(self._target, counter, self._known) for counter in own]
+        named = [self._functions.at(counter) for counter in own]
         if any(name.startswith((*OF_MALLOC, *self._names)) for name in named):
             return True
         is_told = not any("+0x" in name for name in named)

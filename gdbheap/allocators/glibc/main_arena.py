@@ -1,8 +1,8 @@
 """Find the memory of the main arena: one stretch that begins at the first break, or several if ``sbrk`` has failed.
 
-No list contains the extents of a noncontiguous arena, so gdbheap finds each extent by its end. ``system_mem`` counts
-the bytes of all extents, and so shows whether all of them were found.
-"""
+No list contains the extents of a noncontiguous arena. gdbheap finds each extent by a walk over its chunks, which must
+end at the top chunk or at two fenceposts. ``system_mem`` counts the bytes of all extents, and so shows whether all of
+them were found."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 
 ALIGNMENT = 16
-# Up to this many bytes after an extent, the next one is searched at every address where a chunk may be: other code may
-# have got the gap from sbrk.
+# The most bytes after an extent in which the next extent is searched at every possible address of a chunk. Other code
+# may have got the memory between the two extents from sbrk.
 FOREIGN = 1 << 20
 
 Report = Callable[[int, str, str, str], None]
@@ -32,7 +32,7 @@ class MainExtents:
 
     @property
     def misalignment(self) -> int:
-        """The bytes of the arena before its first chunk. Other code may have moved the break off its alignment."""
+        """The bytes of the arena before its first chunk. The break may be unaligned if other code has moved it."""
         return self._start - self._par.sbrk_base
 
     def find(self) -> Ranges:
@@ -40,7 +40,7 @@ class MainExtents:
         return self._scattered() if self._main.noncontiguous else self._contiguous()
 
     def _contiguous(self) -> Ranges:
-        """Return the only stretch of a contiguous arena, up to the end that ``system_mem`` gives.
+        """Return the only stretch of a contiguous arena, up to the end that follows from ``system_mem``.
 
         If that end is impossible, the stretch ends with the top chunk. The result is empty if the top chunk cannot be
         read.

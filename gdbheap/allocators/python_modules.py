@@ -28,11 +28,11 @@ def python_first(target: Target) -> list[LoadedObject]:
 
 
 def exports(loaded: LoadedObject) -> list[str]:
-    """Return the names in ``EXPORTED`` that a loaded object exports."""
+    """Return the symbols of CPython, among the names in ``EXPORTED``, that a loaded object exports."""
     return [name for name in EXPORTED if loaded.exported(name)]
 
 
-def carriers(target: Target) -> list[LoadedObject]:
+def python_modules(target: Target) -> list[LoadedObject]:
     """Return the loaded objects that may contain CPython, the likeliest first.
 
     An object may contain CPython if it exports ``PyType_Type``. If no object exports it, an object may contain CPython
@@ -47,7 +47,7 @@ def need_python(target: Target) -> None:
     """Raise NotAPython if no loaded object of the target can contain CPython.
 
     Raises Unsupported if a file named like Python cannot be read."""
-    if not carriers(target):
+    if not python_modules(target):
         if any("python" in file_name(file.path) for file in target.unseen):
             raise Unsupported(f"gdbheap cannot read the Python in this process, because {about(target.unseen)}")
         if target.unseen:

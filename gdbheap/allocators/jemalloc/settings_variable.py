@@ -13,9 +13,9 @@ from gdbheap.targets.target import Target
 
 PLAIN = "MALLOC_CONF"
 NAME = re.compile(rb"(?<![0-9A-Za-z_.])([A-Z_]{0,32}MALLOC_CONF)\0")
-# The bytes that are read at once, the most bytes that are read of a module, and the overlap of two pieces in bytes.
+# The bytes that are read at once, the most bytes that are read of a module, and the overlap of two reads in bytes.
 #
-# Pieces overlap because the name may cross their boundary.
+# Reads overlap because the name may cross the boundary between two reads.
 PIECE, MAX_BYTES, AGAIN = 4 << 20, 256 << 20, 64
 
 

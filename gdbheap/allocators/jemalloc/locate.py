@@ -1,10 +1,12 @@
-"""Find every jemalloc of one target without symbols: as a library, or linked into a program or a module.
+"""Find every jemalloc of one target without symbols: as a library, or linked into a program or a module. A target may
+have several.
 
-A target may have several. A module's static data holds the root of a tree that leads from each page to its extent. The
-tree is proven by the extents, which name their pages. The release and the size classes are determined from a sample of
-active extents. In a slab, the size, the bitmap and the count of free regions must fit a known layout of the structures;
-in a large block, the size and the class must fit.
-"""
+A module's static data holds the root of a tree that maps each page to its extent. The extents confirm the tree, because
+each stores the address of its pages.
+
+The release and the size classes are determined from a sample of active extents. Their data must fit a known layout of
+the structures. In a slab, these data are the size, the bitmap and the count of free regions. In a large block, they are
+the size and the class."""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ STORAGE, MAX_MODULES = 16 << 10, 512
 
 
 @dataclass(frozen=True)
-class Root:
-    """One jemalloc: the layout of its structures (``form``), its tree, its module, and how well a sample of extents
+class LocatedJemalloc:
+    """One jemalloc: the name of its layout (``form``), its tree, its module, and how well a sample of extents
     fits the layout.
 
     ``address``: the root of the tree. ``bits``: the number of bits of the addresses that the tree covers.
     """
 
-    form: _native.JemallocForm
+    form: str
     address: int
     bits: int
     module: LoadedObject
@@ -58,8 +60,8 @@ def thread_storage(target: Target) -> Ranges:
     return joined(sorted(pair for pair in found if pair[0] < pair[1]))
 
 
-def find_roots(target: Target) -> Iterator[Root]:
-    """Yield every jemalloc of the target."""
+def find_roots(target: Target) -> Iterator[LocatedJemalloc]:
+    """Yield each jemalloc of the target with its layout; nothing if there is none."""
     anonymous = own_ranges(target)
     for loaded in target.objects:
         for row in _native.find_trees(target.space, loaded.writable_ranges(), anonymous):
@@ -68,13 +70,12 @@ def find_roots(target: Target) -> Iterator[Root]:
                 yield root
 
 
-def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root | None:
+def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> LocatedJemalloc | None:
     """Return the jemalloc with the layout of structures that the most extents fit; None if not enough extents fit any
     layout.
     """
     fits = [
-        (form, _native.jemalloc_fit(target.space, form.name, row.address, row.bits))
-        for form in _native.jemalloc_forms()
+        (form, _native.jemalloc_fit(target.space, form, row.address, row.bits)) for form in _native.jemalloc_forms()
     ]
     form, fit = max(fits, key=lambda pair: pair[1].fit)
-    return Root(form, row.address, row.bits, loaded, fit) if are_enough(fit.fit, fit.extents) else None
+    return LocatedJemalloc(form, row.address, row.bits, loaded, fit) if are_enough(fit.fit, fit.extents) else None

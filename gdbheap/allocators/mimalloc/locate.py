@@ -37,15 +37,14 @@ SOME = 8
 
 
 @dataclass(frozen=True)
-class Root:
-    """One mimalloc: the layout of its structures (``form``), and the addresses of its segments or of its map of pages
-    (``places``).
+class LocatedMimalloc:
+    """One mimalloc of a target.
 
+    ``form``: the layout of its structures. ``places``: the addresses of its segments, or of its map of pages.
     ``cookies``: the cookies of its segments, by the segment's address. ``cookie``: the cookie that most segments share.
     ``cached``: freed segments that mimalloc keeps for later. ``arenas``: the areas from which segments are cut.
     ``module``: the module whose static data points to it, or None if unknown. ``fit``: how well a sample of pages fits
-    the layout.
-    """
+    the layout."""
 
     form: _native.MimallocForm
     places: list[int]
@@ -80,27 +79,27 @@ class UnknownMap:
 
 
 @dataclass(frozen=True)
-class Roots:
-    """The mimallocs of a target and the maps that were ``refused``.
+class LocatedMimallocs:
+    """The mimallocs of a target (``roots``), and the maps of pages that fit no known layout (``refused``).
 
-    ``roots``: the mimallocs with segments come first, those with the most segments at the front."""
+    Mimallocs with segments come first in ``roots``, those with the most segments at the front."""
 
-    roots: list[Root]
+    roots: list[LocatedMimalloc]
     refused: list[UnknownMap]
 
 
-def find_roots(target: Target) -> Roots:
+def find_roots(target: Target) -> LocatedMimallocs:
     """Return every mimalloc of a target, and the maps of pages that fit no known layout."""
     found = [_placed(target, root) for root in _with_segments(target)]
     maps = list(_with_maps(target))
-    roots = [each for each in maps if isinstance(each, Root)]
-    return Roots(_joined(found) + roots, [each for each in maps if isinstance(each, UnknownMap)])
+    roots = [each for each in maps if isinstance(each, LocatedMimalloc)]
+    return LocatedMimallocs(_joined(found) + roots, [each for each in maps if isinstance(each, UnknownMap)])
 
 
 # Segments.
 
 
-def _with_segments(target: Target) -> list[Root]:
+def _with_segments(target: Target) -> list[LocatedMimalloc]:
     """Return the mimallocs with segments, one for each cookie. Each mimalloc gets the layout that the largest number of
     its pages fit.
     """
@@ -108,7 +107,7 @@ def _with_segments(target: Target) -> list[Root]:
     for form in _native.mimalloc_forms():
         if not form.has_map:
             forms[form.cookie, form.entry].append(form)
-    found: list[Root] = []
+    found: list[LocatedMimalloc] = []
     for alike in forms.values():
         known = _native.find_segments(target.space, ranges, alike[0].name)
         rows = [row for row in known if row.used]
@@ -131,31 +130,30 @@ def _with_segments(target: Target) -> list[Root]:
     return kept
 
 
-def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
+def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> LocatedMimalloc | None:
     """Return the mimalloc with the layout that the most pages fit; None if no page fits any layout."""
     root = _nearest(target, forms, places)
     return root if root.fit.fit else None
 
 
-def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
+def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> LocatedMimalloc:
     """Return the mimalloc with the layout that the most pages fit; among equally good layouts, the one with the most
     entries in use.
     """
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
-    return Root(form, places, fit)
+    return LocatedMimalloc(form, places, fit)
 
 
 def _pages(fit: _native.FormFit) -> float:
     """Return how many pages fit a layout.
 
-    For a map, the number is extrapolated from the sample to all pages that the layout finds: a layout may fit the whole
-    sample and yet find only some of the pages.
-    """
+    A layout may fit all sampled pages of a map and yet find only some of the map's pages. For a map, the share of the
+    sample that fits is therefore multiplied by the number of pages that the layout finds."""
     return fit.placed * fit.fit / max(fit.pages, 1) if fit.entries else fit.fit
 
 
-def _placed(target: Target, root: Root) -> Root:
+def _placed(target: Target, root: LocatedMimalloc) -> LocatedMimalloc:
     """Return ``root`` with its arenas and its module.
 
     The module is the loaded object whose static data holds one of its heaps or points to one of its arenas."""
@@ -190,7 +188,7 @@ def _is_own_page(target: Target, word: int) -> bool:
 def _arena_at(target: Target, place: int, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
     """Yield the area whose ``mi_arena_t`` is at ``place``, if there is one. Raises Fault.
 
-    The offsets of its fields differ between releases; the fields are recognised because their numbers confirm each
+    The offsets of its fields differ between releases. gdbheap recognises the fields because their values fit each
     other."""
     machine = target.machine
     words = machine.words_of(target.space.read(place, ARENA_WORDS * machine.word))
@@ -213,13 +211,13 @@ def is_in(ranges: Ranges, start: int, end: int) -> bool:
     return found is not None and end <= found[1]
 
 
-def _joined(roots: list[Root]) -> list[Root]:
-    """Return the mimallocs after joining single segments to the mimallocs to which they seem to belong.
+def _joined(roots: list[LocatedMimalloc]) -> list[LocatedMimalloc]:
+    """Return the mimallocs, after single segments were joined to the mimallocs that they seem to belong to.
 
-    A mimalloc with only one segment may be such a segment with a damaged cookie. It is joined if exactly one mimalloc
-    before it has the same layout and may have the same module: its own module is unknown, or the modules are equal.
-    """
-    found: list[Root] = []
+    A mimalloc with only one segment may be a segment of another mimalloc with a damaged cookie. It is joined if exactly
+    one earlier mimalloc has the same layout and may have the same module. Its module may be the same if it is unknown
+    or equal."""
+    found: list[LocatedMimalloc] = []
     for root in roots:
         of_same = [other for other in found if other.form.name == root.form.name]
         alike = [other for other in of_same if root.module in (None, other.module)]
@@ -235,7 +233,7 @@ def _joined(roots: list[Root]) -> list[Root]:
 # Maps.
 
 
-def _with_maps(target: Target) -> Iterator[Root | UnknownMap]:
+def _with_maps(target: Target) -> Iterator[LocatedMimalloc | UnknownMap]:
     """Yield each mimalloc that is found by its map of pages, and each map that fits no known layout.
 
     A word in the static data of a loaded object points to such a map.
@@ -251,7 +249,7 @@ def _with_maps(target: Target) -> Iterator[Root | UnknownMap]:
             if _is_enough(root.fit, len(target.threads)):
                 yield replace(root, module=loaded)
             elif root.fit.entries >= SOME:
-                fit = f"{root.form.name} fits best: {root.fit.fit} of {root.fit.entries} entries of its map of pages"
+                fit = f"{root.form.name} fits best: {root.fit.fit} of {root.fit.entries} entries of its page map match"
                 yield UnknownMap(loaded, fit)
 
 
