@@ -19,6 +19,7 @@ from gdbheap.graph.blocks import Kinds
 from gdbheap.graph.mapped import MappedMemory
 from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import Paths
+from gdbheap.graph.roots import MEMORY
 from gdbheap.targets.parts import Parts
 from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Target
@@ -71,7 +72,7 @@ class Content(Parts, ABC):
 
     @property
     def is_known(self) -> bool:
-        """Whether the target is known to have these contents."""
+        """Whether the target has these contents. False also if ``is_here`` raises an error."""
         return bool(or_none(lambda: self.is_here))
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> Sequence[tuple[int, str]]:
@@ -79,11 +80,13 @@ class Content(Parts, ABC):
         return []
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Return the holders that are known from contents of this kind, and not from variables."""
+        """Return the holders that only the data of this kind names, such as the memory contexts of PostgreSQL."""
         return []
 
     def roots(self) -> Sequence[ContentHolder]:
-        """Return holders whose blocks the program can reach although its memory has no pointers to the blocks."""
+        """Return holders that count as roots: the program can reach their blocks, but no pointer in its memory shows
+        it. The list is empty unless a kind overrides this method.
+        """
         return []
 
     @property
@@ -104,7 +107,7 @@ class Content(Parts, ABC):
 
 
 class KnownContents(AllocatedMemory, ABC):
-    """The memory of one target, with the kinds of contents that it may have."""
+    """The memory of one target, with one object for each kind of contents that gdbheap knows."""
 
     def __init__(
         self,
@@ -136,8 +139,12 @@ class KnownContents(AllocatedMemory, ABC):
         return list(self._contents.values())
 
     def content_roots(self) -> list[ContentHolder]:
-        """Return the roots of all kinds of contents that the target has."""
-        return [held for content in self.contents for held in content.roots()]
+        """Return the roots of all kinds of contents that the target has. Also return the blocks that allocators made
+        for themselves without keeping a pointer.
+        """
+        loose = ((allocator.title, allocator.loose_blocks()) for allocator in self.allocators)
+        own = [ContentHolder(f"{title}'s own blocks", MEMORY, list(blocks)) for title, blocks in loose if blocks]
+        return [held for content in self.contents for held in content.roots()] + own
 
     def content_holders(self) -> list[ContentHolder]:
         """Return the holders of all kinds of contents that the target has."""
@@ -149,12 +156,12 @@ class KnownContents(AllocatedMemory, ABC):
         return [found for found in self._contents.values() if found.is_known]
 
     def has_beside(self, python: Content) -> bool:
-        """Return whether the target has contents besides Python's that gdbheap also looks for in Python programs."""
+        """Return whether the target has contents of another kind that gdbheap also searches for in Python programs."""
         others = (found for found in self._contents.values() if found is not python)
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """Add a warning if the graph ``references`` is incomplete, and return the graph."""
+        """Return the graph ``references``. If a limit cut it off, add the warning "cut-graph" to the answer."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references

@@ -51,9 +51,12 @@ NamedBlocks = Callable[[_native.Heaps, Optional[Progress]], Sequence[tuple[int, 
 
 
 @dataclass(frozen=True)
-class Kind:
-    """The kind of a block. ``family``: a key of TEXTS. ``type``: the class of the objects in the block, or None if
-    unknown."""
+class CxxKind:
+    """The kind of a block.
+
+    ``family``: a key of TEXTS, such as "vector".
+    ``type``: the class of the objects in the block, None if unknown; for a channel, the number of waiting messages.
+    """
 
     family: str
     type: str | None
@@ -84,14 +87,14 @@ class Libraries:
 class KindSum:
     """The number of blocks in use of one kind, and their bytes with headers."""
 
-    kind: Kind
+    kind: CxxKind
     number: int
     count: int
     bytes: int
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """The capacity of all containers of one kind, in bytes.
 
     ``capacity``: the bytes that items could fill. ``used``: the part that holds items. The unused part consists of
@@ -99,7 +102,7 @@ class Room:
     unused bytes in a single container, whose block is at ``address``.
     """
 
-    kind: Kind
+    kind: CxxKind
     count: int
     capacity: int
     used: int
@@ -110,11 +113,11 @@ class Room:
 
 
 class CxxContent(Content):
-    """The contents of C++ and Rust programs. ``Structures`` finds the blocks of their objects and containers."""
+    """The contents of C++ and Rust programs. This class finds only their libraries; ``Structures`` finds the blocks."""
 
     @property
     def is_here(self) -> bool:
-        """Whether C++'s or Rust's library is present."""
+        """Whether the program uses a C++ or Rust library, loaded or linked statically."""
         return any(vars(self.libraries).values())
 
     @part("libraries")
@@ -139,10 +142,12 @@ class Structures:
     ) -> None:
         """Classify the blocks.
 
-        ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) for
-        blocks that they recognise. ``libraries``: the libraries whose containers are searched for, if they are known
-        already. ``is_v8``: V8 is loaded, whose BackingStore begins in the same way as a std::string. ``books``: static
-        data of allocators, which may point to the last word of a block in use.
+        ``stacks``: the parts of stacks that may be in use.
+        ``named``: functions that return (address, description) for blocks that they recognise.
+        ``libraries``: the libraries whose containers are searched for, if they are known already.
+        ``is_v8``: whether V8 is loaded. Its BackingStore begins in the same way as a std::string.
+        ``books``: static data of allocators. It is not searched for pointers: it may point to the last word of a block
+        in use.
         """
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
@@ -163,7 +168,7 @@ class Structures:
         names = {row.class_name: types.get(row.class_name) for _, row in rows if row.class_name in vtables}
         return [
             KindSum(
-                Kind(self._family(row.family), names.get(row.class_name, row.class_name) or None),
+                CxxKind(self._family(row.family), names.get(row.class_name, row.class_name) or None),
                 number,
                 row.count,
                 row.bytes,
@@ -175,19 +180,19 @@ class Structures:
         return BACKED if self._is_v8 and name == "string" else name
 
     @cached_property
-    def rooms(self) -> list[Room]:
+    def rooms(self) -> list[Capacity]:
         """The used and unused capacity of containers, with a row for each kind; the kinds with the most unused capacity
         come first.
         """
         found = [
-            Room(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
+            Capacity(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
             for row in self.native.capacities(self._target.pages)
             if (kind := self._by_number.get(row.kind)) is not None
         ]
         return sorted(found, key=lambda room: (-(room.small + room.pages), room.kind.text))
 
     @cached_property
-    def _by_number(self) -> dict[int, Kind]:
+    def _by_number(self) -> dict[int, CxxKind]:
         return {row.number: row.kind for row in self.sums}
 
     def name_of(self, number: int) -> str:
@@ -209,13 +214,13 @@ class Structures:
         kind = self._by_number.get(number)
         return (kind.type or "") if kind is not None else ""
 
-    def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
+    def kinds_at(self, addresses: Sequence[int]) -> list[CxxKind | None]:
         """Return the kind of the block in use at each address; None if unknown."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]
 
 
 def kind_texts(structures: Structures) -> list[str | None]:
-    """Return the description of each kind in the order of the kinds' numbers, from 1 on; None for a kind without
+    """Return the description of each kind in the order of the kinds' numbers, beginning with 1; None for a kind without
     blocks.
     """
     texts = {each.number: each.kind.text for each in structures.sums}
@@ -258,7 +263,9 @@ def code_ranges(target: Target) -> Ranges:
 
 
 def find_libraries(target: Target) -> Libraries:
-    """Return the libraries of C++ and Rust that are loaded, or linked into the program."""
+    """Return which C++ and Rust libraries the target uses. The names of loaded files and text in the program show
+    this.
+    """
     names = [basename(loaded.path) for loaded in target.objects]
     libstdcxx = any(name.startswith("libstdc++.so") for name in names)
     libcxx = any(name.startswith("libc++.so") for name in names)

@@ -23,7 +23,7 @@ JAVA, IN_JAVA = "java heap", "objects in the Java heap (Deflater, Inflater, dire
 
 
 class JavaContent(Content):
-    """The Java heap of a HotSpot JVM, whose objects hold blocks of C code."""
+    """The Java heap of a HotSpot JVM, whose objects point to blocks of C code."""
 
     # This kind names no blocks.
     beside_python = False
@@ -38,7 +38,7 @@ class JavaContent(Content):
         return java_heap(self.target)
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Return the Java heap as a holder."""
+        """Return one holder: the ranges of the Java heap, from which pointers lead to blocks of C code."""
         return [ContentHolder(IN_JAVA, JAVA, [], self._ranges)]
 
 
@@ -72,8 +72,8 @@ def _reserved(target: Target, table: int) -> Ranges:
 def _rows(target: Target, table: int) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Yield the rows of the JVM's table of fields. Raises Fault.
 
-    Each row is ((name of the type, name of the field), offset in bytes, address of the field); the address is 0 unless
-    the field is static.
+    Each row is ((name of the type, name of the field), offset in bytes, address). Only a static field has an address;
+    otherwise it is 0.
     """
     space = target.space
     for at in range(table, table + MAX_ROWS * STRIDE, STRIDE):

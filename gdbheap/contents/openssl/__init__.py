@@ -1,1 +1,1 @@
-"""The contents of libssl: OpenSSL's contexts and connections."""
+"""The blocks of libssl that hold OpenSSL's contexts and connections."""

@@ -17,7 +17,7 @@ from gdbheap.allocators.allocator import Progress
 from gdbheap.contents.content import Content
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.machines.image import PF_X, PT_LOAD
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import holds, joined, within
@@ -27,15 +27,18 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# The most addresses that are tested for a CERT, the most blocks that are tested, and the most words of blocks whose
-# words are all tested.
+# ASKED: the most addresses that are tested for a CERT. MAX_CANDIDATES: the most blocks that are tested. MAX_WORDS: the
+# most words of all blocks in which every word is tested.
 ASKED, MAX_CANDIDATES, MAX_WORDS = 1 << 19, 1 << 18, 1 << 24
 # The most blocks that blocks_with() finds.
 MAX_MATCHED = 1 << 19
-# The most offsets of a CERT that are tested before all words of a block.
+# The most offsets of the pointer to a CERT that are remembered. Words at these offsets are tested before all words of a
+# block.
 MAX_PLACES = 8
 HEADER = 16
-"""The most bytes of a block's header. That many bytes at the end of a block are not read."""
+"""The largest header of a block, in bytes. The size of a block includes its header, so this many bytes fewer are
+read.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class _Candidate:
 
 
 class OpensslContent(Content):
-    """The contexts and connections of libssl."""
+    """The TLS contexts and connections of libssl. A Python program's blocks are not searched for them."""
 
     # Nearly every Python process has libssl loaded, but only a few of its blocks belong to libssl.
     beside_python = False
@@ -66,8 +69,7 @@ class OpensslContent(Content):
         return next((loaded for loaded in self.target.objects if basename(loaded.path).startswith("libssl.so")), None)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """Return (address of the block, its description) for each block that is proven to hold a TLS context or
-        connection.
+        """Return (address of the block, its description) of each proven TLS context or connection.
 
         The description is CONTEXT or CONNECTION.
         """
@@ -155,7 +157,7 @@ def _named(target: Target, certified: list[_Candidate], form: dict[str, Any]) ->
 
 
 def _is_at_one_offset(target: Target, connections: list[_Candidate], contexts: set[int]) -> bool:
-    """Return whether all connections have a pointer to a context at the same offset."""
+    """Return whether there is an offset at which every connection has a pointer to one of the ``contexts``."""
     places: Sequence[int] = range(table(TABLE)["largest_size"] // target.machine.word)
     for found in connections:
         words = _read(target, found.address, found.size)
@@ -173,9 +175,10 @@ def _begins_context(target: Target, found: _Candidate) -> bool:
 
 
 class _Certs:
-    """Tests whether a CERT lies at an address. The first word of a CERT points into the CERT itself or, since 3.2,
-    equals another word of the CERT. Each address is tested once, and at most ASKED addresses in total. ``is_cut``:
-    whether words were not tested, because of this limit or MAX_WORDS.
+    """Tests whether a CERT lies at an address. Each address is tested once, and at most ASKED addresses in total.
+
+    The first word of a CERT points into the CERT itself or, since 3.2, equals another word of the CERT.
+    ``is_cut``: whether words were not tested, because of this limit or MAX_WORDS.
     """
 
     def __init__(self, target: Target) -> None:

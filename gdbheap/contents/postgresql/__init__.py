@@ -1,1 +1,1 @@
-"""The contents of a PostgreSQL backend: its memory contexts."""
+"""The memory contexts of a PostgreSQL backend, and the blocks that belong to them."""

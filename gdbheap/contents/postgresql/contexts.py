@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from os.path import basename
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from gdbheap import _native
@@ -22,7 +23,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, NotInUse, Unsupported, one_line, or_none
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.layout.facts import Facts
-from gdbheap.layout.tables import table, variants
+from gdbheap.layout.shipped_tables import table, variants
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import containing
@@ -37,10 +38,16 @@ TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
 """The part of an ident that the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
 HASH_TABLE = "dynahash"
+ROOM_FOR_TEXTS, CUT = 64 << 20, "…"
+"""The most bytes that the names and idents of all contexts may take, and what stands for a text after that."""
 MAX_CONTEXTS, MAX_KINDS, MAX_NAMES, MAX_LISTED = 1 << 20, 1 << 8, 10_000, 100
-"""A server has at most five kinds of contexts, and a few hundred names for them."""
+"""Limits for contexts, kinds of contexts, names, and contradictions to report. A real server has at most five kinds and
+a few hundred names.
+"""
 MAX_STEPS, MAX_CHUNKS, MAX_TOPS = 1 << 21, 1 << 22, 1 << 18
-"""Limits for the work on all contexts: blocks read and layouts tried; free chunks; addresses tested for the root."""
+"""Limits for all contexts together: steps, free chunks, and addresses tested for the root. A step reads a block or
+tries a layout.
+"""
 MAX_LISTS = 1 << 22
 FREE_LISTS, LEAST_CHUNK = 11, 8
 """Constants of aset.c: ALLOCSET_NUM_FREELISTS, the number of free lists; and 1 << ALLOC_MINBITS, the smallest chunk."""
@@ -83,8 +90,9 @@ class Context(NamedTuple):
 class ContextSums:
     """The sums over a context's blocks. ``total`` and ``free``: bytes as in PostgreSQL's statistics.
 
-    ``allocated``: bytes as in ``mem_allocated``. ``damage``: what ended a list of free chunks too early (the address of
-    the pointer, the size of the list's chunks, the wrong value in words), or None."""
+    ``allocated``: bytes as in ``mem_allocated``. ``damage``: the damage that ended a list of free chunks too early, or
+    None. Its parts are the address of the pointer, the size of the list's chunks, and a description of the wrong value.
+    """
 
     total: int
     free: int
@@ -94,11 +102,11 @@ class ContextSums:
 
 
 _Layout = tuple[Callable[[int, dict[str, Any]], ContextSums], dict[str, Any]]
-"""A function that counts a context, and the layout for it."""
+"""A way to count a context: a function that returns the context's sums, and the layout that it uses."""
 
 
 class _NoSuch(Exception):
-    """Raised if the bytes of a context do not fit a layout."""
+    """The bytes of a context do not fit a layout, so the next layout is tried."""
 
 
 class _TooMuch(Exception):
@@ -129,7 +137,7 @@ class _Met:
 
 
 class PostgresqlContent(Content):
-    """The memory contexts of a PostgreSQL backend."""
+    """The memory contexts of a PostgreSQL backend. All of them are read at the first use."""
 
     @property
     def is_here(self) -> bool:
@@ -153,11 +161,11 @@ class PostgresqlContent(Content):
         return named
 
     def check(self) -> None:
-        """Read all contexts as far as possible."""
+        """Read all contexts, so that their damage is recorded. If they cannot be read, no error is raised."""
         or_none(lambda: self.contexts)
 
     def holders(self) -> list[ContentHolder]:
-        """Return the contexts as holders. All contexts of one name are one holder."""
+        """Return a holder for each name of contexts, with the blocks of all contexts of this name."""
         return [
             ContentHolder(_title(name, len(found)), CONTEXT, [start for one in found for start, _end in one.blocks])
             for name, found in named_contexts(self.contexts).items()
@@ -182,7 +190,8 @@ def _title(name: str | None, count: int) -> str:
 def find_contexts(target: Target, facts: Facts) -> tuple[list[Context], bool]:
     """Return all contexts, each before its children; and whether contexts or free chunks beyond a limit were left out.
 
-    Raises NotInUse if the program is not a PostgreSQL backend, Unsupported if its contexts have no known layout."""
+    Raises NotInUse if the program is not a PostgreSQL backend. Raises Unsupported if its contexts have no known layout.
+    """
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
     if program is None:
         raise NotInUse("only PostgreSQL has memory contexts, and this program is not postgres")
@@ -244,8 +253,9 @@ def _broken_list(context: int, place: int, size: int, wrong: str) -> Damage:
 
 
 class _Reader:
-    """Reads contexts; determines the layout of each kind of context once.
+    """Reads contexts, and determines the layout of each kind of context once.
 
+    ``damage``: the contradictions found so far.
     ``is_cut``: whether contexts or free chunks beyond a limit were left out.
     """
 
@@ -265,12 +275,27 @@ class _Reader:
         self._seen: set[int] = set()
         self._steps_left, self._chunks_left, self.is_cut = MAX_STEPS, MAX_CHUNKS, False
         self._met: dict[str, _Met] = defaultdict(_Met)
+        # Many contexts share their names, and some their idents.
+        self._texts: dict[tuple[int, int], str] = {}
+        self._room_left = ROOM_FOR_TEXTS
 
     def _link(self, context: int, name: str) -> int:
         return self.space.word(context + self.offsets[name])
 
     def _text(self, address: int, limit: int) -> str:
         return self.space.cstring(address, limit).decode("utf-8", "replace")
+
+    def _kept_text(self, address: int, limit: int) -> str:
+        """Return a text of at most ``limit`` bytes; CUT if the texts together take more than ROOM_FOR_TEXTS."""
+        found = self._texts.get((address, limit))
+        if found is None:
+            found = self._text(address, limit)
+            size = getsizeof(found)
+            if size > self._room_left:
+                return CUT
+            self._room_left -= size
+            self._texts[address, limit] = found
+        return found
 
     def is_top(self, address: int) -> bool:
         """Return whether the context at ``address`` is TopMemoryContext, the root of the tree."""
@@ -287,8 +312,8 @@ class _Reader:
     def tree(self, top: int) -> Iterator[Context]:
         """Yield the context ``top`` and all contexts below it, at most MAX_CONTEXTS.
 
-        Raises Unsupported if links contradict each other, or if a context's blocks do not add up to the number that it
-        states."""
+        Raises Unsupported if links contradict each other. Raises Unsupported if the bytes of a context's blocks do not
+        add up to the number that it states."""
         # The address of a context, of its parent and of the context before it in the list of children; its level.
         waiting = [(top, 0, 0, 0)]
         while waiting:
@@ -321,9 +346,9 @@ class _Reader:
                 waiting.append((child, address, 0, level + 1))
 
     def _context(self, address: int, words: Sequence[int], level: int) -> Context:
-        name = self._text(words[self._fields["name"]], NAME_LIMIT)
+        name = self._kept_text(words[self._fields["name"]], NAME_LIMIT)
         place = words[self._fields["ident"]]
-        ident = self._text(place, IDENT_LIMIT) if place else None
+        ident = self._kept_text(place, IDENT_LIMIT) if place else None
         if name == HASH_TABLE and ident is not None:
             name, ident = ident, None
         counted = self._counted(address, words)
@@ -391,7 +416,7 @@ class _Reader:
             total += endptr - block
             free += endptr - freeptr
             block = after
-        if blocks and not any(start == context for start, _end in blocks):
+        if not any(start == context for start, _end in blocks):
             raise _NoSuch
         chunks, damage = self._free_chunks(context, form, words[first_list:], sorted(blocks), met)
         return ContextSums(total, free + chunks, total, blocks, damage)

@@ -20,10 +20,9 @@ from gdbheap.targets.ranges import Ranges, containing, subtract
 
 # The most unidentified blocks that are described.
 MAX_UNIDENTIFIED = 10_000
-# The limits for building the graph to find the owners of C blocks.
-#
-# It is not built if there are more than MANY_BLOCKS blocks in use, and if less than LEAST_SHARE of their bytes belong
-# to C code: building it would then take longer than everything else.
+# The limits for building the graph to find the owners of C blocks. It is not built if there are more than MANY_BLOCKS
+# blocks in use, of whose bytes less than LEAST_SHARE belong to C code: building it would then take longer than
+# everything else.
 MANY_BLOCKS = 1_000_000
 LEAST_SHARE = 0.01
 
@@ -45,7 +44,7 @@ class PythonContent(Content):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Warnings about the interpreter."""
+        """Warnings about the interpreter's layout; empty until the interpreter is read."""
         return self.interpreter.warnings if self.has("interpreter") else ()
 
     def require_interpreter(self) -> Interpreter:
@@ -62,7 +61,9 @@ class PythonContent(Content):
 
     @part("objects")
     def objects(self) -> Objects:
-        """The Python objects of the target."""
+        """The Python objects in all blocks, and in the memory of an allocator whose blocks gdbheap cannot list. Raises
+        Unsupported if their layout is unknown.
+        """
         around = self._around
         other = around.other_allocator
         own = sorted(around.heap_ranges() + around.books())
@@ -88,12 +89,12 @@ class PythonContent(Content):
 
     @part("tracemalloc")
     def traces(self) -> Traces:
-        """The tables of tracemalloc."""
+        """The tables in which tracemalloc keeps its traces; empty if it traces nothing."""
         return Traces(self.target.space, self.interpreter.release, self.interpreter.module)
 
     @part("references")
     def references(self) -> References:
-        """The graph of the Python objects."""
+        """The graph of the references between Python objects, with the blocks and roots that refer to them."""
         around = self._around
         found = References(
             self.objects,
@@ -151,14 +152,16 @@ class PythonContent(Content):
 
     @part("census")
     def census(self) -> _native.Census:
-        """The counts of all Python objects, and of the blocks that these own through fields."""
+        """The number and the bytes of all Python objects by type, with the blocks that their fields own. The graph is
+        not needed.
+        """
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
 
     @part("census with owners")
     def owned_census(self) -> _native.Census:
-        """The census, with each block of C code counted for the object that owns it according to the graph.
+        """Like ``census``, but a block of C code counts for the object that owns it according to the graph.
 
-        If ``draws_for_owners`` is False, blocks of C code have no owner.
+        If ``draws_for_owners`` is False, the graph is not built, and blocks of C code have no owner.
         """
         if not self.draws_for_owners:
             return self.census

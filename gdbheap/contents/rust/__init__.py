@@ -1,1 +1,1 @@
-"""The contents of blocks of Rust programs."""
+"""The types of objects in Rust programs, and a test whether a program is one."""

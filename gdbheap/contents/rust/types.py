@@ -54,9 +54,9 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
     """Return the type of each vtable, by the keys of ``vtables``. Vtables whose type is not shown by symbols are left
     out.
 
-    An optimising compiler merges functions with the same code under the name of one of them. For example, the function
-    that drops a struct is often the same as the function that drops the struct's only field with a destructor.
-    Therefore at least two functions must name the type, and no method may name another type.
+    An optimising compiler merges functions with the same code under the name of one of them. For example, a struct and
+    its only field with a destructor are often dropped by the same function. Therefore at least two functions must name
+    the type, and no method may name another type.
     """
     functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
@@ -71,7 +71,7 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
 
 
 def _functions(target: Target, vtable: int) -> list[int]:
-    """Return the addresses of the function that drops the object and of the functions that may be its methods."""
+    """Return the addresses of a vtable's first function, which drops the object, and of its possible methods."""
     word = target.machine.word
     raw = target.space.read_available(vtable, _MOST_WORDS * word)
     words = [each for (each,) in target.machine.structure("P").iter_unpack(raw[: len(raw) - len(raw) % word])]
@@ -79,8 +79,7 @@ def _functions(target: Target, vtable: int) -> list[int]:
 
 
 def _agreed(names: list[set[str]]) -> str | None:
-    """Return the type that the names of the drop function and of the methods after it have in common; None if they
-    differ.
+    """Return the type that the methods of a vtable name; None if they name several types or too few functions name it.
 
     ``names``: the names of each function, beginning with the drop function. The methods end at the next drop function,
     or at a function without a name.

@@ -1,14 +1,16 @@
 """Read Apache Arrow's tables and arrays from the objects of pyarrow.
 
-The layout of the C++ classes is not published. Two facts show the class of an object: its vtable (also in stripped
-libraries), and the reference counts of a ``std::shared_ptr`` that owns it. The class of these counts, such as
-``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``, names the object's class. An object is accepted only if one of
-these facts shows its class. The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc,
-buffer.h and type.h, which are nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older wheels of
-pyarrow have the form of GCC 4, with the length before the text.
+The layout of the C++ classes is not published. Two facts show the class of an object. One is its vtable, also in
+stripped libraries. The other is the control block of a ``std::shared_ptr`` that owns the object. The class of a control
+block, such as ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``, names the class of the object. An object is
+accepted only if one of these facts shows its class.
 
-Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): the bytes to which the
-items of an array refer, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
+The offsets of its fields are those of arrow/array/data.h, chunked_array.h, table.cc, buffer.h and type.h. They are
+nearly the same in pyarrow 6 to 26. ``std::string`` has two layouts. Older wheels of pyarrow have the layout of GCC 4,
+with the length before the text.
+
+Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize). The bytes to which the
+items of an array refer count, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from gdbheap.contents.python.arrays.columns import (
     RECORD_BATCH,
     TABLE,
     ArrayOrTable,
+    ColumnValues,
     DataColumn,
     Fits,
     ItemRun,
     NotBelieved,
-    Values,
     run,
 )
 from gdbheap.contents.python.arrays.fields import Fields
@@ -85,9 +87,14 @@ BITS = 8
 
 @dataclass(frozen=True)
 class _Data:
-    """An ArrayData: the class and address of its type, its first item and number of items, its buffers and children.
+    """An ArrayData of Arrow.
 
-    A buffer is (start, bytes) or None."""
+    ``kind``, ``type``: the class and the address of its DataType.
+    ``offset``, ``length``: the index of its first item, and its number of items.
+    ``buffers``: (start, number of bytes) of each buffer, None for an absent one.
+    ``children``: the addresses of its child arrays.
+    ``dictionary``: the address of the array with the values of a dictionary array; otherwise 0.
+    """
 
     kind: str
     type: int
@@ -99,7 +106,9 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects. Raises NotBelieved once it has counted more than MAX_PIECES arrays and fields of types."""
+    """Reads Arrow's objects. It counts the arrays, and the fields of their types. Raises NotBelieved if there are more
+    than MAX_PIECES, because the objects are then damaged or forged.
+    """
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -123,7 +132,7 @@ class Arrow:
         values = self.values(address)
         return ArrayOrTable(what, name, address, None, (values.length,), values.dtype, [DataColumn(what, None, values)])
 
-    def values(self, address: int) -> Values:
+    def values(self, address: int) -> ColumnValues:
         """Return the values of the ChunkedArray or Array at ``address``. Raises Fault, NotBelieved."""
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
@@ -133,8 +142,9 @@ class Arrow:
         return self._of_data([self._at(found, ARRAY_DATA)])
 
     def texts(self, address: int, most: int) -> list[str]:
-        """Return the first ``most`` items of the ChunkedArray or Array of strings at ``address``. Raises Fault,
-        NotBelieved."""
+        """Return the first strings, at most ``most``, of the ChunkedArray or Array at ``address``. Raises Fault,
+        NotBelieved.
+        """
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             pieces = [self._at(array, ARRAY_DATA) for array in self._pointers(found, CHUNKS, MAX_CHUNKS)]
@@ -146,19 +156,22 @@ class Arrow:
         return texts
 
     def type_text(self, address: int) -> str:
-        """Return the text of pyarrow's DataType at ``address``. Raises Fault, NotBelieved."""
+        """Return the DataType at ``address`` as pyarrow shows it, such as ``dictionary<values=…>``. Raises Fault,
+        NotBelieved.
+        """
         return self._type_text(self._owned(address)[0])
 
     def _spend(self, pieces: int = 1) -> None:
-        """Count arrays or fields of types. Raises NotBelieved if there are more than MAX_PIECES in total."""
+        """Count ``pieces`` more arrays or fields of types. Raises NotBelieved if their total exceeds MAX_PIECES."""
         self._left -= pieces
         if self._left < 0:
             raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
-        """Return the address in the object's ``shared_ptr``, and the class name of that pointer's reference counts.
+        """Return the address in the object's ``shared_ptr``, and the class name of its control block.
 
-        The ``shared_ptr`` is recognised because a plain pointer with the same value follows it.
+        The ``shared_ptr`` is recognised because a plain pointer with the same value follows it. Raises NotBelieved if
+        there is none.
         """
         words = self._fields.raw(address)
         for pointer, counts, again in zip(words, words[1:], words[2:]):
@@ -212,7 +225,7 @@ class Arrow:
     def _field(self, address: int) -> tuple[str, int]:
         """Return the name of a field, and the address of its type.
 
-        The type follows the name, which is a std::string of four words, or of one word in the older form.
+        The type follows the name. The name is a std::string of four words, or of one word in older wheels.
         """
         self._spend()
         if self._classes.name(address) != "arrow::Field":
@@ -247,8 +260,11 @@ class Arrow:
         name = self._classes.name(address)
         return name.startswith("arrow::") and name.endswith("Type")
 
-    def _chunked(self, address: int) -> Values:
-        """Return the values of a ChunkedArray; its length must be the sum of its chunks' lengths."""
+    def _chunked(self, address: int) -> ColumnValues:
+        """Return the values of the ChunkedArray at ``address``.
+
+        Raises NotBelieved unless its length is the sum of its chunks' lengths.
+        """
         chunks = self._pointers(address, CHUNKS, MAX_CHUNKS)
         places = next((both for both in CHUNKED if self._is_type(self._at(address, both[0]))), None)
         if places is None:
@@ -257,9 +273,9 @@ class Arrow:
         found = self._of_data([self._at(chunk, ARRAY_DATA) for chunk in chunks])
         if found.length != length:
             raise NotBelieved
-        return Values(self._type_text(kind), length, found.bytes, found.pieces)
+        return ColumnValues(self._type_text(kind), length, found.bytes, found.pieces)
 
-    def _of_data(self, addresses: list[int]) -> Values:
+    def _of_data(self, addresses: list[int]) -> ColumnValues:
         pieces: list[ItemRun] = []
         length, size, text = 0, 0, ""
         known = True
@@ -272,7 +288,7 @@ class Arrow:
                 size += count
                 if start and count:
                     pieces.append(run(start, count))
-        return Values(text, length, size if known else None, tuple(pieces))
+        return ColumnValues(text, length, size if known else None, tuple(pieces))
 
     def _data(self, address: int) -> _Data:
         """Return the ArrayData at ``address``.
@@ -290,8 +306,8 @@ class Arrow:
         return _Data(kind.rpartition("::")[2], words[DATA_TYPE], offset, length, buffers, children, words[DICTIONARY])
 
     def _buffer(self, address: int) -> tuple[int, int] | None:
-        """Return (address of the first byte, number of bytes) of the buffer whose structure is at ``address``; None if
-        the address is 0.
+        """Return (address of the first byte, number of bytes) of the Buffer at ``address``; None if ``address`` is
+        0.
         """
         if not address:
             return None
@@ -303,9 +319,10 @@ class Arrow:
         return start, size
 
     def _ranges_of(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (first byte, number of bytes) of the memory that holds ``length`` items from ``offset`` on.
+        """Yield (address of the first byte, number of bytes) of the memory of ``length`` items, beginning with item
+        ``offset``.
 
-        The first byte is None if unknown.
+        The address is None if unknown.
         """
         if depth > MAX_DEPTH:
             raise NotBelieved
@@ -330,8 +347,7 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Yield (start, number of bytes) of the items' offsets, then of the data to which these offsets refer: bytes,
-        or items of the child.
+        """Yield (start, number of bytes) of the items' offsets, then of their data: bytes, or items of the child array.
 
         A start is None if it is unknown.
         """
@@ -347,7 +363,10 @@ class Arrow:
             yield from self._ranges_of(child, child.offset + first, last - first, depth + 1)
 
     def _offsets(self, data: _Data, size: int, offset: int, length: int) -> tuple[int, int]:
-        """Return the first and the last of the offsets that belong to ``length`` items from ``offset`` on."""
+        """Return where the data of ``length`` items begins and ends in the array's data.
+
+        ``offset``: the index of the first item. ``size``: the bytes of each number in the buffer of offsets.
+        """
         start, _size = _part(data, 1, offset * size, (length + 1) * size)
         ends = (start, start + length * size)
         first, last = (int.from_bytes(self._memory.read(at, size), "little", signed=True) for at in ends)
@@ -435,9 +454,9 @@ class Arrow:
         return f"{TIMED[name][0]}[{UNITS[unit]}{f', tz={zone}' if zone else ''}]"
 
     def _zone(self, kind: int) -> str:
-        """Return the time zone of a timestamp type.
+        """Return the time zone of a timestamp type; "" if it has none.
 
-        The string's words show which of two forms it has. In one form, the string itself contains a short text.
+        ``std::string`` has two layouts. Both are tried, and the first one that yields printable text is used.
         """
         at = self._after(kind, PARAMETER + 1)
         for is_long in (False, True):
@@ -465,7 +484,7 @@ class Arrow:
 
 
 def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
-    """Return (address, size) of the ``size`` bytes from ``start`` on in the buffer with the index ``number``.
+    """Return (address, size) of the ``size`` bytes at the offset ``start`` in the buffer with the index ``number``.
 
     Raises NotBelieved if the buffer does not contain them.
     """
@@ -480,6 +499,7 @@ def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
 
 
 def _covering(offset: int, length: int) -> int:
-    """Return how many bytes contain the ``length`` bits from bit ``offset`` on (arrow/util/bit_util.h,
-    CoveringBytes)."""
+    """Return how many bytes contain the ``length`` bits that begin with bit ``offset`` (arrow/util/bit_util.h,
+    CoveringBytes).
+    """
     return (offset + length + BITS - 1) // BITS - offset // BITS if length else 0

@@ -20,7 +20,7 @@ Fits = Callable[[int, int], bool]
 
 
 class NotBelieved(Exception):
-    """Raised if the fields of an object have impossible values."""
+    """Raised if the fields of an object have impossible values. The object is then not listed."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run(start: int, size: int) -> ItemRun:
 
 
 @dataclass(frozen=True)
-class Values:
+class ColumnValues:
     """The values of one column.
 
     ``bytes``: as the library counts them (``nbytes``), or None if unknown. ``pieces``: the runs of items in memory.
@@ -79,17 +79,22 @@ class DataColumn:
 
     what: str
     name: str | None
-    values: Values
+    values: ColumnValues
 
 
 @dataclass(frozen=True)
 class ArrayOrTable:
     """An array, or a table with its columns.
 
-    ``address``: the Python object. ``type``: the name of its type. ``base``: for an array, the object whose memory it
-    uses, 0 if it has its own memory. Fields of tensors only: ``device``, as str() shows it; ``nbytes``, the bytes of
-    its own items; ``is_contiguous``, whether its items are adjacent; ``storage``, the address of the object that
-    contains its bytes, 0 if unknown.
+    ``address``: the Python object.
+    ``type``: the name of its type.
+    ``base``: for an array, the object whose memory it uses, 0 if it has its own memory.
+
+    Fields of tensors only:
+    ``device``: as str() shows it.
+    ``nbytes``: the bytes of its own items.
+    ``is_contiguous``: whether its items are adjacent.
+    ``storage``: the address of the object that contains its bytes, 0 if unknown.
     """
 
     what: str

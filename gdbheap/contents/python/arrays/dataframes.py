@@ -18,14 +18,14 @@ from gdbheap.contents.python.arrays.columns import (
     INDEX,
     SERIES,
     ArrayOrTable,
+    ColumnValues,
     DataColumn,
     ItemRun,
     NotBelieved,
-    Values,
 )
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.ndarrays import KIND as NDARRAY_KIND
-from gdbheap.contents.python.arrays.ndarrays import Array, Arrays
+from gdbheap.contents.python.arrays.ndarrays import Array, NumpyArrays
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OBJECT_HEAD
@@ -51,16 +51,16 @@ NAMES_SHOWN = 200
 class DataFrames:
     """Reads the tables of pandas.
 
-    Raises NotBelieved after more than MAX_READ columns, labels and ``pieces`` of values in total.
+    Raises NotBelieved after more than MAX_READ columns, labels and runs of items in total.
     """
 
-    def __init__(self, fields: Fields, arrays: Arrays, arrow: Arrow) -> None:
+    def __init__(self, fields: Fields, arrays: NumpyArrays, arrow: Arrow) -> None:
         self._fields = fields
         self._arrays = arrays
         self._arrow = arrow
         self._left = MAX_READ
         self._depth = 0
-        self._known: dict[tuple[str, int], Values | None] = {}
+        self._known: dict[tuple[str, int], ColumnValues | None] = {}
 
     def frame(self, address: int) -> ArrayOrTable:
         """Return the DataFrame, Series or Index at ``address``. Raises Fault, NotBelieved."""
@@ -80,7 +80,7 @@ class DataFrames:
         blocks, axes = self._manager(address)
         if len(axes) != 2:
             raise NotBelieved
-        found: dict[int, Values] = {}
+        found: dict[int, ColumnValues] = {}
         for block in blocks:
             places = self._places(block)
             self._spend(len(places) + 1)
@@ -115,8 +115,9 @@ class DataFrames:
         return ArrayOrTable(SERIES, name, address, label, (index.length,), values[0].dtype, columns)
 
     def _manager(self, address: int) -> tuple[list[int], list[int]]:
-        """Return the blocks and the axes of a DataFrame or Series: the tuple of blocks and the list of indexes of its
-        manager."""
+        """Return the blocks and the axes of a DataFrame or Series. They are its manager's tuple of blocks and list of
+        indexes.
+        """
         manager = self._fields.attribute(address, "_mgr", "_data")
         if not self._fields.kinds_of(manager) & MANAGERS:
             raise NotBelieved
@@ -139,7 +140,7 @@ class DataFrames:
         return found[0]
 
     def _places(self, block: int) -> list[int]:
-        """Return the column number of each row of a block, in the order of the rows."""
+        """Return the column number for each row of a block's array, in the order of the rows."""
         found = self._fields.held(block, "pandas.BlockPlacement")
         held = self._fields.held(found[0], "slice", NDARRAY_KIND) if found else []
         for one in held:
@@ -159,9 +160,11 @@ class DataFrames:
             raise NotBelieved
         return list(range(start, stop, step))
 
-    def _values(self, address: int, rows: int) -> list[Values]:
-        """Return the values of each row of a block. A two-dimensional array has ``rows`` rows; any other array counts
-        as one row."""
+    def _values(self, address: int, rows: int) -> list[ColumnValues]:
+        """Return the values of each row of a block. A row of a block has the values of one column.
+
+        A two-dimensional array has ``rows`` rows. Any other array counts as one row.
+        """
         kinds = self._fields.kinds_of(address)
         array = self._backing(address) if EXTENSION in kinds else self._arrays.read(address)
         if array is not None and len(array.shape) == 2:
@@ -177,15 +180,15 @@ class DataFrames:
         found = self._fields.held(address, NDARRAY_KIND)
         return self._arrays.read(found[0]) if len(found) == 1 else None
 
-    def values(self, address: int) -> Values:
+    def values(self, address: int) -> ColumnValues:
         """Return the values of the array at ``address``, numpy's or one of pandas' own. Raises Fault, NotBelieved."""
         return self._once("values", address, self._read_values)
 
-    def _once(self, what: str, address: int, read: Callable[[int], Values]) -> Values:
-        """Return the values at an address. ``read`` is called only once for each address.
+    def _once(self, what: str, address: int, read: Callable[[int], ColumnValues]) -> ColumnValues:
+        """Return the values at an address. ``read`` is called only once for each address, and the result is cached.
 
-        Forged parts may share parts or contain themselves. Raises NotBelieved if an earlier read failed, or if parts
-        are nested too deeply or are too many.
+        Forged arrays may have parts in common or contain themselves, so the work is limited. Raises NotBelieved if an
+        earlier read failed. Raises NotBelieved also if parts are nested too deeply or are too many.
         """
         self._spend(1)
         if (what, address) not in self._known:
@@ -203,7 +206,7 @@ class DataFrames:
         self._spend(len(found.pieces) + len(found.objects))
         return found
 
-    def _read_values(self, address: int) -> Values:
+    def _read_values(self, address: int) -> ColumnValues:
         kinds = self._fields.kinds_of(address)
         if NDARRAY_KIND in kinds:
             return self._arrays.read(address).values()
@@ -238,17 +241,17 @@ class DataFrames:
         """Return the array of an index; the address of any other object is returned unchanged."""
         return self._fields.attribute(address, "_data") if "pandas.Index" in self._fields.kinds_of(address) else address
 
-    def _sparse(self, address: int) -> Values:
+    def _sparse(self, address: int) -> ColumnValues:
         """Return the values of a sparse array: the items that are present, and the index of their positions."""
         values = self._arrays.read(self._fields.attribute(address, "_sparse_values"))
         index = self._fields.attribute(address, "_sparse_index")
         places = [self._arrays.read(one) for one in self._fields.held(index, NDARRAY_KIND)]
         dtype = f"Sparse[{values.dtype.name}{self._filled(address)}]"
         found = _together([values.values(), *(one.values() for one in places)], dtype)
-        return Values(found.dtype, self._sparse_length(index), found.bytes, found.pieces)
+        return ColumnValues(found.dtype, self._sparse_length(index), found.bytes, found.pieces)
 
     def _filled(self, address: int) -> str:
-        """Return ", " followed by the fill value of absent items; "" if it is unknown."""
+        """Return the fill value, which stands for absent items, as ", " and its text; "" if it is unknown."""
         dtype = self._fields.attributes(address).get("_dtype", 0)
         value = self._fields.attributes(dtype).get("_fill_value", 0) if dtype else 0
         text = self._fields.repr.text(value, BRIEF) if value else None
@@ -271,15 +274,15 @@ class DataFrames:
             return self._fields.attribute(dtype, "_categories")
         raise NotBelieved
 
-    def index(self, address: int) -> Values:
+    def index(self, address: int) -> ColumnValues:
         """Return the values of the Index at ``address``. Raises Fault, NotBelieved."""
         return self._once("index", address, self._read_index)
 
-    def _read_index(self, address: int) -> Values:
+    def _read_index(self, address: int) -> ColumnValues:
         kinds = self._fields.kinds_of(address)
         if "pandas.RangeIndex" in kinds:
             numbers, size = self._range(address)
-            return Values("int64", len(numbers), size)
+            return ColumnValues("int64", len(numbers), size)
         if "pandas.MultiIndex" in kinds:
             return self._multi(address)
         if "pandas.Index" not in kinds:
@@ -287,8 +290,9 @@ class DataFrames:
         return self.values(self._fields.attribute(address, "_data"))
 
     def _range(self, address: int) -> tuple[range, int]:
-        """Return the numbers of a RangeIndex, and the sum of sys.getsizeof() of its range and the range's three
-        numbers."""
+        """Return the numbers of a RangeIndex, and the bytes of its range object with start, stop and step, as
+        sys.getsizeof() counts them.
+        """
         fields = self._fields
         held = fields.attribute(address, "_range")
         if "range" not in fields.kinds_of(held):
@@ -304,7 +308,7 @@ class DataFrames:
             raise NotBelieved
         return numbers, own + sum(size for size in sizes if size is not None)
 
-    def _multi(self, address: int) -> Values:
+    def _multi(self, address: int) -> ColumnValues:
         """Return the values of a MultiIndex: its levels and, for each level, the codes of all rows."""
         levels, codes = self._levels(address)
         names = self._fields.items(self._fields.attribute(address, "_names"), MAX_LEVELS)
@@ -312,7 +316,7 @@ class DataFrames:
         own = None if None in sizes else sum(size for size in sizes if size is not None)
         found = _together([*(one.values() for one in codes), *map(self.index, levels)], "MultiIndex")
         size = None if own is None or found.bytes is None else found.bytes + own
-        return Values(found.dtype, codes[0].length, size, found.pieces, found.objects)
+        return ColumnValues(found.dtype, codes[0].length, size, found.pieces, found.objects)
 
     def _levels(self, address: int) -> tuple[list[int], list[Array]]:
         levels, codes = (
@@ -416,8 +420,8 @@ class DataFrames:
         return [item.unpack(self._fields.memory.read(place, item.size))[0] for place in places]
 
     def _dtype(self, address: int, kinds: frozenset[str]) -> str | None:
-        """Return the name of the dtype that pandas itself defines for an array; None if numpy's dtype of the values is
-        the array's dtype.
+        """Return the name of an array's dtype if pandas defines it, such as "category"; None if the dtype is
+        numpy's.
         """
         if "pandas.Categorical" in kinds:
             return "category"
@@ -478,14 +482,14 @@ class DataFrames:
         )
 
 
-def _as(values: Values, dtype: str | None) -> Values:
-    return values if dtype is None else Values(dtype, values.length, values.bytes, values.pieces, values.objects)
+def _as(values: ColumnValues, dtype: str | None) -> ColumnValues:
+    return values if dtype is None else ColumnValues(dtype, values.length, values.bytes, values.pieces, values.objects)
 
 
-def _together(parts: list[Values], dtype: str) -> Values:
-    """Return one column made of the values of several parts. Its length is the length of the first part."""
+def _together(parts: list[ColumnValues], dtype: str) -> ColumnValues:
+    """Return one column made of several parts, such as values and mask. Its length is that of the first part."""
     sizes = [part.bytes for part in parts]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     pieces: tuple[ItemRun, ...] = tuple(piece for part in parts for piece in part.pieces)
     objects = tuple(piece for part in parts for piece in part.objects)
-    return Values(dtype, parts[0].length, total, pieces, objects)
+    return ColumnValues(dtype, parts[0].length, total, pieces, objects)

@@ -2,7 +2,7 @@
 releases of a library.
 
 A part is an attribute in a dict or a slot, or a field of a Cython class. A field of a Cython class has no name in
-memory; it is recognised by the class of the object to which it refers.
+memory. The class of the object to which it refers shows which field it is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ SINGLES = ("float", "NoneType")
 
 
 class Fields:
-    """Reads objects of one target. Every method raises Fault if memory is absent, NotBelieved for impossible values."""
+    """Reads objects of one target. Every method raises Fault if memory is absent, and NotBelieved for impossible
+    values.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self.space = objects.target.space
@@ -54,11 +56,11 @@ class Fields:
         self._kinds: dict[int, frozenset[str]] = {}
 
     def type_of(self, address: int) -> int:
-        """Return the address of an object's type."""
+        """Return ``ob_type`` of the object at ``address``: the address of its type."""
         return self.memory.word(address + self.release.at(OB_TYPE))
 
     def type_name(self, address: int) -> str:
-        """Return the name of an object's type."""
+        """Return the name of the type of the object at ``address``; ``type at 0x…`` if the name cannot be read."""
         return self.names.name(self.type_of(address))
 
     def kinds(self, kind: int) -> frozenset[str]:
@@ -77,7 +79,8 @@ class Fields:
     def _read_kinds(self, kind: int) -> Iterator[str]:
         """Yield the names of the type at ``kind`` and of its bases; none if there is no type.
 
-        An object is a type if its own type has the flag of a type, and if its ``tp_mro`` begins with the object itself.
+        An object is a type if its own type has the flag of a type. Its ``tp_mro`` must also begin with the object
+        itself.
         """
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
@@ -112,7 +115,7 @@ class Fields:
         return self.words(start, count)
 
     def words(self, start: int, count: int) -> list[int]:
-        """Return ``count`` adjacent words from ``start`` on."""
+        """Return the ``count`` adjacent words at the address ``start``."""
         raw = self.memory.read(start, count * self.memory.machine.word) if count else b""
         return list(self.memory.machine.words_of(raw))
 
@@ -131,9 +134,9 @@ class Fields:
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """Return the objects of these ``kinds`` to which the object at ``address`` refers.
+        """Return the objects to which the object at ``address`` refers, if they are of one of these ``kinds``.
 
-        Objects that fields refer to come before objects that attributes refer to.
+        Objects in fields come before objects in attributes.
         """
         wanted = frozenset(kinds)
         found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
@@ -149,7 +152,7 @@ class Fields:
         raise NotBelieved
 
     def number(self, address: int) -> int:
-        """Return the value of the int at ``address``."""
+        """Return the value of the int at ``address``. Raises NotBelieved if it is not an int, or too large."""
         if not self.names.flags(self.type_of(address)) & FLAG_INT:
             raise NotBelieved
         try:
@@ -165,7 +168,6 @@ class Fields:
         return found
 
     def is_str(self, address: int) -> bool:
-        """Return whether the object at ``address`` is a str."""
         return bool(self.names.flags(self.type_of(address)) & FLAG_UNICODE)
 
     def size(self, address: int) -> int | None:
@@ -181,8 +183,8 @@ class Fields:
         return None
 
     def _str_size(self, address: int) -> int | None:
-        """Return the size of a str: its header, its characters with a final zero (PEP 393), and the UTF-8 text that it
-        may also keep. Return None if the object is not a compact str.
+        """Return the size of a str. It consists of the header, the characters with a final zero (PEP 393), and perhaps
+        a cached UTF-8 text. Return None if the object is not a compact str.
         """
         release = self.release
         if release.get("unicode_state") is None or self.names.name(self.type_of(address)) != "str":

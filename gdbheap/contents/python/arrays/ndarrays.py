@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from math import prod
 
-from gdbheap.contents.python.arrays.columns import NDARRAY, ArrayOrTable, DataColumn, Fits, ItemRun, NotBelieved, Values
+from gdbheap.contents.python.arrays.columns import (
+    NDARRAY,
+    ArrayOrTable,
+    ColumnValues,
+    DataColumn,
+    Fits,
+    ItemRun,
+    NotBelieved,
+)
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
@@ -64,7 +72,7 @@ class Array:
 
     @property
     def length(self) -> int:
-        """The number of items."""
+        """The number of items in all dimensions together."""
         return prod(self.shape)
 
     @property
@@ -82,8 +90,8 @@ class Array:
         low, high = sum(min(0, way) for way in reach), sum(max(0, way) for way in reach)
         return self.data + low, self.data + high + self.dtype.size
 
-    def values(self, row: int | None = None) -> Values:
-        """Return the values of all items; with ``row``, only those of one row in the first dimension."""
+    def values(self, row: int | None = None) -> ColumnValues:
+        """Return the items as a column: all items, or with ``row`` only those of one row of the first dimension."""
         shape, strides, data = self.shape, self.strides, self.data
         if row is not None:
             shape, strides, data = shape[1:], strides[1:], data + row * strides[0]
@@ -95,10 +103,10 @@ class Array:
         objects = (piece,) if self.dtype.is_object and len(shape) == 1 else ()
         low, high = part.span
         # Repeated items (a stride of 0) count once.
-        return Values(self.dtype.name, shape[0] if shape else 1, min(part.bytes, high - low), (piece,), objects)
+        return ColumnValues(self.dtype.name, shape[0] if shape else 1, min(part.bytes, high - low), (piece,), objects)
 
 
-class Arrays:
+class NumpyArrays:
     """Reads numpy's arrays; each dtype is read once."""
 
     def __init__(self, fields: Fields, fits: Fits) -> None:
@@ -114,8 +122,8 @@ class Arrays:
         return ArrayOrTable(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
 
     def read(self, address: int) -> Array:
-        """Return the array at ``address``. Raises Fault, and NotBelieved if the array's fields are impossible,
-        including the addresses of its items.
+        """Return the array at ``address``. Raises Fault. Raises NotBelieved if the array's fields or the addresses of
+        its items are impossible.
         """
         fields, at = self._fields, self._fields.release.at
         if KIND not in fields.kinds_of(address):
@@ -134,9 +142,9 @@ class Arrays:
         return found
 
     def _fitting(self, array: Array) -> bool:
-        """Return whether all items of the array can lie at the addresses that it states.
+        """Return whether the target has memory for all items of the array, and the items do not overlap.
 
-        Unless items are repeated (a stride of 0), their bytes must fit between the first item and the last.
+        Items may overlap only if they are repeated (a stride of 0).
         """
         size = array.bytes
         if size > MAX_BYTES:
@@ -202,7 +210,13 @@ class Arrays:
         return Dtype(self._other(address, number, size, mark, metadata), size, False)
 
     def _other(self, address: int, number: int, size: int, mark: str, metadata: int) -> str:
-        """Return the name of a dtype whose items have no fixed size."""
+        """Return the name of a dtype whose items have no fixed size, such as ``|S10`` or ``datetime64[ns]``.
+
+        ``number``: numpy's number of the type.
+        ``size``: the bytes of an item.
+        ``mark``: the byte order, such as "<".
+        ``metadata``: the offset of the pointer to the unit of a time.
+        """
         if number == BYTES:
             return f"|S{size}"
         if number == TEXT:

@@ -1,11 +1,11 @@
 """Read polars' DataFrames and Series from memory, for polars 0.20 to 2.1.
 
 Rust guarantees no layout, so the offset of a word alone proves nothing. The symbols of the functions in a vtable show
-the type of a ``Series``. polars' wheels have these symbols; without them no Series is accepted. A vector is capacity,
-pointer and length. The buffer of an array is accepted if the object that keeps it alive (``SharedStorage``) states the
-same bytes. The parts of an array must be as long as the array, all arrays together as long as the column, and all
-columns as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``,
-``buffer/`` and ``bitmap/immutable.rs``).
+the type of a ``Series``. polars' wheels have these symbols; without them no Series is accepted. A vector consists of
+capacity, pointer and length. The buffer of an array is accepted if the object that keeps it alive (``SharedStorage``)
+states the same bytes. The parts of an array must be as long as the array, and all arrays together as long as the
+column. All columns must be as long as the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``,
+polars-arrow's ``array/``, ``buffer/`` and ``bitmap/immutable.rs``).
 
 Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not the views of 16 bytes each. A
 column that stores one value for all rows has no bytes here; ``estimated_size()`` would first create the rows.
@@ -23,11 +23,11 @@ from gdbheap.contents.python.arrays.columns import (
     DATAFRAME,
     SERIES,
     ArrayOrTable,
+    ColumnValues,
     DataColumn,
     Fits,
     ItemRun,
     NotBelieved,
-    Values,
     run,
 )
 from gdbheap.contents.python.arrays.fields import Fields
@@ -61,17 +61,15 @@ MAX_READ = 1 << 20
 MAX_BODY, MAX_FIELD = 512, 14
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
-# The possible sizes, in words, of an element of a frame's vector, and the possible offsets of the pointer to a series
-# in it.
-#
-# PROBED is the number of elements that are tested.
+# STRIDES: the possible sizes, in words, of an element of a frame's vector. PLACES: the possible offsets of the pointer
+# to a series in an element. PROBED: the number of elements that are tested.
 STRIDES, PLACES, PROBED = range(2, 41), range(4), 8
 # The number of words of a buffer, of a bitmap, and of the storage that keeps either alive.
 BUFFER, BITMAP, STORAGE_WORDS = 3, 4, 8
 LEAST_OF_ARRAY = 2 * BITMAP
 METHODS, LEAST = 64, 8
-# compact_str: the last of its 24 bytes is 0xc0 plus the length, or 0xd8 if the text is on the heap, or the last byte of
-# a text of 24 bytes. smartstring: the first byte is twice the length plus 1.
+# compact_str: the last of its 24 bytes is 0xc0 plus the length, or 0xd8 if the text is on the heap. In a text of 24
+# bytes it is the last byte of the text. smartstring: the first byte is twice the length plus 1.
 INLINE, HEAP, TEXT_BYTES = 0xC0, 0xD8, 24
 COMPACT, SMART = "compact_str", "smartstring"
 Place = tuple[int, str]
@@ -97,7 +95,7 @@ class _Types:
         return self._found[vtable]
 
     def _read(self, vtable: int) -> str:
-        """Return the type to which most functions of the vtable belong.
+        """Return the type to which most functions of the vtable belong; "" if no type has most of them.
 
         Some functions may have the name of another type, because compilers merge equal functions of two types.
         """
@@ -137,7 +135,7 @@ class _Series:
     ``names``: these texts, by (offset in polars' ``Field`` of the series, layout of the text).
     """
 
-    values: Values
+    values: ColumnValues
     names: dict[Place, str]
 
 
@@ -194,10 +192,10 @@ class Polars:
         raise NotBelieved
 
     def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
-        """Return the shape of the vector of columns at ``start``, as (number of words of an element, index of the
-        series' first word in an element).
+        """Return where the series lie in the vector of columns at ``start``; None if no element has a series.
 
-        The result is the pair with which most of the first elements have a series. None if no element has one.
+        The result is (number of words of an element, index of the series' first word in an element). It is the pair
+        with which most of the first elements have a series.
         """
         probed = min(count, PROBED)
         best, form = 0, None
@@ -218,8 +216,8 @@ class Polars:
             return False
 
     def _is_series(self, address: int, vtable: int) -> bool:
-        """Return whether a reference-counted object (two counts at its beginning) is at ``address``, and ``vtable`` is
-        the vtable of a series.
+        """Return whether ``vtable`` is that of a series, and an Arc is at ``address``: it begins with two reference
+        counts.
         """
         if not address or address % self._word or not self._types.of(vtable):
             return False
@@ -261,13 +259,13 @@ class Polars:
         """Return a column that has one value for all rows.
 
         It is recognised by the number of rows, which follows the column's name in ``words``. Raises NotBelieved if
-        there is none.
+        ``words`` has no such column.
         """
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
                 name = self._text((at, COMPACT), words)
                 if name is not None:
-                    return DataColumn(COLUMN, self._shown(name), Values(SCALAR, rows, 0))
+                    return DataColumn(COLUMN, self._shown(name), ColumnValues(SCALAR, rows, 0))
         raise NotBelieved
 
     def _series(self, address: int, vtable: int, rows: int | None) -> _Series:
@@ -284,7 +282,7 @@ class Polars:
         if dtype not in KNOWN:
             if rows is None:
                 raise NotBelieved
-            return _Series(Values(dtype, rows, None), self._texts_in(words, self._arrays_at(words)))
+            return _Series(ColumnValues(dtype, rows, None), self._texts_in(words, self._arrays_at(words)))
         found = [series for series in self._believed(dtype, words) if series.names]
         if not found:
             raise NotBelieved
@@ -296,8 +294,10 @@ class Polars:
         return next((at for at in range(len(words) - 2) if self._chunks(*words[at : at + 3])), len(words))
 
     def _believed(self, dtype: str, words: list[int]) -> Iterator[_Series]:
-        """Yield a series for each vector of arrays among the words. There may be several, because remains of earlier
-        data may look like a vector too."""
+        """Yield a series for each vector of arrays among the words.
+
+        There may be several, because freed data may look like a vector too.
+        """
         lengths = _lengths(words, self._word)
         for at in range(len(words) - 2):
             chunks = self._chunks(*words[at : at + 3])
@@ -309,8 +309,10 @@ class Polars:
                 yield _Series(values, self._texts_in(words, at))
 
     def _chunks(self, capacity: int, start: int, count: int) -> list[list[int]]:
-        """Return the words of each array in a vector of boxes, which has three words: ``capacity``, ``start`` and
-        ``count``. The list is empty if these words are not such a vector.
+        """Return the words of each array in a ``Vec<Box<dyn Array>>``; an empty list if the arguments are no such
+        vector.
+
+        The arguments are the vector's three words.
         """
         if not 0 < count <= capacity <= MAX_CHUNKS or start % self._word or not start:
             return []
@@ -329,7 +331,7 @@ class Polars:
             raise NotBelieved
         return self._fields.words(address, size // self._word)
 
-    def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> Values:
+    def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> ColumnValues:
         """Return the values of a column; its length is the sum of the lengths of its arrays."""
         length, size, known = 0, 0, True
         pieces: list[ItemRun] = []
@@ -339,13 +341,13 @@ class Polars:
             known = known and counted is not None
             size += counted or 0
             pieces += [piece for piece in found if piece.size]
-        return Values(dtype, length, size if known else None, tuple(pieces))
+        return ColumnValues(dtype, length, size if known else None, tuple(pieces))
 
     def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[ItemRun]]:
-        """Return the number of items, the bytes (None if unknown) and the address ranges of an array.
+        """Return (number of items, bytes or None if unknown, runs of items) of an array.
 
         The words after the array's type are its values and the bitmap of valid items. An array of texts also has two
-        numbers: the bytes of all texts, and the bytes of the texts that are not short.
+        numbers of bytes: those of all texts, and those of the longer texts.
         """
         if len(words) < LEAST_OF_ARRAY:
             raise NotBelieved
@@ -359,9 +361,9 @@ class Polars:
         return count, sum(piece.size for piece in pieces), pieces
 
     def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[ItemRun]]:
-        """Return the number of texts, their bytes (None if unknown) and the address ranges of an array of texts.
+        """Return (number of texts, their bytes or None if unknown, runs of items) of an array of texts.
 
-        The ranges are its views, the buffers of longer texts, and the bitmap of valid items. The buffers are shared and
+        The runs are its views, the buffers of longer texts, and the bitmap of valid items. The buffers are shared and
         not counted separately. The array stores these buffers as two words (an Arc of a slice) or as a buffer of
         buffers.
         """
@@ -407,7 +409,7 @@ class Polars:
         return [piece]
 
     def _is_stored(self, storage: int, start: int, count: int, size: int) -> bool:
-        """Return whether the storage that keeps a buffer alive states the buffer's address and length.
+        """Return whether the storage that keeps a buffer alive contains the buffer.
 
         The storage has its pointer and its length, in bytes or in items, in adjacent words.
         """
@@ -471,9 +473,9 @@ class Polars:
     def _names(self, series: list[_Series]) -> list[str | None]:
         """Return the names of a frame's columns; None for an unknown name.
 
-        All names lie at the same offset in their fields, and no two are equal. Remains of earlier data may look like
-        names at another offset. Then the offset that was found in other frames is used; if there is none, the names are
-        unknown.
+        All names lie at the same offset in their fields, and no two are equal. Freed memory may look like names at a
+        second offset. Then the offset that was found in other frames is used. If no other frame showed it, the names
+        are unknown.
         """
         named = [one for one in series if one.names]
         places = set.intersection(*(set(one.names) for one in named)) if named else set()
@@ -485,8 +487,9 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """Return the text in ``words`` at an offset and in a layout (``where``); None if it is not valid. Before 1.0,
-        polars uses the layout SMART, and stores every value of a column.
+        """Return the text that ``where`` selects in ``words``; None if it is not valid.
+
+        ``where``: (offset in words, layout). The layout is SMART in polars before 1.0, and COMPACT since.
         """
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])

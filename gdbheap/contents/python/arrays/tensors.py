@@ -2,14 +2,14 @@
 
 A ``torch.Tensor`` points to a TensorImpl. The TensorImpl points back to the tensor, and to a StorageImpl, whose bytes
 several tensors may use (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases
-differ in the number of fields before the pointer back, and in the size of reference counts (one word or two). Therefore
-both objects are recognised by their vtables, and the pointer back by its value. The fields after it have stayed the
-same: sizes and strides, offset, number of items, dtype, device. A tensor is accepted only if the product of its sizes
-is its number of items. Its storage must be on its device and have room for all items, and the target must have memory
-at the storage's address.
+differ in the number of fields before the pointer back. They also differ in the size of reference counts (one word or
+two). Therefore both objects are recognised by their vtables, and the pointer back by its value. The fields after it
+have stayed the same: sizes and strides, offset, number of items, dtype, device. A tensor is accepted only if the
+product of its sizes is its number of items. Its storage must be on its device and have room for all items. The target
+must have memory at the storage's address.
 
-The bytes are those of the storage, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor uses any
-of them.
+The bytes are those of the storage, as in ``untyped_storage().nbytes()``. All of them are in use as long as one tensor
+uses any.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from math import prod
 from gdbheap.contents.python.arrays.columns import (
     TENSOR,
     ArrayOrTable,
+    ColumnValues,
     DataColumn,
     Fits,
     ItemRun,
     NotBelieved,
-    Values,
     run,
 )
 from gdbheap.contents.python.arrays.fields import Fields
@@ -76,9 +76,11 @@ NO_INDEX = 255
 class Tensor:
     """A tensor.
 
-    ``device``: as str() shows it. ``storage``: the address of the StorageImpl, 0 if there is none (sparse tensors).
-    ``start`` and ``size``: where the storage's bytes lie in the target's memory; both are 0 if the bytes lie elsewhere.
-    ``offset`` and ``strides`` count items."""
+    ``device``: as str() shows it.
+    ``storage``: the address of the StorageImpl, 0 if there is none (sparse tensors).
+    ``start``, ``size``: where the storage's bytes lie in the target's memory; both are 0 if the bytes lie elsewhere.
+    ``offset``, ``strides``: numbers of items, not bytes.
+    """
 
     address: int
     dtype: str
@@ -93,7 +95,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all items."""
+        """The bytes of all items, whether or not they are adjacent."""
         return prod(self.shape) * self.itemsize
 
     @property
@@ -108,24 +110,24 @@ class Tensor:
 
     @property
     def needs(self) -> int:
-        """The bytes from the start of the storage to the end of the tensor's last item."""
+        """The number of bytes that the storage must have: from its start to the end of the tensor's last item."""
         if not self.nbytes:
             return 0
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
         return -(-(last + 1) * self.itemsize // PACKED.get(self.dtype, 1))
 
     @property
-    def values(self) -> Values:
-        """The values in the target's memory: the items from the first one on, and the whole storage."""
+    def values(self) -> ColumnValues:
+        """The values in the target's memory as two runs: from the first item to the last, and the whole storage."""
         length = self.shape[0] if self.shape else 1
         if not self.storage:
-            return Values(self.dtype, length, None)
+            return ColumnValues(self.dtype, length, None)
         if not self.size:
-            return Values(self.dtype, length, 0)
+            return ColumnValues(self.dtype, length, 0)
         first = self.offset * self.itemsize
         items = (run(self.start + first, self.needs - first),) if self.nbytes else ()
         pieces: tuple[ItemRun, ...] = (*items, run(self.start, self.size))
-        return Values(self.dtype, length, self.size, pieces)
+        return ColumnValues(self.dtype, length, self.size, pieces)
 
 
 class Tensors:
@@ -185,7 +187,11 @@ class Tensors:
         return found
 
     def _sizes(self, words: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the sizes and the strides of a tensor."""
+        """Return the sizes and the strides of a tensor, from the ``words`` of its TensorImpl.
+
+        They are in a separate array if there are more than INLINE dimensions. Raises NotBelieved for more than
+        MAX_DIMENSIONS.
+        """
         count = words[DIMENSIONS]
         if count > MAX_DIMENSIONS:
             raise NotBelieved
@@ -197,9 +203,11 @@ class Tensors:
         return tuple(sizes), tuple(strides)
 
     def _stored(self, plain: Tensor, storage: int, devices: list[int]) -> Tensor:
-        """Return the tensor with its storage, which must be on one of these devices.
+        """Return the tensor with its storage, which must be on one of these ``devices``.
 
-        A storage on a device other than the CPU, or without data, has no bytes in the target's memory."""
+        On a device other than the CPU, or without data, the storage has no bytes in the target's memory. Raises
+        NotBelieved if no words of the StorageImpl describe a storage.
+        """
         for place in DATA_AT:
             start = storage + place * self._fields.memory.machine.word
             words = self._fields.words(start, STORAGE_WORDS)

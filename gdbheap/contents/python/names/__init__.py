@@ -1,1 +1,1 @@
-"""The names of types, objects and references."""
+"""The names of types, objects and references, for people and as Python expressions."""

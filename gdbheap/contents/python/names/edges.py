@@ -19,7 +19,7 @@ from gdbheap.contents.python.objects.reading import dict_items, dict_lookup, ent
 from gdbheap.contents.python.objects.references import MODULES
 from gdbheap.contents.python.objects.shapes import GENERATORS, WEAK, WEAK_CALLBACK, set_key
 from gdbheap.contents.python.running.handled_exceptions import handled_by
-from gdbheap.contents.python.running.threads import Threads
+from gdbheap.contents.python.running.threads import ThreadStates
 from gdbheap.contents.python.text.repr import Limits, Repr
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
@@ -53,6 +53,7 @@ TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP
 METHOD = {16: "__func__", 24: "__self__"}
 BUILTIN_FIELDS = {
     "cell": {16: "cell_contents"}, "method": METHOD, "instancemethod": METHOD,
+    "instance": {16: "__class__", 24: "__dict__"}, "classobj": {16: "__bases__", 24: "__dict__", 32: "__name__"},
     "builtin_function_or_method": {24: "__self__", 32: "__module__"}, "traceback": {16: "tb_next", 24: "tb_frame"},
 }  # fmt: skip
 MODULE_FIELDS = {MODULE_DICT: "__dict__"}
@@ -86,9 +87,10 @@ Follow = Callable[[int], int]
 class Edge:
     """The name of a reference in its holder.
 
-    ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the expression of
-    the holder, or None. ``follow``: a function for other holders of the type, or None. It takes the address of a
-    holder, and returns the address to which the reference of the same name points there, 0 if there is none.
+    ``text``: the name as it follows the holder's name.
+    ``expression``: the reference in Python, with ``{}`` in place of the holder; None if it has none.
+    ``follow``: a function that follows the reference of this name from other holders of the type; None if unknown. It
+    takes the holder's address. It returns the address of the object there, or 0.
     """
 
     text: str
@@ -115,7 +117,7 @@ def _attribute(name: str, follow: Follow | None = None) -> Edge:
 class EdgeNames:
     """Names the edges of one target. A holder's memory is read only when one of its edges is asked for."""
 
-    def __init__(self, texts: Repr, threads: Threads) -> None:
+    def __init__(self, texts: Repr, threads: ThreadStates) -> None:
         self._texts = texts
         self._space = Pages(texts.space)
         self._release = texts.release
@@ -230,7 +232,10 @@ class EdgeNames:
         return self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
 
     def _known(self, fields: dict[str, str]) -> dict[int, str]:
-        """Return {offset: name} of the attributes in ``fields`` that exist in this release."""
+        """Return {offset: attribute} for those ``fields`` that this release has.
+
+        ``fields``: {name of the field in the shipped table: name of the attribute}.
+        """
         places = ((self._release.get(field), name) for field, name in fields.items())
         return {offset: name for offset, name in places if offset is not None}
 
@@ -366,7 +371,7 @@ class EdgeNames:
         return found
 
     def literal(self, key: int) -> str | None:
-        """Return the key as a Python literal. None if its text is cut, is not a literal, or may not be shown."""
+        """Return the key as a Python literal. Return None if its text is cut, is not a literal, or may not be shown."""
         kind = self._texts.kind(self._space.word(key + self._release.at(OB_TYPE)))
         shown = LITERALS if self._disclosure.contents else CONSTANTS
         if kind is None or kind.is_class or kind.name not in shown:
@@ -375,8 +380,10 @@ class EdgeNames:
         return None if text is None or "\u2026" in text else text
 
     def _name(self, key: int) -> str | None:
-        """Return the literal of a key that is the name of an attribute, or the dotted name of a module; None if there
-        is none. gdbheap shows attribute and module names even if it hides contents.
+        """Return the literal of a key. If contents are hidden, return it only for attribute and module names; otherwise
+        None.
+
+        These names are shown in any case, because they belong to the code.
         """
         found = self.literal(key)
         if found is None and not self._disclosure.contents:

@@ -22,7 +22,7 @@ from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.owned import deque_layout
 from gdbheap.contents.python.objects.reading import dict_items, read_name
 from gdbheap.contents.python.objects.references import MODULES, STATIC_TYPES, PythonRoot
-from gdbheap.contents.python.running.threads import PythonFrame, Threads
+from gdbheap.contents.python.running.threads import PythonFrame, ThreadStates
 from gdbheap.contents.python.text.repr import Repr
 from gdbheap.graph.naming import INDEX, INSIDE, NAME, EdgeName
 from gdbheap.graph.nodes import Node
@@ -37,9 +37,9 @@ ITEMS_AT_ONCE = 1 << 13
 
 
 class HolderNames:
-    """Names the references that objects of one target hold, as far as the names may be shown."""
+    """Names the references that objects of one target hold. If contents are hidden, keys that are data have no name."""
 
-    def __init__(self, texts: Repr, threads: Threads) -> None:
+    def __init__(self, texts: Repr, threads: ThreadStates) -> None:
         self._texts, self._threads = texts, threads
         self._space, self._release = Pages(texts.space), texts.release
         self._edges = EdgeNames(texts, threads)
@@ -112,8 +112,8 @@ class HolderNames:
         return self._row(start, space.word(address + release.at(OB_SIZE)), 0)
 
     def _row(self, start: int, count: int, first: int) -> Held:
-        """Yield (address of the item, its index) for ``count`` items from the address ``start`` on. ``first``: the
-        index of the first item.
+        """Yield (address of the item, its index) for the ``count`` items at the address ``start``. ``first``: the index
+        of the first item.
         """
         count, width = min(count, MAX_LISTED), self._space.machine.word
         for at in range(0, count, ITEMS_AT_ONCE):

@@ -12,14 +12,14 @@ from gdbheap.graph.roots import variable_at
 __all__ = ["LibraryVariable", "blocks_led_to", "variable_above", "variable_to"]
 
 # The most bytes of a static variable that are read. For each of its words, the data before the variable is searched for
-# other pointers to the same block, in total at most MAX_SEARCHED bytes.
+# other pointers to the same block. At most MAX_SEARCHED bytes are searched in total.
 MAX_OF_VARIABLE, MAX_SEARCHED, WORD = 64 << 10, 1 << 30, 8
 # The length of a chain from a root to a node to which it points directly.
 FIRST = 2
 
 
 class LibraryVariable(NamedTuple):
-    """A static variable of a library: its name with the name of the library, its address, and its size in bytes."""
+    """A static variable of a library. ``name`` includes the library's name, and ``size`` is in bytes."""
 
     name: str
     start: int
@@ -29,7 +29,7 @@ class LibraryVariable(NamedTuple):
 def variable_to(references: PythonNodes, root: Node, first: Node) -> LibraryVariable | None:
     """Return the static variable in the memory of ``root`` that points to the node ``first``.
 
-    None if ``root`` is not a library's data, or if no symbol covers the pointer.
+    Return None if ``root`` is not a library's data, or if no symbol covers the pointer.
     """
     if root.root is None or root.root.phase != BY_OTHERS or not root.root.ranges:
         return None
@@ -47,7 +47,7 @@ def variable_above(references: PythonNodes, number: int) -> LibraryVariable | No
 
 
 def blocks_led_to(references: PythonNodes, variable: LibraryVariable) -> list[int]:
-    """Return the nodes whose chains of references begin at a static variable, ascending.
+    """Return the nodes to which a static variable points and whose chains of references begin with it, ascending.
 
     If two variables point to a node, its chain begins at the first one.
     """

@@ -88,8 +88,12 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class ModuleEntry:
-    """A module dict that has the type as a value: the module's name, the key, and whether the module is written in
-    C."""
+    """An entry of a module's dict with a type as its value.
+
+    ``module``: the module's name.
+    ``key``: the key of the entry.
+    ``in_c``: whether the module is written in C.
+    """
 
     module: str
     key: str
@@ -152,7 +156,11 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
 
 
 def _best(places: list[ModuleEntry]) -> str:
-    """Return the best name for a type, given the entries of modules that have it as a value."""
+    """Return the most likely name of a type, given the entries of module dicts with the type as their value.
+
+    Names in ``exceptions`` (Python 2) and builtins come first, then known names in ``types`` and ``collections.abc``.
+    Any other type is named ``module.key``.
+    """
     if any(place.module == PYTHON2_EXCEPTIONS for place in places):
         return f"{PYTHON2_EXCEPTIONS}.{max(place.key for place in places if place.module == PYTHON2_EXCEPTIONS)}"
     own = [place.key for place in places if place.module in BUILTINS]
@@ -181,8 +189,8 @@ def _dotted(places: list[ModuleEntry]) -> str:
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Return the addresses of the types whose objects begin with a pointer to a dict: the type of modules, and a few
-    more. Exceptions are left out.
+    """Return the addresses of the types whose objects begin with a pointer to a dict. One of them is the type of
+    modules. Exceptions are left out.
     """
     found = []
     for address in types:

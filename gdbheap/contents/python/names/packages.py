@@ -1,4 +1,5 @@
-"""Assign objects to their homes, such as packages, before references are followed.
+"""Assign each object to its home: the package, library, frame or thread to which it belongs. This is done before
+references are followed.
 
 Modules, classes and functions belong to the package in which they were written, static data to its library. A closure
 belongs to the home of the object that keeps it. Each running frame is a home itself.
@@ -81,8 +82,11 @@ class LoadedModule(NamedTuple):
 class Homes:
     """The homes of a graph's nodes.
 
-    ``seeds``: the nodes whose own contents determine their home, each with this home. ``open``: nodes whose dict is a
-    part of them, such as classes. ``through``: the addresses of the types of such dicts.
+    ``seeds``: {node: home} of nodes whose own contents determine their home.
+    ``open``: nodes whose dict is a part of them, such as classes.
+    ``through``: the addresses of the types of such dicts.
+    ``own_modules``: the nodes of the interpreter's own modules, such as builtins, and of their dicts. Programs may add
+    variables to these modules.
     """
 
     def __init__(self, references: PythonNodes) -> None:
@@ -102,6 +106,8 @@ class Homes:
         for module in found:
             self.seeds[module.node.id] = of_dicts[module.names.id] = self._home(module.name)
         self.seeds |= of_dicts
+        own_places = {number for module in found for number in (module.node.id, module.names.id)}
+        self.own_modules = {number for number in own_places if self.seeds[number].kind == INTERPRETER_ITSELF}
         classes = dict(self._classes())
         own = {number for number, home in of_dicts.items() if home.kind != INTERPRETER_ITSELF}
         cells = set(kinds.get(CELL, []))
@@ -115,10 +121,10 @@ class Homes:
             yield number, self._home_of_root(root)
 
     def _known_packages(self, found: list[LoadedModule]) -> dict[str, Home]:
-        """Return the homes of packages by name.
+        """Return the home of each top-level module or package by its name. Usually this is the package itself.
 
-        Modules in the folder of the module ``os`` are the standard library, and so are imported modules that have no
-        file."""
+        Modules in the folder of the module ``os``, and imported modules that have no file, belong to the standard
+        library."""
         files = {module.name: module.file for module in found if "." not in module.name}
         base = (files.get("os") or "").rpartition("/")[0]
         made = {module.name for module in found if module.is_made}
@@ -132,8 +138,9 @@ class Homes:
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
-        """Return the home of a module. ``is_static``: the module's name comes from a static type, so the module may
-        never have been imported."""
+        """Return the home of a module: its package, the standard library or the interpreter. ``is_static``: the
+        module's name comes from a static type, so the module may never have been imported.
+        """
         name = module.partition(".")[0]
         if name in self._packages:
             return self._packages[name]
@@ -166,9 +173,9 @@ class Homes:
         return self._libraries.get(root.name, Home(LIBRARY, root.name))
 
     def _of_packages(self) -> Iterator[tuple[str, Home]]:
-        """Yield (file name, home) of each library in the folder of a package or of the standard library.
+        """Yield (file name, home) of each shared library in the folder of a package or of the standard library.
 
-        The home is the package, or the standard library.
+        The home is that package, or the standard library.
         """
         for loaded in self._references.objects.target.objects:
             name = loaded.path.rpartition("/")[2]
@@ -189,7 +196,7 @@ def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
 
 
 def loaded_modules(references: PythonNodes) -> Iterator[LoadedModule]:
-    """Yield each module with its dict, its name and its file."""
+    """Yield each module with its dict, its name ("?" if unknown) and its file (None if unknown)."""
     objects = references.objects
     space, release = objects.target.space, objects.release
     for module, names in namespaces(references):
@@ -216,7 +223,7 @@ def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
 
 
 def modules_of_files(found: Iterable[LoadedModule]) -> dict[str, list[LoadedModule]]:
-    """Return, by file, the modules of each file that was loaded as at least MIN_OF_FILE modules."""
+    """Return {file: its modules} for each file that was loaded as at least MIN_OF_FILE modules."""
     by_file: dict[str, list[LoadedModule]] = {}
     for module in found:
         if module.file:
@@ -225,5 +232,5 @@ def modules_of_files(found: Iterable[LoadedModule]) -> dict[str, list[LoadedModu
 
 
 def _is_below(file: str, base: str) -> bool:
-    """Return whether a file belongs to the standard library, whose folder is ``base``."""
+    """Return whether a file is below ``base``, the folder of the standard library, but not in its site-packages."""
     return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)

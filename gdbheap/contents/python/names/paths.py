@@ -38,7 +38,8 @@ class ObjectPaths:
         self.edges = EdgeNames(references.objects.repr, references.threads)
         self._kept: dict[int, _Prefix] = {}
         self._edges: dict[tuple[int, int, bool], Edge] = {}
-        # Names for blocks to which roots point, by the address of the block, if these say more than the root's name.
+        # Names for blocks to which roots point, by the address of the block, if these names say more than the root's
+        # name.
         self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
@@ -122,7 +123,9 @@ class ObjectPaths:
         )
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return all of ``numbers``, because the names of all nodes of a chain are needed to distinguish its holder."""
+        """Return the nodes of a chain that must be named: all of ``numbers``, because two holders may differ in any
+        node's name.
+        """
         return numbers
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
@@ -140,8 +143,9 @@ class ObjectPaths:
         return steps
 
     def _prefix(self, numbers: Sequence[int]) -> _Prefix:
-        """Return the names of the edges of a chain. The beginnings of chains are cached, because many chains have the
-        same beginning.
+        """Return the expression for a chain of nodes, from the names of its edges.
+
+        The beginnings of chains are cached, because many chains have the same beginning.
         """
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
@@ -162,8 +166,8 @@ class ObjectPaths:
         return prefix
 
     def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
-        """Append the edges between the nodes to the prefix. An edge that repeats the last run is found without a search
-        in the holder.
+        """Append the edges between the nodes to the prefix. An edge that continues the last run (``_Run``) is found
+        without searching the holder, which may be large.
         """
         for holder, node in zip(nodes, nodes[1:]):
             self._next(prefix, holder, node)
@@ -180,14 +184,18 @@ class ObjectPaths:
         return edge
 
     def _is_attribute(self, kind: int, edge: Edge) -> bool:
-        """Return whether a key in the dict of an instance of the type at ``kind`` can be written as an attribute."""
+        """Return whether a key in an instance's dict can be written as an attribute.
+
+        A key that is no identifier cannot. Nor can a key that the type at ``kind`` hides by an own attribute.
+        """
         key = key_of(edge.text) if kind else None
         return key is not None and not self.edges.shadowed(kind, key)
 
 
 def is_own_dict(expression: str) -> bool:
-    """Return whether an expression is the dict of an instance or of a class; such a dict counts as part of its
-    owner."""
+    """Return whether an expression is the dict of an instance or of a class. Such a dict counts as a part of its
+    owner.
+    """
     start, end = DICT_OF_CLASS.split("{}")
     return expression.endswith(OWN_DICT) or (expression.startswith(start) and expression.endswith(end))
 
@@ -201,7 +209,8 @@ def _where(root: PythonRoot) -> str:
 class _Run:
     """A run: an edge that is followed ``count`` times in a row, each time from an object of the same type.
 
-    A run may also repeat two edges in turn: the edge to an instance's dict, and the edge of a key in that dict.
+    A run may also repeat two edges in turn: from an instance to its dict, and from the dict to a value. An expression
+    shows a long run as a loop.
     """
 
     edges: tuple[Edge, ...]
@@ -218,10 +227,10 @@ class _Run:
 
 
 class _Prefix:
-    """The beginning of an expression, as runs of edges.
+    """The beginning of an expression, as runs of edges (``_Run``).
 
-    ``place``: how many edges of an unfinished repetition of the last run were appended. ``last``: the text of the last
-    edge.
+    ``place``: how many edges of an unfinished repetition of the last run were appended.
+    ``last``: the text of the last edge.
     """
 
     def __init__(self) -> None:
@@ -232,15 +241,14 @@ class _Prefix:
         self.lost = False
 
     def copy(self) -> _Prefix:
-        """Return a copy that can be extended independently."""
+        """Return a copy of this prefix. Edges that are appended to the copy do not change this prefix."""
         other = _Prefix()
         other.runs = [replace(run) for run in self.runs]
         other.place, other.length, other.lost, other.last = self.place, self.length, self.lost, self.last
         return other
 
     def own_dict(self) -> int:
-        """Return the type of the instance whose dict is the last object; 0 if the last object is not the dict of an
-        instance."""
+        """Return the address of an instance's type if the chain ends in the instance's dict; otherwise 0."""
         last = self.runs[-1] if self.runs else None
         if last is None or last.of_class or last.edges[-1 if self.place == 0 else 0].text != OWN_DICT:
             return 0
@@ -297,8 +305,9 @@ class _Prefix:
         return edge
 
     def text(self) -> str | None:
-        """Return the whole expression; a long run becomes a loop. None if an edge has no expression, or if there are
-        too many runs."""
+        """Return the whole expression; a long run becomes a loop. Return None if an edge has no expression, or if there
+        are too many runs.
+        """
         if self.lost or not self.runs:
             return None
         text = ""

@@ -1,6 +1,6 @@
 """Names for fields of C types that are in no table of members, from the structs in the types' C sources.
 
-A name is a Python attribute, or has an arrow, as in ``(chain)->source``, for a field that only C code can reach. The
+A name is a Python attribute. If only C code can reach the field, the name has an arrow, as in ``(chain)->source``. The
 offsets hold for builds whose objects have the usual head; ``Release.at`` converts them for other builds. Sources:
 Objects/ and Modules/ of CPython 2.7 to 3.13, numpy/ndarraytypes.h, lxml's etree.h and parser.pxi.
 """

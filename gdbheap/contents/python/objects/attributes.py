@@ -38,7 +38,10 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds the attributes of instances. The slots of each class are read once. Names are cut at MAX_NAME_LENGTH."""
+    """Finds the attributes of instances, in slots, dicts and inline values.
+
+    The slots of each class are read once. Names are cut at MAX_NAME_LENGTH.
+    """
 
     MAX_NAME_LENGTH = MAX_NAME_LENGTH
 
@@ -70,10 +73,10 @@ class Attributes:
     ) -> Callable[[int], int]:
         """Return a function that reads the attribute ``name`` of other instances of the class.
 
-        The function takes the address of an instance and returns the address of the attribute's value; 0 if there is
-        none. It is made from the instance at ``address``, and is fast for instances that keep the attribute in the same
-        position. It raises Fault if a key that may be this name cannot be read, or if the ``allowance`` is used up.
-        Without an ``allowance``, each call may read a certain number of entries.
+        It takes the address of an instance, and returns the address of the attribute's value; 0 if there is none. It is
+        fast for instances that keep the attribute where the instance at ``address`` keeps it. It raises Fault if a key
+        that may be this name cannot be read, or if the ``allowance`` is used up. Without an ``allowance``, each call
+        has a limit of its own.
         """
         for slot, offset in self._slots_of(kind):
             if slot == name:
@@ -97,17 +100,16 @@ class Attributes:
             if own == name:
                 return value
             if own is None:
-                # Fault if even these bytes of the key cannot be read, because the key may be this name. Otherwise the
-                # key is not a str.
+                # This raises Fault if even these bytes of the key cannot be read, because the key may be this name.
+                # Otherwise the key is not a str.
                 memory.read(key, self._release["sizeof_ascii"] + len(name))
         return 0
 
     def _finder(self, memory: ReadableMemory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """Return a function that returns the address of the value of the attribute ``name`` in instances whose values
-        share the class's keys.
+        """Return a fast function that reads the attribute ``name`` of instances that share the class's keys (PEP 412).
 
-        For other instances it returns 0. None if the instance at ``address`` does not share the keys, or if the keys
-        lack the name.
+        It returns the address of the value, and 0 for other instances. Return None if the instance at ``address`` does
+        not share the keys, or if the keys lack the name.
         """
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
@@ -125,10 +127,10 @@ class Attributes:
         return find
 
     def _shared(self, memory: ReadableMemory, address: int, kind: int) -> Callable[[int], int] | None:
-        """Return a function that returns the address of an instance's first value.
+        """Return a function that returns the address of an instance's first value; 0 if it does not share the type's
+        keys.
 
-        The function returns 0 if the instance does not share the type's keys. The result is None if instances of the
-        type cannot share keys.
+        The result is None if instances of the type cannot share keys (PEP 412).
         """
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
@@ -162,8 +164,8 @@ class Attributes:
     def _own(
         self, memory: ReadableMemory, address: int, kind: int, allowance: Allowance | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Return the attributes of an instance as (address of the name, address of the value), even if it has no dict
-        object yet.
+        """Return the attributes of an instance as (address of the name, address of the value). The instance need not
+        have a dict object yet.
         """
         release = self._release
         where = release.get("managed_dict")

@@ -19,7 +19,7 @@ class ReadableMemory(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine of the target."""
+        """The target's kind of machine, which decides the size of a word."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly ``size`` bytes."""

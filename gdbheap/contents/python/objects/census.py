@@ -78,8 +78,9 @@ class TypeLayout:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate for the type at ``address``: the numbers and the bytes of live objects, and of objects on
-    free lists.
+    """An estimate for the type at ``address``.
+
+    ``count``, ``bytes``: the live objects. ``idle_count``, ``idle_bytes``: the objects on free lists.
     """
 
     type: str
@@ -104,8 +105,9 @@ class BlockObject:
 class CensusRequest:
     """The request for a census; see native/core/src/python/census.rs.
 
-    ``roots``: the owner of each root of the graph, as an index into ``Roots.names``. ``watched``: the blocks whose
-    owners are to be remembered. ``unknown``: the number of blocks without an owner to list, the largest first.
+    ``roots``: the owner of each root of the graph, as an index into ``Roots.names``.
+    ``watched``: the blocks whose owners are remembered.
+    ``unknown``: how many blocks without an owner are listed, the largest first.
     """
 
     roots: list[int]
@@ -129,8 +131,10 @@ class Owner:
 class Objects:
     """The Python objects of one target, in the ``blocks`` of its allocators.
 
-    An object in ``unwalked`` memory is included if another object points to it, together with the buffers to which its
-    fields point. Raises Unsupported if the layout of the objects cannot be proven.
+    ``unwalked``: memory whose blocks gdbheap cannot list. An object there is included if another object points to it.
+    The buffers to which its fields point are then included too.
+
+    Raises Unsupported if the layout of the objects cannot be proven.
     """
 
     def __init__(
@@ -177,7 +181,8 @@ class Objects:
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Return the layout with the sizes of the headers before an object, and add facts about them.
 
-        A sample of blocks shows these sizes. Raises Unsupported if no sizes fit, or if they contradict the release.
+        The headers are those of the debug hook and of the collector. A sample of blocks shows their sizes. Raises
+        Unsupported if no sizes fit, or if they contradict the release.
         """
         # Other bits mean different things in different releases: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
@@ -230,8 +235,8 @@ class Objects:
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
-        """The heaps in which small objects may lie, by name: the stores that only objects use or, if there are none,
-        chunks of malloc.
+        """The heaps in which small objects may lie, by name. They are the stores that only objects use. If there are
+        none, they are malloc's chunks.
         """
         own, general = self.blocks.own, self.blocks.general
         sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
@@ -272,7 +277,9 @@ class Objects:
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
-        """Find the blocks in unwalked memory, add them to the heaps, and return the layout to use afterwards."""
+        """Find the blocks in unwalked memory by the fields of objects, and add them to the heaps. Return the layout for
+        all later work, without unwalked memory.
+        """
         claimed = self.claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
@@ -297,8 +304,7 @@ class Objects:
     def _confirm_pre_header(
         self, votes: Sequence[_native.DistanceVotes], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
-        """Check that objects with a managed dictionary lie where the release's table says. Raises Unsupported
-        otherwise."""
+        """Raise Unsupported if the objects of a sample contradict the size of the header before managed dicts."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < MIN_VOTES:
@@ -318,7 +324,7 @@ class Objects:
     ) -> _native.Census:
         """Classify every block in use.
 
-        The owners of the ``watched`` blocks (given by the program's pointers) are remembered for ``owners_of``, and the
+        The owners of the ``watched`` blocks (given by the program's pointers) are remembered for ``owners_of``. The
         ``unknown`` largest blocks without an owner are listed. ``references``: the graph that shows the owners of C
         blocks. Without a graph, C blocks have no owner.
         """
@@ -331,7 +337,9 @@ class Objects:
         return census
 
     def _root_numbers(self, references: Nodes | None) -> list[int]:
-        """Return the owner of each root of a graph: a library, the threads or, for any other root, the interpreter."""
+        """Return the owner of each root of a graph, as an index into ``Roots.names``. It is a library, the threads or,
+        for any other root, the interpreter.
+        """
         names = {name: number for number, name in enumerate(self.roots.names)}
         threads = dict.fromkeys(ON_STACKS, names[THREADS])
         return [{**names, **threads}.get(root.name, 0) for root in (references.roots if references else ())]
@@ -353,20 +361,23 @@ class Objects:
         ]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[BlockObject | None]:
-        """Return the object in each block (program's pointer, size of the block), or None.
+        """Return for each of ``blocks`` the object in it, or None if it contains none. A block is the pointer that the
+        program has, and the block's size in bytes.
 
         If a block holds several objects, the first one is returned.
         """
         return self._objects_at([(address, size, address) for address, size in blocks])
 
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
-        """Return the address of the object in each block (program's pointer, size of the block), or None."""
+        """Return for each of ``blocks`` the address of the object in it, or None if it contains none. A block is the
+        pointer that the program has, and the block's size in bytes."""
         places = [(address, size, address) for address, size in blocks]
         rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else row.address for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> BlockObject | None:
-        """Return the object at ``address`` in a block (program's pointer, size), or None.
+        """Return the object at ``address``; None if there is none. ``block``: the program's pointer to the block;
+        ``size``: the block's bytes.
 
         ``address`` may lie inside the block, because Python 2 puts many numbers in one block.
         """
@@ -380,7 +391,7 @@ class Objects:
         return BlockObject(row.address, row.type_address, self.names.name(row.type_address), row.alive)
 
     def chunks_of(
-        self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
+        self, kinds: set[int], wanted: _native.ChunkFilter, progress: Progress | None = None
     ) -> list[_native.ListedChunk]:
         """Return the chunks among ``wanted`` that look like live objects of the types whose addresses are in
         ``kinds``."""
@@ -389,16 +400,18 @@ class Objects:
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
     ) -> _native.InstanceList:
-        """Return the live objects of some types: the first ``top`` of them, sorted by ``order``.
+        """Return the first ``top`` live objects of some types, sorted by ``order``.
 
-        ``kinds``: the addresses of the types, with their ranks in the alphabet. Each object has the size of its block
-        and the size of the blocks that its fields own. ``without``: blocks that only look like objects."""
+        ``kinds``: {address of a type: its rank in the alphabet}.
+        ``without``: blocks that only look like objects.
+        Each object has the size of its block, and the size of the blocks that its fields own.
+        """
         return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[_native.AskedSize]:
         """Return, for each size class of pymalloc, how many bytes its live objects asked for.
 
-        Objects whose fields do not show this are left out.
+        ``without``: blocks that only look like objects. Objects whose fields do not show these bytes are left out.
         """
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
@@ -407,8 +420,8 @@ class Objects:
     ) -> dict[int, Owner | None]:
         """Return the owner of each block that is a buffer, by the program's pointer to the block.
 
-        None if the block has no owner, or if its owner is not known without the graph ``references``. If the owners of
-        some blocks are not known yet, all objects are counted first.
+        The value is None if the block has no owner, or if its owner is not known without the graph ``references``. If
+        the owners of some blocks are not known yet, a census is taken first.
         """
         missing = [block for block in blocks if block not in self._owners]
         if missing:
@@ -432,7 +445,7 @@ class Objects:
 
 
 def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
-    """Return the layout with the offsets that fields of types and objects have in this build."""
+    """Return the layout with the offsets of this build, in which an object's head may be longer than usual."""
     return replace(
         layout,
         ob_refcnt=release.ob_refcnt,

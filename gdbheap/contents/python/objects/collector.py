@@ -22,7 +22,7 @@ FLAGS = 7
 
 
 @dataclass(frozen=True)
-class Shape:
+class GenerationLayout:
     """The layout of struct gc_generation for a PyGC_Head of ``head`` bytes.
 
     ``step``: the bytes from one generation to the next. ``switches``: the offsets of the ints ``enabled`` and
@@ -37,11 +37,11 @@ class Shape:
     pointer: int
 
 
-SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
+SHAPES = {16: GenerationLayout(16, 24, (-12, -4), 8), 32: GenerationLayout(32, 48, (-20, -12), 16)}
 # The largest threshold of the older generations, which count collections of the generation before; the default is 10.
 MAX_THRESHOLD = 1 << 16
-# The size of struct gc_generation_stats: collections, collected, uncollectable. One for each generation follows the
-# permanent generation.
+# The size of struct gc_generation_stats: collections, collected, uncollectable. One such struct for each generation
+# follows the permanent generation.
 STATS = 24
 MOST_COLLECTIONS = 1 << 40
 INTERPRETER_BYTES = 64 << 10
@@ -52,9 +52,10 @@ WINDOW = 1 << 20
 class Collector:
     """The state of the collector. A field that is a tuple has a value for each generation, the youngest first.
 
-    ``frozen``: gc.freeze() has put objects aside. ``collections``: how often each generation was collected, together
-    with the younger ones; empty if this is not recorded. ``permanent``: the address of the head of the list of frozen
-    objects. ``head``: the size of PyGC_Head.
+    ``frozen``: whether gc.freeze() has put objects aside.
+    ``collections``: how often each generation was collected, together with the younger ones; empty if unknown.
+    ``permanent``: the address of the head of the list of frozen objects.
+    ``head``: the size of PyGC_Head in bytes.
     """
 
     address: int
@@ -77,8 +78,9 @@ def find_collector(
 ) -> Collector | None:
     """Return the collector from the interpreter's static data or, for 3.9 and 3.10, from its state on the heap.
 
-    ``head``: the size of PyGC_Head. None if it is not found: up to 3.6 the switch lies elsewhere, and 3.14 began with
-    other generations."""
+    ``head``: the size of PyGC_Head in bytes. Return None if the collector is not found. The search cannot find it up to
+    3.6, where the int ``enabled`` lies elsewhere. Nor can it in the first releases of 3.14, whose generations differ.
+    """
     shape = SHAPES.get(head)
     if shape is None:
         return None
@@ -89,14 +91,16 @@ def find_collector(
 def collector_at(space: _native.Space, alike: Collector) -> Collector | None:
     """Return the collector of another process that runs the same program, at the address of the collector ``alike``.
 
-    None if there is no collector at that address.
+    Return None if there is no collector at that address.
     """
     return _read(space, SHAPES[alike.head], alike.address)
 
 
 def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
-    """Return how many objects gc.freeze() has put aside, at most ``most``. 3.12 itself freezes a few objects when it
-    starts."""
+    """Return how many objects gc.freeze() has put aside, at most ``most``.
+
+    A few do not prove a call: 3.12 itself freezes some objects when it starts.
+    """
     return sum(1 for _head in frozen_heads(space, collector, most))
 
 
@@ -120,7 +124,7 @@ def _around(addresses: Sequence[int]) -> Ranges:
     return [(address, address + INTERPRETER_BYTES) for address in addresses]
 
 
-def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Collector]:
+def _search(space: _native.Space, shape: GenerationLayout, ranges: Ranges) -> Iterator[Collector]:
     tests = _tests(space.machine, shape)
     for start, end in ranges:
         for window, raw in backed_pieces(space, start, end, WINDOW, GENERATIONS * shape.step):
@@ -130,7 +134,7 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
                     yield found
 
 
-def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
+def _tests(machine: Machine, shape: GenerationLayout) -> list[WordTest]:
     """Return the tests that the words of a collector pass.
 
     The first generation begins with two pointers; the thresholds of the two older generations are small.
@@ -140,7 +144,7 @@ def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
     return [*thresholds, WordTest(0, every, least, every), WordTest(machine.word, every, least, every)]
 
 
-def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
+def _read(space: _native.Space, shape: GenerationLayout, address: int) -> Collector | None:
     heads = [address + generation * shape.step for generation in range(GENERATIONS)]
     behind = heads[-1] + shape.step
     try:

@@ -25,7 +25,7 @@ CACHE, CACHE_LIMIT = 72, 96
 
 @dataclass(frozen=True)
 class Values:
-    """The offsets of the values in objects, for the native half; see native/core/src/python/values.rs."""
+    """The offsets in bytes of the values in objects, for the native half; see native/core/src/python/values.rs."""
 
     kinds: list[tuple[int, int]]
     sizing: SizeFields
@@ -37,8 +37,9 @@ class Values:
 
 
 def values_of(release: Release, types: Mapping[int, str]) -> Values:
-    """Return the offsets of values in objects of a release. ``types``: {address: name}. Raises Unsupported for Python
-    2.
+    """Return the offsets of the values in a release's objects.
+
+    ``types``: {address of the type: its name}. Raises Unsupported for Python 2, which has two kinds of strings.
     """
     if release.get("unicode_state") is None:
         raise Unsupported(f"values are not compared in Python {release.text}, whose strings are of two kinds")
@@ -54,7 +55,9 @@ def values_of(release: Release, types: Mapping[int, str]) -> Values:
 
 
 def length_at(release: Release, name: str) -> int | None:
-    """Return the offset of the length in objects of the built-in type ``name``; None if the type has no such field."""
+    """Return the offset in bytes of the field for the length in objects of the built-in type ``name``; None if it has
+    none.
+    """
     if name == "str":
         return release.get("unicode_length")
     if name == "dict":
@@ -68,15 +71,16 @@ def length_at(release: Release, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class CacheLimit:
-    """The number of ``entries`` of an lru_cache, and its maxsize (``maximum``, -1 if it has no limit)."""
+    """The size of an lru_cache: its number of ``entries``, and their ``maximum`` (maxsize; -1 if it has no limit)."""
 
     entries: int
     maximum: int
 
 
 def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
-    """Return the entries and the maxsize of the lru_cache at ``address``; None if unknown, for example before 3.7, when
-    an lru_cache had other fields."""
+    """Return the entries and the maxsize of the lru_cache at ``address``; None if unknown. They are unknown before 3.7,
+    when an lru_cache had other fields.
+    """
     release, space = texts.release, texts.space
     if (release.major, release.minor) < (3, 7):
         return None

@@ -34,8 +34,8 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Return the offsets of the fields from which object sizes are computed, and the layout of a dict table's header,
-    in a release.
+    """Return the fields from which the sizes of a release's objects are computed, and the layout of a dict table's
+    header.
     """
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
@@ -59,7 +59,8 @@ def class_dealloc(
 ) -> int:
     """Return the address of ``subtype_dealloc``; 0 if ``claimed`` has no objects of heap types.
 
-    ``subtype_dealloc`` is the most frequent deallocator of the heap types of objects in ``claimed``.
+    ``claimed``: the blocks that were found in unwalked memory. ``subtype_dealloc`` is the most frequent deallocator of
+    the heap types of their objects.
     """
     places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}

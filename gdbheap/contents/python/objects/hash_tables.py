@@ -25,9 +25,11 @@ MAX_LOG2 = 40
 
 @dataclass(frozen=True)
 class TableHead:
-    """Offsets in the table of a dict: its number of slots (or the logarithm of this number), its kind, and its indices.
+    """Offsets in the table of a dict; -1 if the release does not have the field.
 
-    An offset is -1 if the release does not have the field.
+    ``slots_at``, ``log2_at``: the number of slots, and its logarithm; a release has one of the two.
+    ``kind_at``: the kind of the table.
+    ``indices``: the indices.
     """
 
     slots_at: int
@@ -38,10 +40,11 @@ class TableHead:
 
 @dataclass(frozen=True)
 class TableEntries:
-    """How a table stores keys that are texts.
+    """The layout of those keys of a table that are strings.
 
-    ``first_names``: the first keys in the dicts of modules and classes; they identify such a dict. ``text_flags``: the
-    flags of the types of texts. ``text_at``: the offset of the characters in a text.
+    ``text_flags``: the flags of the types of strings.
+    ``text_at``: the offset of the characters in a string.
+    ``first_names``: the first keys in the dicts of modules and classes; such a dict is recognised by them.
     """
 
     text_flags: int
@@ -53,10 +56,14 @@ class TableEntries:
 class Table:
     """The layout of an object's table; see native/core/src/python/containers/tables.rs.
 
-    Four fields are offsets in the object: ``used_at``, the number of entries; ``table_at``, the pointer to the table;
-    ``mask_at``, the number of slots less one; ``shared_at``, a word that is not 0 if the table is shared. The last two
-    may be -1. ``slot``: the most bytes that a slot takes, including its share of the entries. ``key_at``: the offset of
-    the key in a slot, if slots are entries.
+    Offsets in the object:
+    ``used_at``: the number of entries.
+    ``table_at``: the pointer to the table.
+    ``mask_at``: the number of slots less one; may be -1.
+    ``shared_at``: a word that is not 0 if the table is shared; may be -1.
+
+    ``slot``: the most bytes that a slot takes, including its share of the entries.
+    ``key_at``: the offset of the key in a slot, if slots are entries.
     """
 
     name: str

@@ -39,14 +39,14 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
-# The bytes of an entry in a set's table, of an entry in the table of Python 2's dict, and of a node of an OrderedDict;
-# the offset of the item size in array.array's description, and the offset of the buffer size in a buffered file.
+# The sizes of an entry in a set's table, of an entry in the table of Python 2's dict, and of a node of an OrderedDict.
+# The offsets of the item size in array.array's description, and of the buffer size in a buffered file.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
 # sizeof(sem_t) where a word has 64 bits.
 SEMAPHORE = 32
-# The lowest bit, in the state of a str, of the number that gives the bytes of a character.
+# The lowest bit of the field in a str's state that gives the number of bytes of a character.
 KIND_AT = 2
 # The offset of m_size in struct PyModuleDef, in all releases since 3.0.
 M_SIZE = 56
@@ -62,8 +62,8 @@ NOTHING, ALL, CLAIM = -1, -2, -3
  OF_PREFIXED) = range(12)  # fmt: skip
 NOWHERE = -1
 
-# Objects with a pointer to a PyMethodDef or PyGetSetDef, which is static data, unless a library (cffi, PyO3) made it at
-# run time.
+# Objects with a pointer to a PyMethodDef or PyGetSetDef. This struct is static data, unless a library (cffi, PyO3) made
+# it at run time.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 LOCKS = ["_thread.lock", "_thread.RLock", "thread.lock"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
@@ -85,7 +85,9 @@ CLOSED = (
 class Extent:
     """The rule for computing a block's size from fields of its owner or of the block itself.
 
-    ``at``, ``unit`` and ``more`` are numbers whose meaning depends on the rule."""
+    With the rule COUNT, the size is ``unit`` times the word at the offset ``at`` of the owner, plus ``more`` bytes.
+    Other rules use the numbers in other ways; see native/core/src/python/unwalked.rs.
+    """
 
     rule: int
     at: int = NOWHERE
@@ -100,12 +102,15 @@ NO_EXTENT = Extent(UNKNOWN_SIZE)
 class Claim:
     """A pointer field at ``offset`` in an object; the object owns the block to which it points.
 
-    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM, or the
-    offset of a block's link to the next block of a chain. If ``follow`` is CLAIM, the field is valid only if it points
-    to the start of a block that is not an object. ``last``: the offset in the object of the pointer to the last block
-    of the chain; 0 if the chain ends with a link of 0. ``contents``: the references that the block holds
-    (native/core/src/graph/shapes.rs). ``count_at``: the offset in the object of the number of these references, -1 if
-    there is none. ``extent``: the rule for the block's size, needed if no walked allocator has the block.
+    ``test``, ``mask``, ``low``, ``high``: the field is valid if the masked bits at the offset ``test`` are ``low`` to
+    ``high``.
+    ``follow``: the words of the block that point to further blocks: NOTHING, ALL, or the offset of a link. CLAIM also
+    means none; the field is then valid only if a block begins there that is not an object.
+    ``last``: the offset in the object of the pointer to the last block of a chain; 0 if the chain ends with a link of
+    0.
+    ``contents``: the references in the block; see native/core/src/graph/shapes.rs.
+    ``count_at``: the offset in the object of the number of these references, -1 if it has none.
+    ``extent``: the rule for the block's size, needed if no walked allocator has the block.
     """
 
     offset: int
@@ -123,8 +128,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks through the same fields: all types that have a bit of ``flags``, or a base named in
-    ``names``.
+    """Types that own blocks through the same fields.
+
+    ``flags``, ``names``: the types are those that have a bit of ``flags``, or a base named in ``names``.
+    ``claims``: the fields.
     """
 
     flags: int
@@ -145,7 +152,10 @@ def _claim(
     count_at: int = -1,
     extent: Extent = NO_EXTENT,
 ) -> Claim:
-    """Return a claim on a block, with defaults for most fields. ``high`` defaults to ``low``."""
+    """Return the claim of one pointer field. By default, the field is always valid, and its block has no references.
+
+    ``role``: the role of the block for its owner, one of ROLES. ``high`` defaults to ``low``.
+    """
     high = low if high is None else high
     return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
 
@@ -183,7 +193,8 @@ def families(release: Release) -> list[Family]:
 
 
 def _list_claims(release: Release) -> list[Claim]:
-    """Return the claim of a list on its array of items. In free-threaded builds the array begins with its capacity."""
+    """Return the pointer field through which a list owns its array of items. In free-threaded builds the array begins
+    with its capacity."""
     contents = COUNTED if release.is_free_threaded else ITEMS
     return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
                    extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
@@ -195,9 +206,10 @@ def _set_claims(release: Release) -> list[Claim]:
 
 
 def _bytearray_extent(release: Release) -> Extent:
-    """Return the rule for the size of a bytearray's data: ob_alloc.
+    """Return the rule for the size of a bytearray's data: the number in ``ob_alloc``.
 
-    Since 3.15 the data is a bytes object. The header and the final zero byte of that object do not count."""
+    Since 3.15 the data is a bytes object. Its header and its final zero byte do not count.
+    """
     if release.get("bytearray_is_bytes"):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release["bytearray_alloc"], 1)
@@ -207,9 +219,16 @@ def _bytearray_extent(release: Release) -> Extent:
 class DequeLayout:
     """The layout of a deque.
 
-    Offsets in the deque: ``left``, its first block; ``left_index``, the index of the first item in that block;
-    ``length``, the number of items. Offsets in a block: ``items``, the items; ``right_link``, the link to the next
-    block. ``room``: the number of items for which a block has room.
+    Offsets in the deque:
+    ``left``: the pointer to its first block.
+    ``left_index``: the index of the first item in that block.
+    ``length``: the number of items.
+
+    Offsets in a block:
+    ``items``: the items.
+    ``right_link``: the link to the next block.
+
+    ``room``: the number of items for which a block has room.
     """
 
     left: int
@@ -230,7 +249,7 @@ def deque_layout(release: Release) -> DequeLayout:
 
 
 def _deque_claims(release: Release) -> list[Claim]:
-    """Return the claims of a deque on its blocks of items.
+    """Return the pointer fields through which a deque owns its blocks of items.
 
     The blocks form a chain from its field leftblock to its field rightblock. The link of the last block is stale.
 
@@ -253,7 +272,9 @@ def _deque_claims(release: Release) -> list[Claim]:
 def _ordered_claims(release: Release) -> list[Claim]:
     """Return the pointer fields through which an OrderedDict owns its nodes and its table.
 
-    The table has the addresses of all nodes. Memory of former nodes may have addresses of nodes, too."""
+    The nodes form a chain, and the table contains the addresses of all nodes. Other memory does not prove a node: freed
+    nodes still contain such addresses.
+    """
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
     size = release.at(72)
     table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
@@ -261,15 +282,16 @@ def _ordered_claims(release: Release) -> list[Claim]:
 
 
 def _ctypes_claims(release: Release) -> list[Claim]:
-    """Return the claim of a CDataObject: b_ptr belongs to the object if b_needsfree is not 0."""
+    """Return the pointer field of a CDataObject, b_ptr: the object owns the block if b_needsfree is not 0."""
     needs_free = release.at(24)
     return [_claim(release.at(16), "data", needs_free, ANY_WORD, 1, ANY_WORD, contents=ANYTHING,
                    extent=Extent(COUNT, release.at(40), 1))]  # fmt: skip
 
 
 def _ndarray_claims(release: Release) -> list[Claim]:
-    """Return the claims of PyArrayObject_fields. An array owns its data if it has OWNDATA. Strides follow the
-    dimensions."""
+    """Return the pointer fields through which a numpy array (PyArrayObject_fields) owns blocks. An array owns its data
+    if it has OWNDATA. The block of the dimensions also contains the strides.
+    """
     return [
         _claim(
             release.at(16),
@@ -285,9 +307,9 @@ def _ndarray_claims(release: Release) -> list[Claim]:
 
 
 def _dict_claims(release: Release) -> list[Claim]:
-    """Return the claims of a dict.
+    """Return the pointer fields through which a dict owns its blocks.
 
-    The keys of a split table belong to the type, so a dict that has separate values does not own the keys."""
+    The keys of a split table belong to the type. A dict that has separate values therefore does not own the keys."""
     if release.get("ma_table") is not None:
         return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
                        extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
@@ -333,10 +355,10 @@ def _type_claims(release: Release) -> list[Claim]:
 def state_size(release: Release) -> list[int]:
     """Return the offsets of the fields that lead from a module to the size of its state; empty if unknown.
 
-    The last field is the size; each field before it is a pointer to the object with the next field.
+    The last field is the size. Each field before it points to the object with the next field.
 
-    The block of the state is larger than the state. Words after the state may be left from earlier uses of the memory
-    and point anywhere.
+    The size is needed because the block is larger than the state. Words after the state may be stale and point
+    anywhere.
     """
     if release.get("md_state_size") is not None:
         return [release["md_state_size"]]

@@ -8,7 +8,7 @@ from gdbheap import _native
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.references import MODULES, PythonNodes, roots_of_python
 from gdbheap.contents.python.objects.shapes import graph_layout
-from gdbheap.contents.python.running.threads import Threads
+from gdbheap.contents.python.running.threads import ThreadStates
 from gdbheap.graph.nodes import Node
 from gdbheap.layout.cpython import FLAG_TYPE
 
@@ -20,8 +20,7 @@ PARTS_PERCENT = 90
 
 
 class KeptObjects(PythonNodes):
-    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on the paths to
-    them.
+    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects on these paths.
 
     Their node numbers come from the native code, which does not build the graph. About ``most`` blocks are read, in at
     most ``seconds`` of CPU time.
@@ -30,7 +29,7 @@ class KeptObjects(PythonNodes):
     def __init__(
         self,
         objects: Objects,
-        threads: Threads,
+        threads: ThreadStates,
         most: int,
         seconds: float,
         minimum: int,

@@ -46,8 +46,8 @@ def dict_items(
 def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
     """Return a function that returns the value of ``key`` in another dict.
 
-    The function finds the key only if it has the same slot there as in the dict at ``address``; otherwise it returns 0.
-    Return None if the dict at ``address`` does not have the key. Raises Fault.
+    It returns 0 unless the key has the same slot there as in the dict at ``address``, so it is fast. Return None if the
+    dict at ``address`` does not have the key. Raises Fault.
     """
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word
@@ -68,7 +68,7 @@ def entry_reader(space: ReadableMemory, release: Release, address: int, key: int
 def read_unicode(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
     """Return the first ``limit`` characters of the ``unicode`` at ``address``; None if it cannot be one. Raises Fault.
 
-    Builds differ in the width of a character (``--enable-unicode``): it is 4 bytes if all units of 4 bytes are code
+    Builds differ in the width of a character (``--enable-unicode``). It is 4 bytes if all units of 4 bytes are code
     points, otherwise 2.
     """
     length = space.word(address + release["unicode_length"])

@@ -16,9 +16,8 @@ from gdbheap.layout.cpython import Release
 MAX_TEXT_LENGTH = 200
 MAX_ENTRIES = 1 << 20
 ENTRIES_AT_ONCE = 64
-# The number of entries that all lookups together may read at first, and how many more after each lookup.
-#
-# Most lookups are in types; a type takes 1 KB and has fewer methods than that.
+# The number of entries that all lookups together may read at first, and how many more after each lookup. Most lookups
+# are in types; a type takes 1 KB and has fewer than MORE_ENTRIES methods.
 FIRST_ENTRIES, MORE_ENTRIES = 1 << 18, 128
 COMPACT, ASCII = 1 << 5, 1 << 6
 WIDTHS = {1: "B", 2: "H", 4: "I"}
@@ -50,12 +49,14 @@ class Lookups(Allowance):
         self._known: dict[str, set[int]] = {}
 
     def begin(self, name: str) -> set[int]:
-        """Return the known addresses of the key ``name``, and add to the allowance for one more dict."""
+        """Begin the search of one more dict: return the known addresses of the key ``name``, and increase the
+        allowance.
+        """
         self.left = max(self.left, 0) + MORE_ENTRIES
         return self._known.setdefault(name, set())
 
     def add(self, name: str, key: int) -> None:
-        """Remember the address of the key ``name``."""
+        """Remember the address of the key ``name``, so that it is not read again in other dicts."""
         self._known[name].add(key)
 
 
@@ -113,9 +114,9 @@ def _plausible(length: int) -> int:
 
 
 def read_name(space: ReadableMemory, release: Release, address: int, limit: int) -> str | None:
-    """Return the identifier at ``address``, a ``str`` (in Python 2 a byte string); None if it cannot be read.
+    """Return the first ``limit`` characters of the identifier at ``address``; None if it cannot be read.
 
-    ``limit``: how many characters are read at most.
+    It is a ``str``, in Python 2 a byte string.
     """
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
@@ -128,8 +129,7 @@ def read_name(space: ReadableMemory, release: Release, address: int, limit: int)
 def dict_items(
     space: ReadableMemory, release: Release, address: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield (address of the key, address of the value) of each entry of the dict at ``address``, in the order of the
-    dict.
+    """Yield (address of the key, address of the value) of each entry of the dict at ``address``, in order.
 
     Raises Fault, also if the ``allowance`` is used up.
     """
@@ -146,9 +146,8 @@ def dict_items(
 def entry_reader(space: ReadableMemory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
     """Return a function that returns the value of ``key`` in another dict.
 
-    The function finds the key only if it has the same index there as in the dict at ``address``; otherwise it returns
-    0. Return None if the dict at ``address`` does not have the key, or if the value cannot be found by this index
-    alone. Raises Fault.
+    It returns 0 unless the key has the same index there as in the dict at ``address``, so it is fast. Return None if
+    the dict at ``address`` lacks the key, or if the value cannot be found by this index alone. Raises Fault.
     """
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)

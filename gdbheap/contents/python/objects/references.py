@@ -10,25 +10,26 @@ from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.roots import INTERPRETER, REGISTERS, STACKS, THREADS
 from gdbheap.contents.python.objects.shapes import graph_layout
 from gdbheap.contents.python.running.handled_exceptions import handled_exceptions
-from gdbheap.contents.python.running.registered import registered_by_thread, registered_with
-from gdbheap.contents.python.running.threads import PythonFrame, Threads
+from gdbheap.contents.python.running.registered import registered_by_thread, registered_with, signal_handlers
+from gdbheap.contents.python.running.threads import PythonFrame, ThreadStates
 from gdbheap.dataclass import dataclass
 from gdbheap.graph.blocks import Kinds
 from gdbheap.graph.linker_tables import linker_tables
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
-# The phases in which nodes are reached, in order; see native/core/src/graph/tree.rs. For nodes reached from BY_PADDING
-# on, the evidence is weak.
+# The phases in which nodes are reached, in order; see native/core/src/graph/tree.rs. For nodes reached in BY_PADDING or
+# a later phase, the evidence is weak.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 
 @dataclass(frozen=True)
 class PythonRoot(Root):
-    """A root of Python objects: a named root such as ``sys.modules``, a running frame, an exception that is being
-    handled, registered functions, or memory. ``interpreter``: for ``sys.modules`` the number of its interpreter, 0 for
-    the main one.
+    """A root of Python objects: ``sys.modules`` or another named root, a running frame, a handled exception, registered
+    functions, or memory.
+
+    ``interpreter``: for ``sys.modules``, the number of its interpreter; 0 for the main one.
     """
 
     frame: PythonFrame | None = None
@@ -43,11 +44,13 @@ class PythonRoot(Root):
 
 
 class PythonNodes(Nodes):
-    """The nodes of a graph of Python objects: objects, frames and memory of one target."""
+    """The nodes of a graph of Python objects: objects, frames and memory of one target. Subclasses build or search the
+    graph.
+    """
 
     counts_references = True
     objects: Objects
-    threads: Threads
+    threads: ThreadStates
     roots: Sequence[PythonRoot]
     # The kinds of C blocks, if they are known.
     structures: Kinds | None = None
@@ -57,7 +60,9 @@ class PythonNodes(Nodes):
         return self.objects.target.space
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """Return the nodes with these numbers, without buffers. The nodes are not cached, because there may be many."""
+        """Return the nodes with these numbers that are objects, not buffers. They are not cached, because there may be
+        many.
+        """
         raise NotImplementedError
 
 
@@ -67,7 +72,7 @@ class References(PythonNodes):
     def __init__(
         self,
         objects: Objects,
-        threads: Threads,
+        threads: ThreadStates,
         progress: Callable[[int, int], object] | None = None,
         mapped: Ranges | None = None,
         is_partial: bool = False,
@@ -100,7 +105,7 @@ class References(PythonNodes):
         )
 
     def is_certain(self, number: int) -> bool:
-        """Return whether a chain of references, all proven by layouts, leads from a root to the node."""
+        """Return whether a chain of certain references leads from a root to the node: no word on it may be stale."""
         return self.graph.phases([number])[0] < BY_REMAINS - 1
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
@@ -126,7 +131,7 @@ def _may_be_object(row: _native.GraphNode) -> bool:
     return row.place == "block" and row.kind in ("object", "idle")
 
 
-def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
+def roots_of_python(objects: Objects, threads: ThreadStates) -> list[PythonRoot]:
     """Return the roots: modules, frames with their variables, handled exceptions, and functions registered by the
     program."""
     roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
@@ -141,16 +146,23 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
     registered = chain(
         chain.from_iterable(registered_by_thread(space, release, state) for state in threads.states),
         registered_with(space, release, threads.interpreters),
+        signal_handlers(space, release, _static_data(objects)),
     )
     roots += (PythonRoot(name, BY_FRAMES, held, is_registered=True) for name, held in registered if held)
     return roots
 
 
-def _of_memory(objects: Objects) -> list[PythonRoot]:
-    """Return the roots that are memory.
+def _static_data(objects: Objects) -> Ranges:
+    """Return the ranges of the interpreter's writable static data."""
+    roots = objects.roots
+    return [(start, end) for number, start, end in roots.ranges if roots.names[number] == INTERPRETER]
 
-    First come the data of each library, then the interpreter's own data and the data of threads, then stacks and
-    registers. Words in the last two groups may be stale.
+
+def _of_memory(objects: Objects) -> list[PythonRoot]:
+    """Return the roots that are memory, the most reliable first.
+
+    The data of each library come first. The interpreter's own data and the data of threads follow, then stacks and
+    registers. Words outside the data of libraries may be stale.
     """
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:

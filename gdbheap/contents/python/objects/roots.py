@@ -18,13 +18,18 @@ ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 class Roots:
     """The memory where references start: static data, and the stacks, registers and data of threads.
 
-    ``names``: the owners of roots, the interpreter first. ``ranges``: the memory of each owner, by the index of its
-    name. ``last``: the index of the threads, whose stacks have many stale pointers. ``registers``: the words in the
-    threads' registers; while a function runs, a register may be the only reference to a block. ``thread_data``: the
-    memory that certainly belongs to the threads. ``stacks``: the other parts of the threads' used stacks.
+    ``names``: the owners of roots, the interpreter first.
+    ``ranges``: the memory of each owner, by the index of its name.
+    ``last``: the index of the threads, whose stacks have many stale pointers.
+    ``registers``: the words in the threads' registers. While a function runs, a register may be the only reference to a
+    block.
+    ``thread_data``: the memory that certainly belongs to the threads.
+    ``stacks``: the other parts of the threads' used stacks.
 
-    Arguments: ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signal
-    handlers. ``heaps``: the ranges of blocks and of the allocators' own records, which are left out of static data.
+    Arguments:
+    ``live``: the parts of threads' stacks that may be in use.
+    ``loose``: stacks of coroutines and signal handlers.
+    ``heaps``: the ranges of blocks and of the allocators' own records. They are left out of static data.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Data for the native graph: which words of objects are references (see native/core/src/graph/shapes.rs).
 
-For types without an entry here, every word that contains the address of an object is a reference, except in lists of
-weak references.
+For types without an entry here, every word that contains an object's address is a reference. Words in lists of weak
+references are not.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Form:
 
 @dataclass(frozen=True)
 class FrameLayout:
-    """The offsets of a frame's fields; see native/core/src/graph/shapes.rs."""
+    """The offsets in bytes of a frame's fields; see native/core/src/graph/shapes.rs."""
 
     fields: list[int]
     code: int
@@ -83,7 +83,7 @@ class FrameLayout:
 
 @dataclass(frozen=True)
 class KeysLayout:
-    """The offsets of the fields of a dict's keys object; see native/core/src/graph/shapes.rs."""
+    """The offsets in bytes of the fields of a dict's keys object; see native/core/src/graph/shapes.rs."""
 
     kind: int
     log2_index_bytes: int
@@ -116,7 +116,9 @@ class GraphLayout:
 
 
 def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
-    """Return the offsets of the references in a release's objects. Raises Unsupported if the tables lack a field."""
+    """Return the offsets in bytes of the references in a release's objects. Raises Unsupported if the tables lack a
+    field.
+    """
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),
@@ -133,7 +135,7 @@ def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
 
 
 def set_key(release: Release) -> int:
-    """Return the offset of the key in an entry of a set's table; in Python 2 the hash lies before it."""
+    """Return the offset in bytes of the key in an entry of a set's table. In Python 2 the hash lies before the key."""
     return release["set_key"]
 
 
@@ -182,9 +184,11 @@ def _code_form(release: Release) -> Form:
 
 
 def _frame_forms(release: Release) -> list[Form]:
-    """Return the forms of frames, which say which words of a frame are references.
+    """Return which words of frames and generators are references.
 
-    Up to 3.10 frames are objects. Since 3.11 they are part of an object, or lie on a separate stack of their thread."""
+    Up to 3.10 a frame is an object. Since 3.11 it is a part of another object, or lies on a separate stack of its
+    thread.
+    """
     embedded, at = release.get("frame_data"), release.at
     if embedded is None:
         running = release.get("gi_running")
@@ -207,7 +211,7 @@ def _generator_form(release: Release, name: str) -> Form:
 
 
 def frame_layout(release: Release) -> FrameLayout:
-    """Return the offsets of a frame's fields. Raises Unsupported if the tables lack one."""
+    """Return the offsets in bytes of a frame's fields. Raises Unsupported if the tables lack one."""
     return FrameLayout(
         fields=release.offsets("f_fields"),
         code=release["f_code"],

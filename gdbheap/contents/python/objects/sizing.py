@@ -25,7 +25,7 @@ class SizeFields:
 
 
 def sizing(release: Release) -> SizeFields:
-    """Return the offsets of the fields from which the sizes of a release's objects are computed."""
+    """Return the offsets in bytes of the fields from which the sizes of a release's objects are computed."""
     fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
     known = [release.get(name) for name in fields]
     length, state, ascii_header, compact_header = (number or 0 for number in known)

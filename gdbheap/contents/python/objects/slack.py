@@ -1,4 +1,4 @@
-"""Find containers that have room for many more items than they hold."""
+"""Find containers whose capacity is far larger than their contents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.targets.target import Target
 
 POINTER = 8
-# The largest header of lists and bytearrays, the most bytes that rounding adds to a block, and the most that debug
-# hooks add with it.
+# The largest header of lists and bytearrays; the most bytes that rounding adds to a block; the most bytes that rounding
+# and debug hooks add together.
 MAX_HEAD, MAX_ROUNDING, MAX_DEBUG_BYTES = 64, 15, 32
 # sizeof(PySetObject), and how many bytes more an object of a subclass may have. Subclasses of set are left out, because
 # many other blocks have the sizes of their objects.
@@ -25,9 +25,14 @@ SUBCLASS = {"dict": 16, "set": 0}
 class GrowingLayout:
     """The layout of a growing container; see native/core/src/python/containers/slack.rs.
 
-    Offsets in the object: ``size_at``, the number of its items; ``allocated_at``, the number of items for which it has
-    room; ``data_at``, its buffer; ``first_at``, the pointer to the first item in the buffer (-1: the first item is at
-    the buffer's beginning). ``item``: the bytes of an item. ``behind``: the bytes needed after the last item.
+    Offsets in the object:
+    ``size_at``: the number of its items.
+    ``allocated_at``: the number of items for which it has room.
+    ``data_at``: its buffer.
+    ``first_at``: the pointer to the first item in the buffer; -1 if the first item is at the buffer's beginning.
+
+    ``item``: the bytes of an item.
+    ``behind``: the bytes needed after the last item.
     """
 
     name: str
@@ -41,10 +46,11 @@ class GrowingLayout:
 
 @dataclass(frozen=True)
 class Slack:
-    """The unused room of all containers of one type, in bytes.
+    """The unused capacity of all containers of one type, in bytes.
 
-    ``small``: the part in pages that also hold items. ``pages``: the part in whole resident pages. ``most``: the most
-    unused room in a single container, which is at ``address``.
+    ``small``: the part in pages that also hold items.
+    ``pages``: the part in whole resident pages.
+    ``most``: the most unused capacity of a single container, which is at ``address``.
     """
 
     type: str
@@ -56,7 +62,7 @@ class Slack:
 
 
 def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
-    """Return the unused room of all containers of the types in ``names`` (list, bytearray, dict, set).
+    """Return the unused capacity of all containers of the types in ``names`` (list, bytearray, dict, set).
 
     Without ``most`` the result is exact; with ``most`` it is an estimate from at most ``most`` pools of each size. The
     table of a dict or set counts only if it has at least four times the slots that a copy needs.
@@ -83,8 +89,7 @@ def growing_of(release: Release) -> list[GrowingLayout]:
     # Since 3.4 the data of a bytearray may begin inside its buffer: bytes deleted from the front stay in the buffer.
     start = release.get("bytearray_start")
     alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
-    # Up to 3.14 there is a zero byte after the data, which counts as its own; since 3.15 it belongs to the bytes
-    # object.
+    # Up to 3.14 the zero byte after the data is part of the data; since 3.15 it is part of the bytes object.
     behind = 0 if release.get("bytearray_is_bytes") else 1
     return [
         GrowingLayout("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
@@ -93,8 +98,9 @@ def growing_of(release: Release) -> list[GrowingLayout]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """Return the smallest and the largest size of the blocks that hold objects of this type. Subclasses with more
-    fields are left out.
+    """Return the smallest and the largest size in bytes of the blocks that may hold objects of this type.
+
+    The blocks of subclasses with more fields are larger, and are left out.
     """
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):

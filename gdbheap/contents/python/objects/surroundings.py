@@ -48,9 +48,9 @@ class LogHandler:
 
 
 def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> WidestLabel | None:
-    """Return the label that has the most values, for the metric at the end of a chain of ``objects``.
+    """Return the label that has the most values, for the metric in which a chain of ``objects`` ends.
 
-    The metric's own dicts may follow it in the chain. Return None if there is no metric, or if a value is not text.
+    The chain may also end in the metric's own dicts. Return None if there is no metric, or if a value is not text.
     ``left``: how many values may still be read, for all metrics together.
     """
     for node in reversed(objects):

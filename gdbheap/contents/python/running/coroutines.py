@@ -16,7 +16,7 @@ from gdbheap.contents.python.objects.attributes import MAX_BASES
 from gdbheap.contents.python.objects.bounded_reads import Pages
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.contents.python.objects.reading import read_name
-from gdbheap.contents.python.running.threads import MAX_LOCALS, Position, Threads
+from gdbheap.contents.python.running.threads import MAX_LOCALS, Position, ThreadStates
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.layout.asyncio import TaskLayout
@@ -48,7 +48,7 @@ YIELD_FROM, DELEGATING = 72, 2
 FRAME_FRAME = 24
 # The most words of a greenlet's C++ half (greenlet 1 to 3: TGreenlet.hpp), and the offsets of a PyGreenlet's fields.
 GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
-# The most words, of all greenlets together, that are tested whether they point to a frame.
+# The most words that are tested for a pointer to a frame, for all greenlets together.
 ASKED_WORDS = 1 << 18
 MAX_NAME = 200
 
@@ -57,9 +57,11 @@ MAX_NAME = 200
 class Suspendable:
     """A generator, coroutine or asynchronous generator in any state.
 
-    ``state``: created, suspended, running or ended. ``place``: its position in its code, None if it has ended.
-    ``awaits``: the object to which it delegates, 0 if there is none. ``frame``: the address of its frame. ``apart``:
-    the frame is a separate object (up to 3.10).
+    ``state``: created, suspended, running or ended.
+    ``place``: its position in its code, None if it has ended.
+    ``awaits``: the object to which it delegates, 0 if there is none.
+    ``frame``: the address of its frame.
+    ``apart``: whether the frame is a separate object (up to 3.10).
     """
 
     address: int
@@ -94,7 +96,7 @@ class _Place:
 
 
 class _Fields:
-    """The offsets of a release, looked up only once, because a million objects may be read.
+    """The offsets of a release's fields in bytes, looked up only once, because a million objects may be read.
 
     An offset is None if the release has no such field.
     """
@@ -119,7 +121,7 @@ class _Fields:
 class Coroutines:
     """Reads the coroutines, generators, tasks and greenlets of one target."""
 
-    def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
+    def __init__(self, objects: Objects, threads: ThreadStates, tasks: TaskLayout | None) -> None:
         """Prepare to read coroutines and tasks. ``tasks``: the layout of tasks that are implemented in C; None if
         unknown.
         """
@@ -142,7 +144,7 @@ class Coroutines:
         self._words_left = ASKED_WORDS
 
     def inner_frame(self, frame: int) -> int:
-        """Return the frame that a running frame has called; 0 if there is none."""
+        """Return the frame that ``frame``, a running frame, has called; 0 if it has called none."""
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
@@ -164,7 +166,9 @@ class Coroutines:
         return found
 
     def type_name(self, address: int) -> str:
-        """Return the name of the type of the object at ``address``; "?" if it cannot be read."""
+        """Return the name of the type of the object at ``address``. Unlike other reads of this class, it does not
+        raise: the result is "?" if the type cannot be read.
+        """
         try:
             return self._objects.names.name(self._memory.word(address + self._fields.kind))
         except (Fault, OverflowError):
@@ -254,7 +258,7 @@ class Coroutines:
         return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
-        """Return the awaited object without the wrappers around it; the object itself if it is no wrapper."""
+        """Return the awaited object inside its wrappers; ``address`` itself if it is none."""
         with suppress(Fault):
             for _ in range(MAX_BASES):
                 if not address or self.type_name(address) not in WRAPPERS:
@@ -299,10 +303,10 @@ class Coroutines:
         return self._readers[key](address)
 
     def _task_name(self, address: int) -> str | None:
-        """Return a task's name, or None.
+        """Return a task's name; None if it has none, or if the name cannot be read.
 
-        Until the program asks for a default name, the task has only a number (3.12 and later: an int); the result is
-        then "Task-N"."""
+        A task with a default name may have only a number, as an int (3.12 and later). The result is then "Task-N".
+        """
         if not address:
             return None
         kind = self.type_name(address)
@@ -314,9 +318,9 @@ class Coroutines:
     def greenlet(self, address: int) -> Position | None:
         """Return the position at which the greenlet at ``address`` was suspended.
 
-        None if it runs, has not begun or has ended. The greenlet's C++ half points to one frame object, in which the
-        greenlet was suspended. The offset of the pointer differs between releases; the offset in another greenlet is
-        tried first.
+        Return None if the greenlet runs, has not begun or has ended. The greenlet's C++ half points to one frame
+        object, in which the greenlet was suspended. The offset of the pointer differs between releases; the offset in
+        another greenlet is tried first.
         """
         word = self._space.machine.word
         if self._half is not None:

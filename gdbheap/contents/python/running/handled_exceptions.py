@@ -35,7 +35,7 @@ class HandledException:
 
     @property
     def name(self) -> str:
-        """The exception in words, such as ``the exception that load() handles at app.py:41``."""
+        """The exception as text, such as ``the exception that load() handles at app.py:41``."""
         return handled_by("" if self.frame is None else self.frame.title)
 
 
@@ -44,13 +44,13 @@ def handled_by(title: str) -> str:
 
     ``title``: the title of the frame, such as ``load() at app.py:41``; "" for an unknown frame."""
     function, _at, place = title.rpartition(" at ")
-    return f"the exception that {function} handles at {place}" if title else "an exception that is handled"
+    return f"the exception that {function} handles at {place}" if title else "an exception that is being handled"
 
 
 def handled_exceptions(space: Space, release: Release, states: Iterable[ThreadState]) -> Iterator[HandledException]:
     """Yield the exceptions that each thread handles, the innermost first.
 
-    A thread whose items are not a valid chain has none.
+    They are in the thread's chain of items (``_PyErr_StackItem``). A thread whose chain is invalid has none.
     """
     seen: set[int] = set()
     for state in states:
@@ -70,9 +70,11 @@ def _handled(space: Space, release: Release, state: ThreadState, seen: set[int])
 
 
 def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[int]:
-    """Return the exceptions in the items of a thread, from the innermost item to the thread's own; 0 in an unused item.
+    """Return the exceptions in a thread's items (``_PyErr_StackItem``), the innermost first; 0 in an unused item.
 
-    No two threads share an item, so an item in ``seen`` ends the chain. Raises Fault."""
+    The chain must end with the thread's own item, otherwise the list is empty. No two threads share an item, so an item
+    in ``seen`` ends the chain. Raises Fault.
+    """
     head = release.get("ts_exc_info")
     if head is None:
         only = release.get("ts_exc_value")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from gdbheap.allocators.carriers import carriers, exports, need_python
-from gdbheap.contents.python.running.threads import Threads
+from gdbheap.allocators.python_modules import exports, need_python, python_modules
+from gdbheap.contents.python.running.threads import ThreadStates
 from gdbheap.errors import Fault, Unsupported, one_line
 from gdbheap.layout.cpython import Build, Release, exported_version, find_release, find_type, with_own
 from gdbheap.layout.debug_offsets import DebugOffsets, find_debug_offsets, has_cookie, read_debug_offsets, version_text
 from gdbheap.layout.facts import Facts
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
@@ -19,12 +19,15 @@ MAX_FIELDS_NAMED, MAX_FIELDS_LISTED = 4, 20
 
 
 class Interpreter:
-    """The interpreter of one target.
+    """The interpreter of one target. Raises NotAPython or Unsupported.
 
-    ``module``: the loaded object that contains it. ``release``: the offsets of its objects' fields. ``warnings``:
-    warnings about these offsets. The constructor's arguments: ``named``, the loaded object in whose data pymalloc was
-    found, or None; ``tagged``, whether pages of mimalloc show that the build is free-threaded. Raises NotAPython or
-    Unsupported.
+    ``module``: the loaded object that contains it.
+    ``release``: the offsets of its objects' fields.
+    ``warnings``: warnings about these offsets.
+
+    Arguments:
+    ``named``: the loaded object in whose data pymalloc was found, or None.
+    ``tagged``: whether pages of mimalloc show that the build is free-threaded.
     """
 
     def __init__(self, target: Target, facts: Facts, named: LoadedObject | None = None, tagged: bool = False) -> None:
@@ -42,20 +45,21 @@ class Interpreter:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether the interpreter was built without a global lock."""
+        """Whether the interpreter was built without the GIL (PEP 703)."""
         return self.release.is_free_threaded
 
     @cached_property
-    def threads(self) -> Threads:
-        """The thread states, including the thread states of subinterpreters. Raises Unsupported."""
+    def threads(self) -> ThreadStates:
+        """The thread states of all interpreters, including subinterpreters. Raises Unsupported."""
         try:
-            return Threads(self._target, self.module, self.release)
+            return ThreadStates(self._target, self.module, self.release)
         except Fault as fault:
             raise Unsupported(f"threads cannot be read: no memory at {fault.args[0]:#x}") from fault
 
     def _read_own(self) -> DebugOffsets | None:
-        """Return the table of offsets that the interpreter publishes; None if there is none, or if it is
-        implausible.
+        """Return the table of offsets that the interpreter publishes (3.13 and later).
+
+        Return None if there is none. Return None also, and add a warning, if its offsets are impossible.
         """
         space, version = self._target.space, exported_version(self._target, self.module)
         place = find_debug_offsets(space, self.module)
@@ -77,7 +81,9 @@ class Interpreter:
         return own
 
     def _find_release(self, build: Build) -> Release:
-        """Return the release, with the offsets that the interpreter publishes if there are any. Raises Unsupported."""
+        """Return the release. The offsets that the interpreter publishes replace those of the shipped table. Raises
+        Unsupported.
+        """
         release = find_release(self._target, self.module, self._facts, build)
         shipped = f"as of {release.major}.{release.minor}"
         source = "shipped table, from DWARF of a build of that release"
@@ -112,14 +118,15 @@ def _publishes(version: int | None) -> bool:
 
 
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
-    """Return the loaded object that contains CPython, and how it was found.
+    """Return the loaded object that contains CPython, and a phrase that says how it was found.
 
-    The object in whose data pymalloc was found comes first, then the object with the most of CPython's exports. Without
-    exports, an object is chosen whose data contains the type ``type``, else an object that is named like Python.
+    The object in whose data pymalloc was found is preferred, then the object with the most of CPython's exports.
+    Without exports, it is the object whose data contains the type ``type``, or else an object that is named like
+    Python.
     """
     if named is not None:
         return named, "its data contains pymalloc's usedpools"
-    candidates = carriers(target)
+    candidates = python_modules(target)
     found = exports(candidates[0])
     if found:
         return candidates[0], f"it exports {', '.join(found)}"

@@ -1,7 +1,7 @@
 """Read the Python frames of one stopped thread while other threads run. Their lines are read later.
 
 Frames, and the objects to which they refer, belong to the stopped thread. All further memory, such as the lists of
-thread states, can change meanwhile. A read of it is bounded and checked, and repeated if the check fails.
+thread states, can change meanwhile. Reads of such memory are bounded and checked, and repeated if a check fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Code:
-    """A code object, as it was when gdbheap first saw a frame that runs it."""
+    """A code object, read when gdbheap first saw a frame that runs it. ``table``: its line table."""
 
     name: str
     file: str
@@ -64,17 +64,19 @@ class RawFrame:
 class PythonStack:
     """The frames of a thread, innermost first, in groups.
 
-    One call of the interpreter's loop runs the frames of a group: a function, and the functions that it called within
-    the same loop. A group is empty if its function is about to end. ``torn``: whether the outer frames could not be
-    read.
+    One call of the interpreter's loop runs the frames of a group. They are of a function, and of the functions that it
+    called. A group is empty if its function is about to end. ``torn``: whether the outer frames could not be read.
     """
 
     groups: tuple[tuple[RawFrame, ...], ...]
     torn: bool = False
 
 
-class CallStacks:
-    """Reads the Python frames of an interpreter's threads. ``space`` reads the memory of the running process."""
+class QuickStacks:
+    """Reads the Python frames of an interpreter's threads, one stopped thread at a time.
+
+    ``space``: reads the memory of the process, which otherwise runs.
+    """
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self._space, self._module, self._release = space, module, release
@@ -119,7 +121,9 @@ class CallStacks:
         return PythonStack(_closed(groups))
 
     def line(self, frame: RawFrame) -> int | None:
-        """Return the line that a frame executes; None if unknown."""
+        """Return the number of the source line that a frame executes; None if its line table has none. Results are
+        cached.
+        """
         key = frame.code, frame.offset
         if key not in self._lines:
             try:
@@ -217,7 +221,8 @@ class CallStacks:
 
 
 class _States:
-    """Finds the PyThreadState of a thread when it is first asked for, and checks later that it is still the thread's.
+    """Finds the PyThreadState of a thread at the first request, and checks at later requests that the thread still has
+    it.
 
     ``space`` reads the states.
     """
@@ -286,7 +291,7 @@ class _States:
             return False
 
     def _list(self, interpreter: int) -> Iterator[int]:
-        """Yield the thread states of an interpreter. Raises Fault."""
+        """Yield the addresses of an interpreter's thread states, at most MAX_THREADS. Raises Fault."""
         seen: set[int] = set()
         state = self.space.word(interpreter + self._release["interp_tstates"])
         while state and state not in seen and len(seen) < MAX_THREADS:
@@ -297,8 +302,7 @@ class _States:
     def search(self) -> bool:
         """Search for interpreters, and return whether they have changed.
 
-        After a search, further calls return False for a while, because the thread that caused the search may not be a
-        Python thread.
+        After a search, further calls return False for a while, because the thread may not be a Python thread.
         """
         started = time.monotonic()
         if started < self._next_search:

@@ -40,8 +40,8 @@ from gdbheap.targets.thread_identities import ThreadIdentities
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
-# The most words of a frame's stack that may have values if their number is unknown, and the most of these that may be
-# iterators. Handwritten code has few.
+# UNCOUNTED_WORDS: the most words of a frame's stack that may have values, if their number is unknown. FIRST_VALUES: the
+# most of these words that may be iterators. Handwritten code has few iterators on a stack.
 UNCOUNTED_WORDS, FIRST_VALUES = 32, 8
 # Suffixes of the names of iterator types.
 ITERATORS = (b"iterator", b"iter", b"generator", b"enumerate", b"zip", b"map", b"filter", b"reversed", b"islice")
@@ -87,10 +87,12 @@ class Local:
 class PythonFrame:
     """A running frame.
 
-    ``object``: whether the frame is a Python object (up to 3.10). ``references``: the objects to which it refers
-    besides its locals. ``entry``: whether C code called it; since 3.11, one call of the interpreter's loop runs it and
-    the frames that it called from Python. ``uncounted``: the range where values may lie on its stack while it runs. The
-    number of these values is then only in a register, and ``locals`` has only the values that are proven.
+    ``object``: whether the frame is a Python object (up to 3.10).
+    ``references``: the objects to which it refers besides its locals.
+    ``entry``: whether C code called it. Since 3.11, one call of the interpreter's loop runs it and the frames that it
+    called from Python.
+    ``uncounted``: where values may lie on its stack while it runs. Their number is then only in a register. In this
+    case ``locals`` has only the values that are proven.
     """
 
     address: int
@@ -106,7 +108,7 @@ class PythonFrame:
 
     @property
     def title(self) -> str:
-        """The frame in words, such as ``load() at app.py:41``."""
+        """The frame as text, such as ``load() at app.py:41``."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.function}() at {self.file.rsplit('/', 1)[-1]}{line}"
 
@@ -123,7 +125,11 @@ class Position:
 
 @dataclass(frozen=True)
 class ThreadState:
-    """A PyThreadState: its thread (None if that has ended), and its frames, innermost first."""
+    """A PyThreadState.
+
+    ``thread``: its thread, None if that has ended.
+    ``frames``: its frames, innermost first.
+    """
 
     address: int
     interpreter: int
@@ -131,7 +137,7 @@ class ThreadState:
     frames: list[PythonFrame]
 
 
-class Threads:
+class ThreadStates:
     """The thread states of one target. ``is_cut``: the target has more frames than were read."""
 
     def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
@@ -153,7 +159,7 @@ class Threads:
 
     @property
     def uncounted(self) -> Ranges:
-        """The parts of running frames' stacks where an unknown number of values may lie."""
+        """The parts of running frames' stacks where an unknown number of values may lie. Words there may be stale."""
         return [frame.uncounted for state in self.states for frame in state.frames if frame.uncounted is not None]
 
     def modules(self) -> list[tuple[int, int]]:
@@ -187,14 +193,14 @@ class Threads:
         return self._space.machine.words_of(self._space.read_available(address, size))
 
     def _may_be(self, word: int) -> bool:
-        """Return whether a structure may begin at the address ``word``."""
+        """Return whether ``word`` may be the address of a structure: it is aligned and not too low."""
         return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
-        """Return the interpreters, those without a thread included.
+        """Return the interpreters, including those without a thread.
 
         The search follows pointers in the library's data and in interpreters. An interpreter without a thread is
-        recognised by its ``sys.modules``, at the offset that it has in interpreters with a thread.
+        recognised by its ``sys.modules``, whose offset is the same as in interpreters with a thread.
         """
         # Most words of the library's data point to the library's own code and constants, which lie before its data.
         apart = module.base, min((start for start, _end in module.writable_ranges()), default=module.base)
@@ -221,15 +227,15 @@ class Threads:
         return sorted(found)
 
     def _data_of(self, module: LoadedObject) -> Iterator[bytes]:
-        """Yield the data of a library in parts, because it may be large."""
+        """Yield the data of a library in parts of limited size, because it may be large."""
         return (raw for _address, raw in windows(self._space, module))
 
     def _led_back_to(self, raw: bytes, apart: tuple[int, int], place: int | None = None) -> list[int]:
         """Return the words of ``raw``, ascending, that may be addresses of interpreters. Addresses in ``apart`` are
         left out.
 
-        The first thread state of an interpreter points back to it. If ``place`` is given, also return the words that
-        have no thread state but a plausible address at the offset ``place``.
+        The first thread state of an interpreter points back to it. If ``place`` is given, also return addresses without
+        a thread state at which the offset ``place`` contains a plausible address.
         """
         first, back = self._release["interp_tstates"], self._release["ts_interp"]
         return find_led_back(self._space, raw, LOWEST_ADDRESS, apart, first, back, place)
@@ -268,7 +274,7 @@ class Threads:
             return False
 
     def _list(self, state: int, interpreter: int) -> Iterator[int]:
-        """Yield the thread states of an interpreter. Raises Fault."""
+        """Yield the addresses of an interpreter's thread states, beginning with ``state``. Raises Fault."""
         seen: set[int] = set()
         while state and state not in seen and len(seen) < MAX_THREADS:
             if self._space.word(state + self._release["ts_interp"]) != interpreter:
@@ -408,7 +414,7 @@ class Threads:
             yield replace(last, entry=True)
 
     def _has_room(self) -> bool:
-        """Return whether a further frame may be read."""
+        """Return whether another frame may be read: the limits of frames and of locals are not reached."""
         return len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
     def read(self, address: int, is_object: bool) -> PythonFrame | None:
@@ -449,7 +455,7 @@ class Threads:
     def _objects(self, start: int, count: int, clean: int) -> Iterator[tuple[int, int]]:
         """Yield (address of the word, address of the object) for each word that is not 0. Raises Fault.
 
-        ``count`` words are read from ``start`` on. ``clean``: a mask that removes the tag bits of a word.
+        ``count`` words are read at the address ``start``. ``clean``: a mask that removes the tag bits of a word.
         """
         machine = self._space.machine
         for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
@@ -457,7 +463,11 @@ class Threads:
                 yield start + machine.word * index, value & clean
 
     def _variables(self, end: int, code: _Code, clean: int) -> Iterator[Local]:
-        """Yield the variables that have a value, up to ``end``, where the frame's stack begins. Raises Fault."""
+        """Yield the variables that have a value. They lie right before ``end``, where the frame's stack begins. Raises
+        Fault.
+
+        ``clean``: a mask that removes the tag bits of a word.
+        """
         word = self._space.machine.word
         start = end - word * len(code.variables)
         for place, value in self._objects(start, len(code.variables), clean):
@@ -482,7 +492,7 @@ class Threads:
     def _stack_count(self, address: int, count: int) -> int | None:
         """Return how many values are on the stack of a frame with ``count`` variables.
 
-        None if this is unknown, as in the frame that runs at the moment."""
+        Return None if this number is unknown, as in the frame that runs at the moment."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
@@ -513,7 +523,7 @@ class Threads:
         return first_instruction(self._space, self._release, code.address, copy)
 
     def code(self, address: int) -> _Code | None:
-        """Return the code object at ``address``; None if there is none."""
+        """Return the code object at ``address``; None if it cannot be read. Each address is read once."""
         if address not in self._codes:
             try:
                 self._codes[address] = self._read_code(address)
@@ -561,8 +571,9 @@ def innermost_frame(space: Space, release: Release, state: int) -> int:
 def first_instruction(space: Space, release: Release, code: int, copy: int | None) -> int:
     """Return the address of the first instruction of the code object at ``code``. Raises Fault.
 
-    ``copy``: the number of the copy of the instructions that the frame runs, None in other builds. Since 3.14 each
-    thread of a free-threaded build has its own copy (_PyCodeArray: size, then a pointer for each copy)."""
+    ``copy``: the number of the copy of the instructions that the frame runs; None in builds without copies. Since 3.14
+    each thread of a free-threaded build has its own copy (_PyCodeArray: size, then a pointer for each copy).
+    """
     if copy is None:
         return code + release["co_code"]
     return space.word(space.word(code + release["co_copies"]) + space.machine.word * (1 + copy))

@@ -2,9 +2,9 @@
 allocated a block.
 
 Sources: Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c). A pointer in the interpreter's data points
-to a table of the traces of all blocks; in 3.8 and later, another one points to a table of further such tables by
-domain. No symbol is needed. The buckets of a table, the hashes of its keys and the tracebacks of its entries prove that
-the table contains traces.
+to a table of the traces of all blocks. In 3.8 and later, another pointer leads to a table of further such tables, one
+for each domain. No symbol is needed. A table's buckets, the hashes of its keys and the tracebacks of its entries prove
+that it contains traces.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ TURNED = 4
 PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# The most structures shaped like a table that are tried, and the most entries that are read in all of them; an
-# interpreter's data points to few such structures. STEP bytes of empty buckets count as one entry.
+# The most structures shaped like a table that are tried, and the most entries that are read in all of these structures;
+# an interpreter's data points to few such structures. STEP bytes of empty buckets count as one entry.
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
-# Up to 3.8 a table states the size of its keys (a block's address, followed by the domain if there are several) and of
-# its data. Later tables have functions instead of these two sizes.
+# Up to 3.8 a table states the size of its keys and of its data. A key is a block's address, followed by the domain if
+# there are several. Later tables have functions instead of these two sizes.
 ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE, NO_DATA = 8, (8, 12), 16, 0
-# traceback_t: hash, nframe (since 3.9 of 16 bits, followed by the total count), then packed frames of a pointer and a
-# line number. The pointer is to a str; since 3.15 to its bytes.
+# traceback_t: hash, nframe, then packed frames of a pointer and a line number. Since 3.9 nframe has 16 bits and is
+# followed by the total count. The pointer is to a str; since 3.15 to its bytes.
 FRAMES_AT = 12
 # The bytes of an entry before its key: its link and its hash.
 HEAD = 16
@@ -50,10 +50,11 @@ NAME_COST, CHARACTERS = 16, 4
 
 @dataclass(frozen=True)
 class TraceTable:
-    """A table of traces, in the form in which it is passed to the native count; see native/core/src/python/traces.rs.
+    """A table of traces, as the native count expects it; see native/core/src/python/traces.rs.
 
-    ``count``: the number of its buckets. ``key``: the bytes of a key, if entries contain the trace after the key; 0 if
-    they point to the trace."""
+    ``count``: the number of its buckets.
+    ``key``: the size of a key in bytes if the trace follows the key in an entry; 0 if the entry points to the trace.
+    """
 
     address: int
     buckets: int
@@ -71,8 +72,10 @@ class Trace:
 
 
 class Traces:
-    """The tracemalloc tables of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of
-    tracebacks.
+    """The tracemalloc tables of one target.
+
+    ``tables``: the tables of traces; empty if nothing is traced.
+    ``tracebacks``: the hash tables whose keys are tracebacks.
     """
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
@@ -97,7 +100,7 @@ class Traces:
     def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
         """Yield every object shaped like a hash table to which the module's data points.
 
-        The data is read in pieces.
+        The data is read in parts.
         """
         word = space.machine.word
         for _address, raw in windows(space, module):
@@ -120,8 +123,9 @@ class Traces:
         return [TraceTable(address, buckets, count, entries, key if inline else 0)]
 
     def _is_traces(self, table: TraceTable) -> bool:
-        """Return whether the first entries of a table are traces, and most of them have a line. A damaged table may
-        have some that have none."""
+        """Return whether the first entries of a table are traces, and most of them have a line. In a damaged table,
+        some traces may have no line.
+        """
         found = lines = 0
         try:
             for bucket, entry in islice(self._entries(table), PROVEN):
@@ -162,7 +166,7 @@ class Traces:
             at = found + word
 
     def _chain(self, table: TraceTable, bucket: int) -> Iterator[int]:
-        """Yield the entries in one bucket. Raises Fault."""
+        """Yield the addresses of the entries in one bucket, at most MAX_CHAIN. Raises Fault."""
         entry = self._memory.word(table.buckets + self._memory.machine.word * bucket)
         for _ in range(MAX_CHAIN):
             if not entry:
@@ -195,8 +199,9 @@ class Traces:
         return [entry, *apart] if entry else []
 
     def of(self, address: int) -> Trace | None:
-        """Return the trace of the block at ``address``; None if it has none. ``address`` is the one that the allocator
-        returned."""
+        """Return the trace of the block at ``address``; None if it has none. ``address``: the address that the
+        allocator returned.
+        """
         for table in self.tables[:1]:
             try:
                 # Keys may include a domain. The domain of Python's own blocks is 0, which does not change the hash.

@@ -2,7 +2,8 @@
 
 Each target has one Disclosure. All code that turns memory into text uses it. It covers values (``repr``), keys in paths
 (``edges``), and the numbers in damage and errors, which are words of memory. Names belong to the code and are always
-shown: names of types, modules, files, functions and variables, and names of attributes that are identifiers.
+shown. They are the names of types, modules, files, functions and variables. Names of attributes are shown if they are
+identifiers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Disclosure:
     """The rules for the contents of one target that may be shown.
 
     ``contents``: whether contents of strings, bytes and keys are shown; this may change between gdb commands.
-    ``is_place``: returns whether a number is an address in a mapping or the end of a mapping; such a number is no
+    ``is_place``: returns whether a number is an address in a mapping or the end of a mapping. Such a number is not a
     secret.
     """
 
@@ -50,16 +51,17 @@ class Disclosure:
         return value if self.contents or is_number else hidden("str", len(value))
 
     def numbers(self, text: str) -> str:
-        """Return ``text``. If contents are hidden, numbers that may be characters of the target are removed from it.
+        """Return ``text`` as it may be shown. If contents are hidden, numbers that may be characters of the target are
+        replaced by their lengths.
 
         Numbers that are addresses or sizes are kept.
         """
         return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """Return the damage. If contents are hidden, numbers that may be characters of the target are removed from its
-        text.
+        """Return the damage as it may be shown.
 
+        If contents are hidden, numbers in its text that may be characters of the target are replaced by their lengths.
         The address of the damage is then 0 unless it lies in a mapping.
         """
         if self.contents:

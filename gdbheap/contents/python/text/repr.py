@@ -1,8 +1,7 @@
 """Make a bounded repr() of an object in memory. No code of the target is run, and its data is not trusted.
 
-If nothing is cut, the text equals the interpreter's own repr() for str, bytes, numbers, tuples, lists, dicts, sets,
-namedtuples, exceptions, classes and code. Classes may define any ``__repr__``, so the text of their instances is the
-class and the attributes.
+If nothing is cut, the text of a built-in type, a namedtuple, an exception or a class equals the interpreter's own
+repr(). Classes may define any ``__repr__``, so the text of their instances is the class and the attributes.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ SET_USED = 24
 MAX_FIELD_LENGTH = 100
 FIRST_ENTRIES = 20
 QUOTES = ("'", '"')
-# If contents are hidden, values of TEXTS are not shown at all, and values of NUMBERS are not shown in keys.
+# If contents are hidden, values of TEXTS are not shown at all. Values of NUMBERS are then not shown in keys.
 TEXTS, NUMBERS = ("str", "bytes", "bytearray"), ("int", "float", "complex")
 
 
@@ -65,8 +64,12 @@ TEXTS, NUMBERS = ("str", "bytes", "bytearray"), ("int", "float", "complex")
 class Limits:
     """The limits of a text.
 
-    ``length``: characters in total (a text ends soon after this). ``value``: characters of one value. ``items``: items
-    of one container. ``depth``: how deep containers are nested. ``reads``: reads of memory."""
+    ``length``: characters in total; a text ends soon after this.
+    ``value``: characters of one value.
+    ``items``: items of one container.
+    ``depth``: how deep containers are nested.
+    ``reads``: reads of memory.
+    """
 
     length: int = 1000
     value: int = 200
@@ -96,7 +99,7 @@ class Budget:
         self._left -= 1
 
     def read(self, address: int, size: int) -> bytes:
-        """Return exactly ``size`` bytes. Raises Fault, Spent."""
+        """Return exactly ``size`` bytes. Raises Fault if memory is absent, and Spent if no more reads are allowed."""
         self._count()
         return self._space.read(address, size)
 
@@ -112,7 +115,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ReprType:
     """An object's type: its address, its name, and the built-in type whose fields its objects have (``family``, "" for
     none)."""
 
@@ -123,7 +126,7 @@ class Kind:
 
     @property
     def short_name(self) -> str:
-        """The type's ``__name__``."""
+        """The type's name without its module."""
         return self.name.rsplit(".", 1)[-1]
 
 
@@ -136,7 +139,7 @@ class Repr:
         self.release = release
         self.names = names
         self.attributes = Attributes(space, release)
-        self._kinds: dict[int, Kind | None] = {}
+        self._kinds: dict[int, ReprType | None] = {}
 
     def text(self, address: int, limits: Limits | None = None) -> str | None:
         """Return the text of the object at ``address``; None if no object is there, or if only its type is known."""
@@ -161,22 +164,22 @@ class Repr:
         text = making.key(address) if is_key else making.value(address)
         return None if text == _plain(kind, address) else text
 
-    def kind(self, address: int) -> Kind | None:
+    def kind(self, address: int) -> ReprType | None:
         """Return the type at ``address``; None if no type is there. Raises Fault."""
         if address not in self._kinds:
             is_type = self.names.flags(self.space.word(address + self.release.at(OB_TYPE))) & FLAG_TYPE
             self._kinds[address] = self._read_kind(address) if is_type else None
         return self._kinds[address]
 
-    def _read_kind(self, address: int) -> Kind:
+    def _read_kind(self, address: int) -> ReprType:
         flags = self.names.flags(address)
         family = next((name for flag, name in FLAGGED.items() if flags & flag), "") or self._named_family(address)
-        return Kind(address, self.names.name(address), family, bool(flags & FLAG_HEAP_TYPE))
+        return ReprType(address, self.names.name(address), family, bool(flags & FLAG_HEAP_TYPE))
 
     def _named_family(self, address: int) -> str:
         return next((name for name in self.names.with_bases(address) if name in NAMED or name in CONSTANTS), "")
 
-    def fields(self, kind: Kind) -> int | None:
+    def fields(self, kind: ReprType) -> int | None:
         """Return the address of ``_fields`` of a namedtuple's class or of one of its bases; None if there is none."""
         address = kind.address
         for _ in range(MAX_BASES):
@@ -190,7 +193,7 @@ class Repr:
         return None
 
 
-def _plain(kind: Kind, address: int) -> str:
+def _plain(kind: ReprType, address: int) -> str:
     return f"<{kind.name} object at {address:#x}>"
 
 
@@ -210,7 +213,7 @@ class _Text:
         self.in_key = False
 
     def key(self, address: int) -> str:
-        """Return the text of a dict's key."""
+        """Return the text of a dict's key. In a key, numbers are hidden too if contents are hidden."""
         before, self.in_key = self.in_key, True
         try:
             return self.value(address)
@@ -219,11 +222,12 @@ class _Text:
 
     def value(self, address: int) -> str:
         """Return the text of the object at ``address``; a placeholder if it cannot be read or limits are reached."""
-        # A half changed exception or bound method may refer to itself without a container in between.
+        # An exception or bound method that the program was just changing may refer to itself without a container in
+        # between.
         if self.left <= 0 or self.nested > 2 * self.limits.depth + 2:
             return CUT
         before = self.left
-        kind: Kind | None = None
+        kind: ReprType | None = None
         self.nested += 1
         try:
             kind = self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
@@ -240,7 +244,7 @@ class _Text:
         self.left = min(self.left, before - len(text))
         return text
 
-    def _typed(self, address: int, kind: Kind) -> str:
+    def _typed(self, address: int, kind: ReprType) -> str:
         family = kind.family
         if family in CONSTANTS:
             return CONSTANTS[family]
@@ -256,7 +260,7 @@ class _Text:
         parts = [text] if text else []
         return f"{kind.name}({', '.join(parts + self._attributes(address, kind))})"
 
-    def _builtin(self, address: int, kind: Kind) -> str:
+    def _builtin(self, address: int, kind: ReprType) -> str:
         """Return the text of an object that has the fields of a built-in type (``kind.family``)."""
         memory, release, limit = self.memory, self.release, min(self.limits.value, max(self.left, 1))
         family = kind.family
@@ -313,9 +317,12 @@ class _Text:
         for key, value in dict_items(self.memory, self.release, address):
             yield f"{self.key(key)}: {self.value(value)}"
 
-    def _set(self, address: int, family: str, kind: Kind) -> str:
-        """Return the text of a set. For a subclass it is only the items in braces, to which the caller adds the
-        name."""
+    def _set(self, address: int, family: str, kind: ReprType) -> str:
+        """Return the text of a set. For an instance of a subclass, it is only the items in braces; the caller adds the
+        name.
+
+        Raises Unsupported for Python 2, where removed items look like present ones.
+        """
         if self.release.get("unicode_state") is None:
             raise Unsupported("sets of Python 2 cannot be listed: removed items look like present ones")
         if address in self.open:
@@ -340,9 +347,10 @@ class _Text:
             yield from (key for key, found in slot.iter_unpack(raw) if key and found != -1)
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """Return the items in the brackets of the family, at most as many as the limits allow.
+        """Return a container's items between the brackets of its type, at most as many as the limits allow.
 
-        For a container inside itself, return "...".
+        ``family``: the built-in type. ``texts``: yields the texts of the items. ``count``: the number of all items. For
+        a container inside itself, the result is "..." between the brackets.
         """
         brackets = BRACKETS[family]
         if address in self.open:
@@ -357,7 +365,7 @@ class _Text:
         return shown.join(brackets)
 
     def _some(self, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """Return the texts joined with commas, followed by the number of items that are not shown."""
+        """Return the texts joined with commas, then how many of the ``count`` items are not shown."""
         if self.depth > self.limits.depth:
             return self._more(count)
         found: list[str] = []
@@ -379,7 +387,7 @@ class _Text:
     def _more(count: int) -> str:
         return f"{CUT} {count:,} more" if count > 0 else ""
 
-    def _namedtuple(self, address: int, kind: Kind) -> str | None:
+    def _namedtuple(self, address: int, kind: ReprType) -> str | None:
         fields = self.target.fields(kind)
         count = self.memory.word(address + self.release.at(OB_SIZE))
         items = self.release["tuple_items"]
@@ -399,12 +407,12 @@ class _Text:
             self.depth -= 1
         return f"{kind.short_name}({shown})"
 
-    def _instance(self, address: int, kind: Kind) -> str:
+    def _instance(self, address: int, kind: ReprType) -> str:
         plain = _plain(kind, address)
         attributes = self._attributes(address, kind)
         return f"{plain[:-1]}: {', '.join(attributes)}>" if attributes else plain
 
-    def _attributes(self, address: int, kind: Kind) -> list[str]:
+    def _attributes(self, address: int, kind: ReprType) -> list[str]:
         """Return ``name=value`` for each attribute. Return a placeholder for an object inside itself, or for one that
         is nested too deeply.
         """
@@ -433,7 +441,7 @@ class _Text:
         shown = self.target.disclosure.name(name)
         return repr(name) if shown == name and not name.isidentifier() else shown
 
-    def _exception(self, address: int, kind: Kind) -> str:
+    def _exception(self, address: int, kind: ReprType) -> str:
         """Return the name and the arguments of an exception, as repr() does since 3.7, followed by its attributes."""
         arguments = self.value(self.memory.word(address + self.release.at(EXCEPTION_ARGS)))
         text = f"{kind.short_name}{arguments[:-2]})" if arguments.endswith(",)") else f"{kind.short_name}{arguments}"
@@ -458,8 +466,7 @@ class _Text:
         return f"<module {entries['__name__']}{f' from {path}' if path.startswith((*QUOTES, CUT)) else ''}>"
 
     def _name_of_module(self, address: int) -> str:
-        """Return the text of a module's name or file. If it is a plain str, it does not count as contents and is
-        shown."""
+        """Return the text of a module's name or file. A plain str is shown even if contents are hidden."""
         before, kind = self.contents, self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
         self.contents = before or (kind is not None and kind.name == kind.family == "str")
         try:

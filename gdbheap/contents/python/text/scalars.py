@@ -51,7 +51,9 @@ def bytearray_text(memory: ReadableMemory, release: Release, address: int, limit
 
 
 def _bytes(memory: ReadableMemory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
-    """Return the first ``limit`` of the bytes that begin at ``start``, and the length of the object at ``address``."""
+    """Return (the first ``limit`` bytes at ``start``, the total number of bytes) of the bytes or bytearray at
+    ``address``.
+    """
     size = memory.word(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
@@ -74,14 +76,15 @@ def int_text(memory: ReadableMemory, release: Release, address: int, limit: int)
 
 
 def bool_text(memory: ReadableMemory, release: Release, address: int) -> str:
-    """Return True or False as text. Raises Fault, Damaged."""
+    """Return the text of the bool at ``address``: "True" or "False". Raises Fault, Damaged."""
     count, _sign = _digits(memory, release, address)
     return str(bool(_number(memory, address + release["ob_digit"], min(count, 1))))
 
 
 def _digits(memory: ReadableMemory, release: Release, address: int) -> tuple[int, int]:
-    """Return the number of 30-bit digits of an int, and its sign; they are in ob_size up to 3.11, in lv_tag since
-    3.12."""
+    """Return the number of 30-bit digits of an int, and its sign. They are in ob_size up to 3.11, and in lv_tag since
+    3.12.
+    """
     tag = signed_word(memory, address + release.at(OB_SIZE))
     if release.get("lv_tag") is None:
         return abs(tag), -1 if tag < 0 else 1

@@ -10,7 +10,7 @@ from gdbheap.contents.python.arrays.columns import NDARRAY, TENSOR, ArrayOrTable
 from gdbheap.contents.python.arrays.dataframes import DataFrames
 from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
-from gdbheap.contents.python.arrays.ndarrays import Arrays
+from gdbheap.contents.python.arrays.ndarrays import NumpyArrays
 from gdbheap.contents.python.arrays.polars import Polars
 from gdbheap.contents.python.arrays.tensors import Tensors
 from gdbheap.contents.python.objects.census import Objects
@@ -21,7 +21,7 @@ KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARR
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, RecursionError, struct.error)
 
 
-class Frames:
+class ArrayReader:
     """Reads the arrays and tables of one target.
 
     ``fits``: a function that returns whether a buffer can lie at an address that an object states.
@@ -29,7 +29,7 @@ class Frames:
 
     def __init__(self, objects: Objects, fits: Fits) -> None:
         self.fields = Fields(objects)
-        self.arrays = Arrays(self.fields, fits)
+        self.arrays = NumpyArrays(self.fields, fits)
         classes = Classes(self.fields.memory, objects.target)
         self._arrow = Arrow(self.fields, classes, fits)
         self._tensors = Tensors(self.fields, classes, fits)

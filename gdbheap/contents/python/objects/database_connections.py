@@ -1,4 +1,4 @@
-"""Find out which database a connection of sqlite3 has, in a file or in memory, and which thread opened it.
+"""Find out which database a connection of sqlite3 uses, in a file or in memory, and which thread opened the connection.
 
 No symbols are needed: each pointer is proven by a pointer back. A connection begins with its ``sqlite3``, which has the
 list of its databases, "main" and "temp". The Btree of "main" points back to the ``sqlite3``, and to its Pager. Since
@@ -28,7 +28,7 @@ LIST, COUNT, FIRST_TREE, SECOND, VFS_NAME = 32, 40, 8, 32, 24
 NAMES = (b"main", b"temp")
 # struct Pager: bytes that are 0 or 1. Two of them say whether its file is temporary, and whether it has no file.
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
-# The most bytes of a Pager together with what is allocated after it, and the longest name.
+# The most bytes of a Pager together with the data allocated after it, and the longest name.
 PAGER_BYTES, LONGEST_NAME = 8 << 10, 4 << 10
 # Before a file name lie the address of its Pager and four zero bytes.
 BEFORE_NAME, ZEROS = 12, bytes(4)
