@@ -1,4 +1,4 @@
-"""Find out whether a large container has grown lately, as far as memory shows it."""
+"""Find out from a target's memory whether a large container has grown lately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Age:
     """How long ago a container was last changed, measured in changes of all dicts.
 
     ``changes``: how often dicts were changed since the container's last change; ``total``: how often dicts were changed
-    since the interpreter's start. Each is a minimum, or None if nothing shows it.
+    since the interpreter's start. Both are lower bounds; None if unknown.
     """
 
     changes: int | None = None

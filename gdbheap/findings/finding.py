@@ -21,9 +21,9 @@ from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, LineId
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.accounting.absent import absent_blocks
 from gdbheap.answers.accounting.partition import Sums, ledger_lines, other_pieces, total
-from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
 from gdbheap.answers.unreachable import MAX_ADDRESSES, absent_by_row
+from gdbheap.answers.why_not_freed import collector_facts
 from gdbheap.contents.python.objects.census import Estimate, Objects
 from gdbheap.contents.python.objects.references import NOT_REACHED, References
 from gdbheap.dataclass import dataclass
@@ -34,8 +34,8 @@ from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.procfs import PROC
 from gdbheap.host.program_name import command_words
 from gdbheap.host.rights import has_our_rights
-from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
+from gdbheap.targets.start_environment import executed_file
 from gdbheap.text import Sentence
 
 # The most blocks for which the graph of references is built; the second number applies if a finding is likely. Building
@@ -54,17 +54,16 @@ UNLISTED = {"unlisted": True}
 
 
 class Figures:
-    """The numbers and names that one rule found, from which its text is made.
+    """The numbers and names that one rule found. The finding's text is made from them.
 
-    Each rule has its own frozen dataclass. The integer fields that are not marked UNLISTED are the ``figures`` in JSON.
-    ``ids``: the ids of the findings that have these figures; an id may end in ``*``.
-    """
+    Each rule has its own frozen dataclass. Its integer fields are the key ``figures`` in JSON, except those marked
+    UNLISTED. ``ids``: the ids of the findings that have these figures; an id may end in ``*``."""
 
     ids: ClassVar[tuple[str, ...]]
 
     @property
     def conditional(self) -> bool:
-        """Whether the finding is based on a guess."""
+        """Whether the finding is based on a guess. Such findings come last in the list."""
         return False
 
     @property
@@ -127,7 +126,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Claim:
+class FindingClaim:
     """A finding with a function that returns the finding's memory. The function is called only if another finding may
     overlap.
 
@@ -150,6 +149,16 @@ class Evidence:
         self.sums = sums
         self.detail = detail
         self.follows = follows
+        self._leaves_out = False
+
+    def leave_out(self) -> None:
+        """Record that the current rule does not examine something that may be a finding, because of the cost."""
+        self._leaves_out = True
+
+    def examined(self) -> bool:
+        """Return whether no rule has called ``leave_out`` since the last call of this method."""
+        left_out, self._leaves_out = self._leaves_out, False
+        return not left_out
 
     def resident(self, owner: LineId) -> int:
         """Return the resident bytes of an owner and of all lines below it."""
@@ -246,7 +255,7 @@ class Evidence:
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[LineId]:
-        """Return the ids of the ledger's lines whose bytes are in one of ``states``."""
+        """Return the ids of those ledger lines whose bytes are in one of ``states``, such as free."""
         return [line.id for line in self.lines if line.state in states]
 
     @cached_property
@@ -304,18 +313,29 @@ class Evidence:
 
     def graph_of(self, most: int) -> References | None:
         """Return the graph of Python's objects; None if there is none, or if there are more than ``most`` blocks."""
-        if self.objects is None or self.heap.used_blocks > most:
+        if self.objects is None:
+            return None
+        if self.heap.used_blocks > most:
+            self.leave_out()
             return None
         return or_none(lambda: self.heap.python.references)
 
-    @cached_property
+    @property
     def unreachable(self) -> _native.Unreachable | None:
         """The unreachable blocks, with one address of each kind; None unless the graph of references is complete."""
+        if self._unreachable is None and self.worth(self.in_use):
+            self.leave_out()
+        return self._unreachable
+
+    @cached_property
+    def _unreachable(self) -> _native.Unreachable | None:
         graph = self._graph
         return None if graph is None or graph.is_cut else graph.unreachable(1, collector_facts(self.heap))
 
     def is_beside_malloc(self, addresses: Iterable[int]) -> bool:
-        """Return whether pymalloc handed out any of the blocks at these addresses, without a call of malloc."""
+        """Return whether pymalloc handed out any of the blocks at these addresses.
+
+        A tool that records calls of malloc does not see how these blocks were allocated."""
         found = self.heap.find_allocator(PymallocAllocator)
         ranges = [] if found is None else found.ranges()
         return any(holds(ranges, address) for address in addresses)
@@ -331,7 +351,7 @@ class Evidence:
         phases = graph.phases([number for _block, number in known])
         return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
-    def resident_of_lost(self, row: _native.Lost) -> int:
+    def resident_of_lost(self, row: _native.LostGroup) -> int:
         """Return the bytes of the unreachable blocks in a row, and of their buffers, that are resident."""
         return max(0, row.bytes + row.buffers - self._absent_of_lost[_key(row)])
 
@@ -375,6 +395,12 @@ class Evidence:
         pages = self.heap.target.pages
         return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
+    def known_bytes_of(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Return the resident bytes in these ranges; all their bytes if residency is unknown."""
+        if self.heap.target.pages is None:
+            return sum(end - start for start, end in ranges)
+        return self.resident_of(ranges)
+
     def tops(self, main: bool) -> Ranges:
         """Return the range of the main arena's top chunk if ``main``, else the ranges of the top chunks of all other
         arenas.
@@ -400,7 +426,7 @@ class Evidence:
         return self.heap.target.kept
 
 
-def _key(row: _native.Lost) -> tuple[int, bool, int, int]:
+def _key(row: _native.LostGroup) -> tuple[int, bool, int, int]:
     """Return a key that no other row of unreachable blocks has."""
     return row.cause, row.is_head, row.type_address, row.size
 
@@ -420,4 +446,4 @@ def _where(proc: str | None, words: Sequence[str]) -> str:
     return ""
 
 
-Rule = Callable[[Evidence], "Sequence[Finding | Claim]"]
+Rule = Callable[[Evidence], "Sequence[Finding | FindingClaim]"]

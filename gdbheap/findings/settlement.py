@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import takewhile
 
-from gdbheap.findings.finding import Claim, Evidence, Finding
+from gdbheap.findings.finding import Evidence, Finding, FindingClaim
 from gdbheap.findings.holder.rule import is_room_of
 from gdbheap.findings.settings import lines_to_paste
 from gdbheap.targets.ranges import Ranges, joined, subtract
@@ -21,24 +22,58 @@ ORDER = (
     "fragmented-", "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
     "shared-memory", "mapped-files",
 )  # fmt: skip
-# The bytes of a finding may be among those of another. A container's contents and unreachable objects may have unused
-# capacity. Objects and buffers of each kind may be among the few blocks that pin pages and arenas. malloc_trim(0) does
-# not return these pages, so no other finding counts them.
-PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
-CYCLES = ("cycles", "uncollectable-cycles")
+# Kinds of memory in use: objects of Python and blocks of C code, each by what keeps it alive.
+HELD, BY_CYCLES, BY_REFERENCES, LOST = KEPT = ("held", "in cycles", "by lost references", "lost")
+OBJECTS = frozenset(f"objects {how}" for how in KEPT)
+BLOCKS = frozenset(f"blocks {how}" for how in KEPT)
+FREED, TRACES, CONTEXTS, STACKS, MAPPED = ("freed objects", "traces", "memory contexts", "stacks", "mapped memory")
+
+
+def _kept(how: str) -> frozenset[str]:
+    return frozenset((f"objects {how}", f"blocks {how}"))
+
+
 # The finding about a holder, such as a variable. It may include the memory of many other findings.
 HOLDER = "holder"
-MAY_LIE_IN = {
-    "slack": (HOLDER, "leak-like", *CYCLES, *PINNED), "free-lists": PINNED, "cycles": PINNED,
-    "uncollectable-cycles": PINNED,
-    "leak-like": (HOLDER, *PINNED),
-    "capacity": (HOLDER, "lost-blocks", *PINNED),
-    "small-views": (HOLDER, "leak-like", *CYCLES),
-    "equal-strings": (HOLDER, "leak-like", "slack", *CYCLES),
-    "sparse-huge-pages": (HOLDER, "leak-like", "capacity", "lost-blocks", "slack"),
-    **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
-    "stacks": (HOLDER,),
+# The kinds of memory that each finding counts. Two findings that have a kind in common may count the same bytes; the
+# one that comes later here then names the other. The bytes of a finding without a kind are known by their addresses:
+# such findings share no bytes.
+#
+# Objects and buffers of each kind may be among the few blocks that pin pages and arenas. malloc_trim(0) does not return
+# these pages, so no other finding counts them.
+COUNTED: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("pymalloc-arenas", "musl-mappings", "pinned-pages"), OBJECTS | BLOCKS | {FREED}),
+    HOLDER: _kept(HELD) | {TRACES, CONTEXTS, STACKS, MAPPED},
+    "garbage-list": _kept(HELD),
+    **dict.fromkeys(("cycles", "uncollectable-cycles"), _kept(BY_CYCLES)),
+    "lost-references": _kept(BY_REFERENCES),
+    "lost-blocks": _kept(LOST),
+    "leak-like": OBJECTS,
+    "free-lists": frozenset((FREED,)),
+    "tracemalloc": frozenset((TRACES,)),
+    "postgresql-context": frozenset((CONTEXTS,)),
+    "stacks": frozenset((STACKS,)),
+    **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files"), frozenset((MAPPED,))),
+    "slack": OBJECTS,
+    "capacity": BLOCKS,
+    "small-views": OBJECTS,
+    "equal-strings": OBJECTS,
+    "sparse-huge-pages": OBJECTS | BLOCKS,
+    **dict.fromkeys(
+        (
+            "huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks", "mimalloc-empty",
+            "jemalloc-unused", "tcmalloc-unused", "jemalloc-arenas", "cached-*", "fragmented-*", "runtime-*",
+            "other-allocator", "lazily-freed", "locked",
+        ),
+        frozenset(),
+    ),
 }  # fmt: skip
+# The findings that pin memory are named last.
+PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
+# These findings name no other finding, because they only say who holds the bytes, or which free bytes stay.
+NAME_NONE = (HOLDER, *PINNED)
+# Findings about mappings claim their ranges from one another, so they share bytes only with a holder.
+BY_RANGES = frozenset((MAPPED,))
 # A certain gain of at least 1/MIN_GAIN of a holder's bytes is listed before the holder.
 MIN_GAIN = 4
 # These findings say when memory was allocated, or which other process counts it too, so they may overlap all other
@@ -47,13 +82,12 @@ OF_ALL = ("growing", "after-fork")
 
 
 class _SettledFinding:
-    """A finding that stays in the list.
+    """A finding that stays in the list, with its memory.
 
-    ``memory``: the ranges that may contain its bytes. ``own``: the ranges that are assumed to contain them, without the
-    ``own`` ranges of the findings in ``before``.
-    """
+    ``memory``: the ranges that may contain its bytes. ``own``: the first of these ranges, up to as many resident bytes
+    as the finding has. They leave out the ``own`` ranges of the findings in ``before``."""
 
-    def __init__(self, evidence: Evidence, claim: Claim, before: list[_SettledFinding]) -> None:
+    def __init__(self, evidence: Evidence, claim: FindingClaim, before: list[_SettledFinding]) -> None:
         self.finding = claim.finding
         self._evidence, self._memory, self._before = evidence, claim.memory, before
 
@@ -67,24 +101,24 @@ class _SettledFinding:
         return _first(self._evidence, subtract(self.memory, taken), self.finding.bytes)
 
 
-def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
+def settle(evidence: Evidence, found: Iterable[Finding | FindingClaim]) -> list[Finding]:
     """Return the findings, the largest first. Bytes that also belong to a more specific finding count only there.
 
-    A finding with too few bytes left is dropped. If it has a remedy, it becomes an alternative of the finding with most
-    of its bytes.
+    A finding with too few bytes left is dropped. If the dropped finding has a remedy, it becomes an alternative of the
+    finding with most of its bytes.
     """
     kept: list[_SettledFinding] = []
     for each in sorted(found, key=_rank):
-        claim = each if isinstance(each, Claim) else Claim(each, list)
+        claim = each if isinstance(each, FindingClaim) else FindingClaim(each, list)
         _add(evidence, kept, claim)
     finished = [_finished(row.finding) for row in kept]
     return ordered(placed(finished))
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by rank, but put some certain findings before a holder's finding: those that would free at
-    least a quarter of the holder's bytes.
-    """
+    """Return the findings by rank, the largest first, with one exception.
+
+    A certain finding that would free at least a quarter of a holder's bytes precedes the finding about this holder."""
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
     for place, row in enumerate(rows):
@@ -99,11 +133,11 @@ def _gains_of(finding: Finding, holder: Finding) -> bool:
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in the same order. Each gets the ids of other findings that may include some of its bytes.
+    """Return the findings in the same order, each with the ids of other findings that may include some of its bytes.
 
-    If a holder's finding and a more specific one are about the same memory, only the holder's finding names the other
-    one. A finding whose memory belongs to another holder does not name the holder's finding.
-    """
+    Two rules avoid repetition. If a holder's finding and a more specific one are about the same memory, only the
+    holder's finding names the other one. A finding whose memory belongs to a holder without a finding does not name the
+    finding ``holder``."""
     names = [finding.id for finding in findings]
     same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
     found = [
@@ -130,15 +164,22 @@ def _same(finding: Finding) -> str | None:
 def _others(name: str, names: Sequence[str]) -> list[str]:
     if name in OF_ALL:
         return [other for other in dict.fromkeys(names) if other not in OF_ALL]
-    return [other for other in MAY_LIE_IN.get(name, ()) if other in names]
+    if name in NAME_NONE or name not in COUNTED:
+        return []
+    own = COUNTED[name]
+    before = takewhile(lambda other: other != name, COUNTED)
+    found = [other for other in before if other in names and own & COUNTED[other]]
+    if own & BY_RANGES:
+        found = [other for other in found if other == HOLDER]
+    return sorted(found, key=lambda other: (other != HOLDER, other in PINNED))
 
 
-def _rank(each: Finding | Claim) -> int:
-    name = each.finding.id if isinstance(each, Claim) else each.id
+def _rank(each: Finding | FindingClaim) -> int:
+    name = each.finding.id if isinstance(each, FindingClaim) else each.id
     return next((place for place, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
 
 
-def _add(evidence: Evidence, kept: list[_SettledFinding], claim: Claim) -> None:
+def _add(evidence: Evidence, kept: list[_SettledFinding], claim: FindingClaim) -> None:
     row = _SettledFinding(evidence, claim, list(kept))
     shared = [(size, other) for other in kept if (size := evidence.resident_of(_both(row.memory, other.own)))]
     if not shared:
@@ -180,7 +221,7 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
     return start + low * page
 
 
-def _give_remedy(other: _SettledFinding, claim: Claim) -> None:
+def _give_remedy(other: _SettledFinding, claim: FindingClaim) -> None:
     """Add the remedy of a dropped finding to the finding that has its bytes, unless that finding advises the same
     settings.
     """

@@ -1,4 +1,4 @@
-"""Remove what is unsafe from the findings in a file that anybody may have written: their texts are shown, their
+"""Remove unsafe content from the findings in a file that anybody may have written. Their texts are shown; their
 commands are not.
 """
 

@@ -1,4 +1,4 @@
-"""The origin of the values of malloc's thresholds."""
+"""Find out how the thresholds of glibc's malloc got their values: by a setting, by glibc itself, or by default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.allocators.glibc.start_settings import number_of, setting_in
-from gdbheap.targets.environment import initial_environment
+from gdbheap.targets.start_environment import initial_environment
 from gdbheap.targets.target import Target
 
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.

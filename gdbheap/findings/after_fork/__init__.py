@@ -1,1 +1,1 @@
-"""The finding ``after-fork``: the rule that detects it, and its texts."""
+"""The finding ``after-fork``: pages that processes share after fork()."""

@@ -8,10 +8,10 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class AfterFork(Figures):
-    """The ``anonymous`` bytes of RSS, and the process's proportional share of these bytes (``pss``).
+    """The memory of a process that may still be shared since fork().
 
-    ``python``: whether the process runs Python.
-    """
+    ``anonymous``: the anonymous bytes of RSS. ``pss``: the process's proportional share of these bytes. ``python``:
+    whether the process runs Python."""
 
     ids = ("after-fork",)
     anonymous: int
@@ -20,7 +20,9 @@ class AfterFork(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about private memory that the process shares with others, computed from the kernel's PSS."""
+    """Return a list with a finding about private memory that the process shares with others, computed from the kernel's
+    PSS. The list is empty if the finding's bytes are unknown or too few.
+    """
     rss = evidence.heap.target.rss
     if rss.anonymous is None or rss.proportional is None:
         return []

@@ -1,1 +1,1 @@
-"""The finding ``cached``: the rule that detects it, and its texts."""
+"""The finding ``cached-*``: free blocks in threads' caches."""

@@ -1,21 +1,20 @@
-"""Free blocks in threads' caches. Only the thread that has a cache can soon reuse the blocks in it."""
+"""Free blocks in threads' caches. Only the thread of a cache can soon reuse the blocks in it."""
 
 from __future__ import annotations
 
 from gdbheap.allocators.allocator import Allocator, Caching, Purpose
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
-from gdbheap.findings.modules import largest_first
+from gdbheap.findings.allocator_copies import largest_first
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 
 
 @dataclass(frozen=True)
 class Cached(Figures):
-    """The number of threads' ``caches``, and the number of free ``blocks`` in these caches and in caches that threads
-    share.
+    """The free blocks in the caches of one allocator.
 
-    ``shared``: the bytes in shared caches. ``setting``: the setting that keeps caches small. ``owner``: the module with
-    most of the caches, "" if only one module has any.
-    """
+    ``caches``: the number of threads' caches. ``blocks``: the number of free blocks in these caches and in caches that
+    threads share. ``shared``: the bytes in shared caches. ``setting``: the setting that keeps caches small. ``owner``:
+    the module with most of the caches, "" if only one module has any."""
 
     ids = ("cached-*",)
     title: str
@@ -26,17 +25,19 @@ class Cached(Figures):
     owner: str
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident bytes of free blocks in caches, for each allocator that has enough of them.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident bytes of free blocks in caches, for each allocator that has
+    enough of them.
 
-    The findings are doubtful: the caches may be intended, as they make malloc fast.
+    The findings are doubtful: the caches may be intended, as they make malloc fast. The list is empty if the finding's
+    bytes are unknown or too few.
     """
     found = [(allocator, allocator.caching()) for allocator in evidence.heap.allocators]
     claims = [_claim(evidence, allocator, caching) for allocator, caching in found if caching is not None]
     return [claim for claim in claims if evidence.worth(claim.finding.bytes)]
 
 
-def _claim(evidence: Evidence, allocator: Allocator, caching: Caching) -> Claim:
+def _claim(evidence: Evidence, allocator: Allocator, caching: Caching) -> FindingClaim:
     size = evidence.resident_of(caching.ranges)
     remedy, owners = {}, [""]
     if evidence.worth(size):
@@ -47,4 +48,4 @@ def _claim(evidence: Evidence, allocator: Allocator, caching: Caching) -> Claim:
     figures = Cached(allocator.title, caching.caches, caching.blocks, caching.shared, setting, owner)
     line = evidence.line("sizes")
     finding = Finding(f"cached-{allocator.name}", size, figures, line, remedy, doubtful=True)
-    return Claim(finding, lambda: caching.ranges)
+    return FindingClaim(finding, lambda: caching.ranges)

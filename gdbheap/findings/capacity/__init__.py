@@ -1,1 +1,1 @@
-"""The finding ``capacity``: the rule that detects it, and its texts."""
+"""The finding ``capacity``: containers of C++ and Rust with much unused capacity."""

@@ -1,10 +1,10 @@
-"""Containers of C++ and Rust with far more room than contents."""
+"""Containers of C++ and Rust whose capacity is far larger than their contents."""
 
 from __future__ import annotations
 
 from dataclasses import field
 
-from gdbheap.contents.cxx.kinds import Room
+from gdbheap.contents.cxx.kinds import Capacity
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
@@ -18,7 +18,7 @@ VECTOR = "vector"
 class RoomOfKind:
     """The containers of one kind: their capacity, and how much of it is used.
 
-    ``kind``: the kind in words; ``family``: its key in TEXTS. ``capacity``: the bytes that the containers can hold;
+    ``kind``: the kind as text; ``family``: its key in TEXTS. ``capacity``: the bytes that the containers can hold;
     ``used``: the bytes that they do hold. ``proven``: False if only three ascending pointers, as in a std::vector,
     identify the kind. Readers, arenas and rings also have three ascending pointers, but use all of their block.
     """
@@ -33,12 +33,13 @@ class RoomOfKind:
 
 @dataclass(frozen=True)
 class ContainerRoom(Figures):
-    """The number of ``containers``, the bytes of their ``capacity``, and how many of these bytes are ``used``.
+    """The unused capacity of containers.
 
-    ``pages``: the resident bytes of unused capacity in whole pages. ``address``: the block with the most of these
-    bytes, which has ``most`` of them. ``kinds``: the kinds that the text names. ``path``: the first step of the path to
-    that block; "" if unknown. ``apart``: whether nearly all these bytes belong to a holder without a finding.
-    """
+    ``containers``: the number of containers. ``capacity``: the bytes of their capacity; ``used``: how many of these are
+    used. ``pages``: the resident bytes of unused capacity in whole pages. ``kinds``: the kinds of containers that the
+    text lists. ``address``: the block with the most unused capacity; ``most``: its unused bytes. ``path``: the first
+    step of the path to that block, "" if unknown. ``apart``: whether that block has nearly all of the unused capacity,
+    and its holder has no finding."""
 
     ids = ("capacity",)
     containers: int
@@ -54,9 +55,10 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the resident bytes of unused capacity.
+    """Return a list with a finding about the resident bytes of unused capacity.
 
-    In a program with Python, only proven containers count.
+    In a program with Python, only proven containers count. The list is empty if the finding's bytes are unknown or too
+    few.
     """
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
@@ -76,7 +78,7 @@ def find(evidence: Evidence) -> list[Finding]:
     return [Finding("capacity", size, figures, lines, doubtful=conditional)]
 
 
-def _path(evidence: Evidence, room: Room) -> str:
+def _path(evidence: Evidence, room: Capacity) -> str:
     """Return the first step of the path to the block with the most unused capacity; "" if it is unknown."""
     heap = evidence.heap
     if not evidence.follows or heap.target.remote or not room.address:
@@ -86,20 +88,21 @@ def _path(evidence: Evidence, room: Room) -> str:
     return steps[0].edge if steps else ""
 
 
-def _is_proven(room: Room) -> bool:
+def _is_proven(room: Capacity) -> bool:
     return room.kind.family != VECTOR or room.kind.type is not None
 
 
-def _of_kind(room: Room) -> RoomOfKind:
+def _of_kind(room: Capacity) -> RoomOfKind:
     kind = room.kind
     return RoomOfKind(kind.text, kind.family, room.count, room.capacity, room.used, _is_proven(room))
 
 
-def _rooms(evidence: Evidence) -> list[Room]:
+def _rooms(evidence: Evidence) -> list[Capacity]:
     heap = evidence.heap
     if heap.target.refusal is not None or (heap.target.remote and not evidence.detail):
         return []
     if heap.used_blocks > MAX_GRAPH_BLOCKS and not evidence.detail and not evidence.follows:
+        evidence.leave_out()
         return []
     try:
         is_python = heap.is_python

@@ -1,4 +1,4 @@
-"""Texts of the finding ``capacity``: containers of C++ and Rust that have room for much more than they hold."""
+"""Texts of the finding ``capacity``: containers of C++ and Rust with much unused capacity."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The finding ``contexts``: the rule that detects it, and its texts."""
+"""The finding ``postgresql-context``: the largest memory contexts of a PostgreSQL backend."""

@@ -10,7 +10,7 @@ from functools import partial
 
 from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent, named_contexts
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.targets.ranges import joined
 
 # plancache.c: each prepared statement has contexts with the first two names; it has one with the last name while it has
@@ -24,11 +24,10 @@ OF_CONTEXTS = re.compile(r"^(?:[\d,]+ )?memory contexts? (.+)$")
 
 @dataclass(frozen=True)
 class LargestContext(Figures):
-    """The contexts with one ``name``: their number (``count``) and their bytes from malloc (``total``).
+    """The contexts with one ``name``, or those of all prepared statements.
 
-    ``free``: how many of these bytes are free. ``statements``: the number of prepared statements to which the contexts
-    belong; 0 for other contexts.
-    """
+    ``count``: their number. ``total``: their bytes from malloc; ``free``: how many of these are free. ``statements``:
+    the number of prepared statements to which they belong; 0 for other contexts."""
 
     ids = ("postgresql-context",)
     name: str
@@ -43,9 +42,9 @@ class LargestContext(Figures):
         return found is not None and found[1] in self.name.split(AND)
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the contexts of one name, or about all contexts of prepared statements: the group with the
-    most bytes.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the contexts of one name, or about all contexts of prepared statements: the
+    group with the most bytes. The list is empty if the finding's bytes are unknown or too few.
     """
     if evidence.heap.target.refusal is not None:
         return []
@@ -54,12 +53,12 @@ def find(evidence: Evidence) -> list[Claim]:
     groups[PREPARED] = [context for name in OF_STATEMENTS for context in groups.pop(name, [])]
     largest = max(groups.values(), key=lambda group: sum(context.total for context in group))
     ranges = joined(sorted(pair for context in largest for pair in context.blocks))
-    size = evidence.resident_of(ranges)
+    size = evidence.known_bytes_of(ranges)
     if not evidence.worth(size):
         return []
     figures = _figures(largest)
     finding = Finding("postgresql-context", size, figures, evidence.line("contexts"))
-    return [Claim(finding, partial(list, ranges))]
+    return [FindingClaim(finding, partial(list, ranges))]
 
 
 def _figures(group: list[Context]) -> LargestContext:

@@ -1,1 +1,1 @@
-"""The finding ``cycles``: the rule that detects it, and its texts."""
+"""The finding ``cycles``: unreachable objects that only refer to one another."""

@@ -6,21 +6,22 @@ from collections import Counter
 from dataclasses import field
 
 from gdbheap import _native
-from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
+from gdbheap.answers.why_not_freed import COLLECTABLE, FROZEN, CauseTexts
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 
 @dataclass(frozen=True)
 class Cycles(Figures):
-    """Cycles that were not collected: the number of their ``objects``, the ``type`` with the most bytes, and these
-    bytes (``largest``).
+    """Cycles that the collector has not collected yet.
 
-    Fields about the collector, if it was found: ``enabled``; ``frozen``: whether objects are frozen; ``count`` and
-    ``threshold`` of the youngest generation: it is collected when the count exceeds the threshold. ``closing``: the
-    references that close the cycles with the most bytes; ``times``: the number of groups of objects that these
-    references connect. The objects of a group reach one another.
-    """
+    ``objects``: the number of their objects. ``type``: the type with the most bytes; ``largest``: these bytes.
+    ``closing``: the references that close the cycles with the most bytes. ``times``: how many groups of objects such
+    references connect; the objects of a group reach one another.
+
+    Fields about the collector: ``enabled``: whether it is switched on, None if unknown. ``frozen``: whether gc.freeze()
+    put objects aside. ``count`` and ``threshold``: the youngest generation is collected when its count exceeds its
+    threshold."""
 
     ids = ("cycles",)
     objects: int
@@ -35,10 +36,11 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the cycles that the collector would free, including those that it frees only after
-    gc.unfreeze().
+    """Return a list with a finding about the cycles that the collector would free, including those that it frees only
+    after gc.unfreeze().
 
-    The graph of references is built only for few blocks, if the collector is off, or with ``detail``.
+    The graph of references is built only for few blocks, if the collector is off, or with ``detail``. The list is empty
+    if the finding's bytes are unknown or too few.
     """
     found = evidence.unreachable
     if found is None:
@@ -51,7 +53,7 @@ def find(evidence: Evidence) -> list[Finding]:
     return [Finding("cycles", size, _figures(evidence, all_causes, rows), evidence.line("unreachable"))]
 
 
-def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.Lost]) -> Cycles:
+def _figures(evidence: Evidence, all_causes: list[_native.Cause], rows: list[_native.LostGroup]) -> Cycles:
     collector, sizes, causes = evidence.heap.python.collector, Counter[int](), Counter[int]()
     for row in rows:
         size = evidence.resident_of_lost(row)

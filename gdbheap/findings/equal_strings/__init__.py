@@ -1,1 +1,1 @@
-"""The finding ``equal-strings``: the rule that detects it, and its texts."""
+"""The finding ``equal-strings``: many strings with few values."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from dataclasses import field
 
+from gdbheap import _native
 from gdbheap.answers.duplicates import duplicates
 from gdbheap.contents.python.objects.census import Objects
-from gdbheap.contents.python.text.repr import Limits
+from gdbheap.contents.python.objects.comparable import values_of
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
@@ -16,21 +18,25 @@ from gdbheap.graph.nodes import Node
 STR, BYTES = "str", "bytes"
 # The release of CPython that never frees an interned string.
 IMMORTAL = (3, 12)
-# The size of the first sample. All strings are compared if more than half of the sample repeats other values.
-SAMPLES = 400
+# Strings of a type with at most this many bytes are all compared, which takes a tenth of a second.
+QUICK_BYTES = 128 << 20
+# The number of strings in the sample of a type with more bytes. All strings of the type are compared if more than one
+# in MIN_REPEATS strings of the sample repeats another value. About as many repeat if the type has ten times as many
+# values as the sample has strings, all equally frequent.
+SAMPLES, MIN_REPEATS = 4000, 20
+# The sample is the same in each run over the same strings.
+SEED = 0
 # The most bytes of objects of one type that are compared for the first page.
 MAX_BYTES = 1 << 30
-TEXTS = Limits(length=200, value=200, items=1, depth=1, reads=4)
 
 
 @dataclass(frozen=True)
 class EqualStrings(Figures):
-    """The number of strings (``objects``), the number of ``values`` that several strings have, and the number of
-    surplus ``copies``.
+    """The strings of one type that repeat values.
 
-    ``keeps_interned``: whether the interpreter never frees an interned string (CPython 3.12). ``type``: "str" or
-    "bytes".
-    """
+    ``type``: "str" or "bytes". ``objects``: the number of strings. ``values``: the number of values that several
+    strings have. ``copies``: the number of strings that would not exist if each value were stored once.
+    ``keeps_interned``: whether the interpreter never frees an interned string (CPython 3.12)."""
 
     ids = ("equal-strings",)
     objects: int
@@ -41,9 +47,11 @@ class EqualStrings(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the bytes that one copy of each value would save, for the type with the largest saving.
+    """Return a list with a finding about the type whose repeated values waste the most bytes.
 
-    All strings of a type are compared only if most strings of a sample have copies.
+    All strings of a type are compared if they have at most QUICK_BYTES bytes, or if enough strings of a sample repeat
+    other values. Both conditions depend only on the strings, so that a process and its snapshot have the same finding.
+    The list is empty if the finding's bytes are unknown or too few.
     """
     found = [finding for name in (STR, BYTES) for finding in _of_type(evidence, name)]
     return sorted(found, key=lambda finding: -finding.bytes)[:1]
@@ -70,12 +78,14 @@ def _of_type(evidence: Evidence, name: str) -> list[Finding]:
 def _is_likely(evidence: Evidence, objects: Objects, name: str) -> bool:
     """Return whether equal objects of a type may be a finding.
 
-    The objects must have enough bytes for a finding, and most objects of a sample must equal another object. Estimates
-    count only objects of up to 512 bytes. Larger objects are counted if the graph of references costs little.
+    The objects must have enough bytes for a finding. If they have more than QUICK_BYTES, enough objects of a sample
+    must repeat other values. Estimates count only objects of up to 512 bytes. Larger objects are counted if the graph
+    of references costs little.
     """
     small = [row for row in evidence.estimates if row.type == name]
     is_much = evidence.worth(sum(row.bytes for row in small))
     if not is_much and not evidence.is_graph_quick:
+        evidence.leave_out()
         return False
     references = evidence.graph_of(evidence.heap.used_blocks if evidence.detail else MAX_LIKELY_GRAPH_BLOCKS)
     if references is None:
@@ -83,13 +93,22 @@ def _is_likely(evidence: Evidence, objects: Objects, name: str) -> bool:
     nodes, size = list[Node](), 0
     for kind in (row.address for row in small):
         numbers = references.graph.objects_of(kind)
-        sample = references.nodes(numbers[:: max(1, len(numbers) // SAMPLES)])
+        sample = references.nodes(random.Random(SEED).sample(numbers, min(SAMPLES, len(numbers))))
         size += sum(node.size for node in sample) * len(numbers) // max(1, len(sample))
         nodes += sample
-    if not is_much and not evidence.worth(size) or size > MAX_BYTES and not evidence.detail:
+    if not is_much and not evidence.worth(size):
         return False
-    texts = [objects.repr.text(node.address, TEXTS) for node in nodes]
-    return 2 * len(set(texts)) < len(texts)
+    if size > MAX_BYTES and not evidence.detail:
+        evidence.leave_out()
+        return False
+    return size <= QUICK_BYTES or _repeats(objects, {row.address: name for row in small}, nodes)
+
+
+def _repeats(objects: Objects, types: dict[int, str], nodes: list[Node]) -> bool:
+    """Return whether more than one in MIN_REPEATS of the objects in ``nodes`` repeats the value of another."""
+    values, addresses = values_of(objects.release, types), [node.address for node in nodes]
+    hashes = _native.value_hashes(objects.heaps, objects.layout, values, addresses)
+    return MIN_REPEATS * (len(hashes) - len(set(hashes))) > len(hashes)
 
 
 def _keeps_interned(objects: Objects) -> bool:

@@ -1,1 +1,1 @@
-"""The finding ``fragmented``: the rule that detects it, and its texts."""
+"""The finding ``fragmented-*``: blocks that would fit into fewer jemalloc slabs, tcmalloc spans or mimalloc pages."""

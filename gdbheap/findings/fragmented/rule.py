@@ -8,11 +8,11 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.jemalloc_unused.rule import SERVERS
 from gdbheap.targets.target import AT_ENTRY
 
-# The least percentage of RSS for which 'heap pins' has blocks worth dropping.
+# The finding names 'heap pins' if the blocks that it lists keep at least this percentage of RSS.
 MIN_PERCENT_OF_PINS = 1
 
 
@@ -41,10 +41,11 @@ class Fragmented(Figures):
     pins: bool = False
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding for each allocator, about the resident pages of the groups that packing would empty.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding for each allocator, about the resident pages of the groups that packing would empty.
 
-    The absent pages of the groups that packing would fill are subtracted.
+    The absent pages of the groups that packing would fill are subtracted. The list is empty if the finding's bytes are
+    unknown or too few.
     """
     heap = evidence.heap
     if heap.target.pages is None:
@@ -54,7 +55,7 @@ def find(evidence: Evidence) -> list[Claim]:
     return [claim for claim in claims if evidence.worth(claim.finding.bytes)]
 
 
-def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -> Claim:
+def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -> FindingClaim:
     rows, by_size = packing.sizes, Counter[int]()
     for row in rows:
         by_size[row.size] += row.freed
@@ -79,7 +80,7 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
     pins = evidence.line("pins", f"--allocator={allocator.name}") if has_pins else []
     lines = [*evidence.line("sizes"), *pins]
     freed = sum(by_size.values())
-    return Claim(Finding(f"fragmented-{allocator.name}", freed, figures, lines), lambda: packing.going)
+    return FindingClaim(Finding(f"fragmented-{allocator.name}", freed, figures, lines), lambda: packing.going)
 
 
 def _server(evidence: Evidence, allocator: Allocator) -> str:

@@ -12,7 +12,7 @@ SERVER = (
 )
 OWN = (
     "copy long-lived data into new blocks before any old block is freed (build the container anew), then release the "
-    "empty {kind} ({call}). Or allocate long-lived data before the load that filled these {kind}. {pins}"
+    "empty {kind} ({call}). Or allocate long-lived data before the work that filled these {kind}. {pins}"
     "'heap sizes' lists all sizes"
 )
 PINS = "'heap pins' lists the blocks that pin the most memory, "

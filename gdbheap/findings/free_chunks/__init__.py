@@ -1,1 +1,1 @@
-"""The finding ``free-chunks``: the rule that detects it, and its texts."""
+"""The finding ``free-chunks``: whole pages that free() leaves resident."""

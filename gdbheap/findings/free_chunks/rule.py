@@ -7,7 +7,7 @@ from heapq import nlargest
 from gdbheap.allocators.allocator import HoleRow
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.pinners import MAX_GROUPS, NO_PINNER, Pinner, pinner_of
 
 # Minimum sizes in KiB: the default of 'heap holes', then smaller ones.
@@ -16,12 +16,12 @@ HOLE_SIZES = (1024, 256, 64, 16, 4)
 
 @dataclass(frozen=True)
 class FreeChunks(Figures):
-    """The number of free ``chunks`` with whole pages.
+    """Free chunks that contain whole pages. ``chunks``: their number.
 
-    The bytes of these pages: ``main``: in the main arena; ``threads``: in the ``arenas`` of threads; ``unused``: in the
-    ``unused_arenas``, which no thread uses any more. ``pinned_by``: the path to the block after the largest chunk, ""
-    if unknown. ``pinner``: the variable that holds most of the blocks after the largest holes.
-    """
+    The bytes of the whole pages are given for three parts. ``main``: in the main arena. ``threads``: in the ``arenas``
+    of threads. ``unused``: in the ``unused_arenas``, which no thread uses any more. ``pinned_by``: the path to the
+    block after the largest chunk, "" if unknown. ``pinner``: the variable that holds most of the blocks after the
+    largest holes."""
 
     ids = ("free-chunks",)
     chunks: int
@@ -34,9 +34,9 @@ class FreeChunks(Figures):
     pinner: Pinner = NO_PINNER
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the memory that malloc_trim(0) would return, without the end of the main arena's top
-    chunk.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the memory that malloc_trim(0) would return, without the end of the main
+    arena's top chunk. The list is empty if the finding's bytes are unknown or too few.
     """
     trim = evidence.trim
     if trim is None:
@@ -54,13 +54,14 @@ def find(evidence: Evidence) -> list[Claim]:
     commands = evidence.trimming() + _holes(evidence, smallest)
     commands += evidence.measuring() if len(threads) > 1 else []
     finding = Finding("free-chunks", sum(given), figures, commands)
-    return [Claim(finding, evidence.between_tops, has_remedy=True)]
+    return [FindingClaim(finding, evidence.between_tops, has_remedy=True)]
 
 
 def _largest_holes(evidence: Evidence) -> tuple[int | None, list[HoleRow]]:
-    """Return the largest size in HOLE_SIZES (KiB) that a hole reaches, and the MAX_GROUPS largest of these holes;
-    (None, []) if no hole reaches the smallest size.
-    """
+    """Return the largest size in HOLE_SIZES (in KiB) that a hole reaches, and the MAX_GROUPS largest holes of at least
+    this size.
+
+    The result is (None, []) if no hole reaches the smallest size."""
     for size in HOLE_SIZES:
         rows = [] if evidence.glibc is None else list(evidence.glibc.holes(size << 10))
         if rows:
@@ -78,9 +79,8 @@ def _holes(evidence: Evidence, size: int | None) -> list[str]:
 def _above_largest(evidence: Evidence, holes: list[HoleRow]) -> str:
     """Return the path to the block in use after the largest of ``holes``, which comes first.
 
-    Return "" if this hole alone is too small for a finding, or if building the graph of references would take longer
-    than all other work.
-    """
+    Return "" if this hole alone is too small for a finding. Return "" also if building the graph of references would
+    take longer than all other work."""
     most = holes[0] if holes else None
     if most is None or most.after is None or most.after.state != "used":
         return ""

@@ -8,14 +8,14 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap holes' lists "
+    "call malloc_trim(0) after the work that left these holes ('heap trim --yes' calls it now). 'heap holes' lists "
     "the holes"
 )
 MEASURED = (
     ". Each arena keeps its own peak: before you change a setting, try fewer arenas, or another allocator, on a "
     "recording ('gdbheap trace', then 'gdbheap replay --what-if')"
 )
-REMEDY = "call malloc_trim(0) after each load ('heap trim --yes' calls it now)"
+REMEDY = "call malloc_trim(0) after each burst of work ('heap trim --yes' calls it now)"
 
 
 def _text(figures: FreeChunks) -> str:
@@ -31,12 +31,13 @@ def _text(figures: FreeChunks) -> str:
 
 
 def _after(figures: FreeChunks) -> str:
-    """Return in words who holds the blocks after the largest holes."""
+    """Return a text that says who holds the blocks after the largest holes."""
     if figures.pinned_by:
         return f"; the block after the largest hole is held by {source_path(figures.pinned_by)}"
     pinner = figures.pinner
     part = f"{pinner.count:,} of " if pinner.count < pinner.examined else ""
     after = f"; the blocks after {part}the {pinner.examined:,} largest holes are held by {pinner.path}"
+    after += f", after {pinner.next_count:,} by {pinner.next_path}" if pinner.next_path else ""
     return after if pinner.path else ""
 
 

@@ -1,1 +1,1 @@
-"""The finding ``free-lists``: the rule that detects it, and its texts."""
+"""The finding ``free-lists``: objects that the interpreter keeps for reuse."""

@@ -15,11 +15,11 @@ MAX_ROUNDED = 48
 
 @dataclass(frozen=True)
 class FreeLists(Figures):
-    """The number of ``objects`` on free lists, and their bytes (``size``).
+    """Objects on free lists. ``objects``: their number. ``size``: their bytes.
 
-    ``type``: the type with the most bytes; ``most``, ``most_bytes``: the number and the bytes of its objects. ``slabs``
-    and ``slab_bytes``: in Python 2, the number and the bytes of malloc blocks for numbers that contain no live number.
-    """
+    ``type``: the type with the most bytes. ``most`` and ``most_bytes``: the number and the bytes of its objects.
+    ``slabs``: in Python 2, the number of malloc blocks that the interpreter fills with numbers and that contain no live
+    number. ``slab_bytes``: their bytes."""
 
     ids = ("free-lists",)
     objects: int
@@ -32,11 +32,11 @@ class FreeLists(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about all objects on free lists, and the blocks of Python 2's numbers without a live number.
+    """Return a list with a finding about all objects on free lists. In Python 2, blocks for numbers that contain no
+    live number count too.
 
-    The objects are counted only if a finding is likely, judged by a sample of blocks or by the number of blocks for
-    Python 2's numbers.
-    """
+    The objects are counted only if a sample of blocks, or the number of blocks for numbers, makes a finding likely. The
+    list is empty if the finding's bytes are unknown or too few."""
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
         return []
@@ -66,6 +66,7 @@ def _most_of_slabs(evidence: Evidence) -> int:
 
 
 def _is_cleared(name: str) -> bool:
-    """Return whether idle objects of a type are on a free list of the interpreter. Idle objects of library types, and
-    frames that code objects keep, are not on such a list."""
+    """Return whether gc.collect() clears the free list on which idle objects of this type are kept.
+
+    Free lists of library types, and frames that code objects keep, are not cleared."""
     return "." not in name and name != KEPT_BY_CODE

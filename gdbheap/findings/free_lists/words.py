@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call gc.collect() after the load that left these objects: only a collection of the oldest generation clears the "
+    "call gc.collect() after the work that left these objects: only a collection of the oldest generation clears the "
     "free "
     "lists. 'heap pools' lists the sizes of the blocks. pymalloc returns an arena only when it is empty"
 )
@@ -21,7 +21,7 @@ def _text(figures: FreeLists) -> str:
     held = counted(figures.slabs, "block of malloc holds", "blocks of malloc hold")
     slabs = f"{held} no int or float of Python 2 any more ({size_text(figures.slab_bytes)})"
     if figures.slab_bytes > figures.size:
-        return f"{slabs}. The interpreter keeps them for the next numbers"
+        return f"{slabs}. The interpreter keeps this memory for new int and float objects"
     objects = (
         f"the interpreter keeps {counted(figures.objects, 'object')} on its free lists for reuse, most of type "
         f"{figures.type} ({figures.most:,}, {size_text(figures.most_bytes)})"

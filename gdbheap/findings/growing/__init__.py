@@ -1,1 +1,1 @@
-"""The finding ``growing``: the rule that detects it, and its texts."""
+"""The finding ``growing``: growth since an earlier snapshot."""

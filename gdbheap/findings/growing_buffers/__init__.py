@@ -1,1 +1,1 @@
-"""The finding ``growing-buffers``: the rule that detects it, and its texts."""
+"""The finding ``growing-buffers``: copies that realloc() left in holes when it moved buffers."""

@@ -9,7 +9,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.accounting.describing import BlockDescription, describe_blocks
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
@@ -23,11 +23,11 @@ MIN_COPIES = 3
 
 @dataclass(frozen=True)
 class GrowingBuffers(Figures):
-    """The number of old ``copies`` in holes, and of the ``buffers`` that they were copied to.
+    """Old contents of buffers in holes.
 
-    Fields about the buffer with the most copies: ``address``; ``what``, its description (None if that takes long);
-    ``size``; ``shortest`` and ``longest``, the bytes of its shortest and its longest copy. ``origin``: how
-    ``mmap_threshold`` got its value.
+    ``copies``: the number of old copies. ``buffers``: how many buffers they are copies of. ``origin``: how
+    ``mmap_threshold`` got its value. Fields about the buffer with the most copies: ``address``. ``size``. ``what``: its
+    description, None if that takes long. ``shortest`` and ``longest``: the bytes of its shortest and its longest copy.
     """
 
     ids = ("growing-buffers",)
@@ -44,10 +44,9 @@ class GrowingBuffers(Figures):
 
 @dataclass(frozen=True)
 class Copy:
-    """The remaining bytes, [start, end), of an old copy of the first ``length`` bytes of a buffer.
+    """The remains of an old copy of a buffer's beginning, at [``start``, ``end``).
 
-    ``buffer``: the buffer's address, and its size with header.
-    """
+    ``length``: how many bytes of the buffer were copied. ``buffer``: the buffer's address, and its size with header."""
 
     start: int
     end: int
@@ -55,8 +54,10 @@ class Copy:
     buffer: tuple[int, int]
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident pages of old copies of buffers, each copy of 128 KiB or more."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident pages of old copies of buffers, each copy of 128 KiB or more. The
+    list is empty if the finding's bytes are unknown or too few.
+    """
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MAX_HOLES]
     if evidence.heap.target.remote and not evidence.detail:
         return []
@@ -69,7 +70,7 @@ def find(evidence: Evidence) -> list[Claim]:
     figures = _figures(evidence, copies)
     environment = {} if figures.origin == OWN else MMAP_THRESHOLD
     finding = Finding("growing-buffers", kept, figures, environment=environment)
-    return [Claim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
+    return [FindingClaim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
 
 
 def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
@@ -83,10 +84,10 @@ def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
-    """Return the parts of holes that contain old copies of buffers that are larger now.
+    """Return the parts of holes that contain old copies of buffers. Each of these buffers has grown since.
 
-    If two copies claim the same bytes, the copy with more matches in the hole gets these bytes.
-    """
+    If two copies claim the same bytes, the one that agrees with the hole in more places gets them. The native search
+    returns it first."""
     target = evidence.heap.target
     if target.pages is None:
         return []
@@ -110,5 +111,5 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
 
 
 def _what(evidence: Evidence, buffer: tuple[int, int]) -> BlockDescription | None:
-    """Return a description of a buffer; None if making it takes long."""
+    """Return a description of a buffer; None if computing it would take long."""
     return None if evidence.objects is None else describe_blocks(evidence.heap, [buffer])[buffer[0]]

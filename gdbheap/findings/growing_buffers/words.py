@@ -17,8 +17,8 @@ def _text(figures: GrowingBuffers) -> str:
     return (
         f"holes contain {counted(figures.copies, 'copy', 'copies')} of the beginning of {what} at "
         f"{figures.address:#x} ({size_text(figures.size)}; its copies have {lengths}){others}. realloc() leaves such "
-        "copies when it moves a growing buffer. For buffers from mmap_threshold on, which is "
-        f"{threshold_text(figures.mmap_threshold, figures.origin)}, realloc() moves pages and leaves no copies"
+        "copies when it moves a growing buffer. It leaves none for a buffer of at least mmap_threshold, which is "
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}: it moves the pages of such a buffer"
     )
 
 

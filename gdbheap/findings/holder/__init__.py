@@ -1,1 +1,1 @@
-"""The finding ``holder``: the rule that detects it, and its texts."""
+"""The finding ``holder``: one holder of at least a quarter of RSS."""

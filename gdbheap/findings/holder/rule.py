@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.by_root import IN_MALLOC
-from gdbheap.answers.shared_out import Part
+from gdbheap.answers.shared_out import HolderPart
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.dataclass import dataclass
@@ -17,7 +17,7 @@ from gdbheap.findings.contexts.rule import LargestContext
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
-__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "is_room_of", "with_room"]
+__all__ = ["RUNTIME", "LargeHolder", "MainHolder", "Trait", "found_of", "holds_alone", "is_room_of", "with_room"]
 
 MIN_PERCENT = 25
 # Findings that say more about a holder's memory than its size, if they cover MOST_PERCENT of it.
@@ -97,7 +97,7 @@ class MainHolder:
     kind: str
     address: int | None = None
     shape: list[int] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[HolderPart] = field(default_factory=list)
     way: str | None = None
     at_least: bool = False
     limit: int | None = None
@@ -113,6 +113,17 @@ class MainHolder:
     traits: list[Trait] = field(default_factory=list)
     at_most: int | None = None
 
+    @property
+    def known_bytes(self) -> int:
+        """The resident bytes; all bytes if residency is unknown."""
+        return self.bytes if self.resident is None else self.resident
+
+    @property
+    def may_be_alone(self) -> bool:
+        """Whether the holder may be the only one that keeps its memory alive, because the pointers of all other holders
+        may be stale."""
+        return self.at_most is not None and holds_alone(self.at_most, self.bytes)
+
 
 def holds_alone(freed: int, held: int) -> bool:
     """Return whether a holder alone keeps its ``held`` bytes alive.
@@ -123,14 +134,13 @@ def holds_alone(freed: int, held: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Holder(Figures):
-    """A large ``holder``, with ``count`` items if it has a length.
+class LargeHolder(Figures):
+    """A ``holder`` of much memory. ``count``: the number of its items, None if it has no length.
 
     ``same``: the id of a more specific finding about most of its bytes, or None. ``parent``: the process from which a
     Python was forked, if it still runs. ``left_over``: whether most of it is reachable only through pointers that may
-    be stale. ``room``: the bytes of unused capacity of containers that may be part of this holder, as another finding
-    guesses; 0 for none.
-    """
+    be stale. ``room``: the bytes of unused capacity that this holder probably contains, according to the finding
+    ``capacity``; 0 for none."""
 
     ids = ("holder",)
     holder: MainHolder
@@ -142,10 +152,11 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list[Finding]:
-    """Return the findings, with the unused capacity of containers assigned to holders.
+    """Connect the finding about unused capacity of containers with the holders of the containers, and return all
+    findings.
 
-    A guessed unused capacity is added to a holder's finding if it may be at least a quarter of the holder's bytes.
-    Unused capacity of a holder in ``rows`` that has no finding gets the mark ``apart``.
+    If unused bytes are probably a holder's, and at least a quarter of its bytes, the holder's finding gets their number
+    (``room``). If the holder, one of ``rows``, has no finding, the finding about unused capacity is marked ``apart``.
     """
     found = [_placed_apart(one, found, rows) for one in found]
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
@@ -154,7 +165,7 @@ def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list
     room = guess.bytes
     return [
         replace(one, figures=replace(one.figures, room=room))
-        if isinstance(one.figures, Holder)
+        if isinstance(one.figures, LargeHolder)
         and is_room_of(guess.figures, one.figures)
         and MIN_PERCENT * one.bytes <= 100 * room <= 100 * one.bytes
         else one
@@ -163,11 +174,10 @@ def with_room(found: Sequence[Finding], rows: Sequence[MainHolder] = ()) -> list
 
 
 def _placed_apart(finding: Finding, found: Sequence[Finding], rows: Sequence[MainHolder]) -> Finding:
-    """Return the finding, with the mark ``apart`` if it is about unused capacity of a holder without a finding.
+    """Return the finding. It is marked ``apart`` if it is about the unused capacity of a holder that has no finding.
 
-    This holder, one of ``rows``, must reach the block with the most unused capacity. Nearly all unused capacity must be
-    in that block.
-    """
+    The mark needs two conditions. One block has nearly all of the unused capacity. One of the holders in ``rows``
+    reaches that block."""
     room = finding.figures
     if not isinstance(room, ContainerRoom) or 100 * room.most < APART_PERCENT * finding.bytes:
         return finding
@@ -177,35 +187,35 @@ def _placed_apart(finding: Finding, found: Sequence[Finding], rows: Sequence[Mai
 
 
 def is_room_of(room: object, holder: object) -> bool:
-    """Return whether the holder of the figures ``holder`` reaches the container with the most unused capacity in
-    ``room``.
-    """
-    return isinstance(holder, Holder) and isinstance(room, ContainerRoom) and _is_reached(room, holder.holder)
+    """Return whether a holder's finding and a finding about unused capacity are about the same memory. ``room`` and
+    ``holder`` are their figures.
+
+    They are if the holder reaches the container with the most unused capacity."""
+    return isinstance(holder, LargeHolder) and isinstance(room, ContainerRoom) and _is_reached(room, holder.holder)
 
 
 def _is_reached(room: ContainerRoom, row: MainHolder) -> bool:
     return bool(room.path) and (row.path == room.path or row.path.startswith(f"{room.path}: "))
 
 
-def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
-    """Return a finding about each holder in ``rows`` with at least MIN_PERCENT of RSS that ``others`` do not cover.
+def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding], whole: int) -> list[Finding]:
+    """Return a finding about each holder in ``rows`` with at least MIN_PERCENT of ``whole`` that ``others`` do not
+    cover.
 
-    The largest come first. The findings are doubtful, because the memory may be intended.
+    ``whole``: RSS, or the memory in use if RSS is unknown. The largest come first. The findings are doubtful, because
+    the memory may be intended.
     """
-    rss = evidence.heap.target.rss.bytes
-    if rss is None:
-        return []
     found: list[Finding] = []
     for row in rows:
-        if row.resident is None or not _is_worth(row, rss) or _is_covered(row, others):
+        if not _is_worth(row, whole) or _is_covered(row, others):
             continue
-        specific = [one for one in others if one.id in SPECIFIC and _is_most(one.bytes, row.resident)]
+        specific = [one for one in others if one.id in SPECIFIC and _is_most(one.bytes, row.known_bytes)]
         # Only one holder can be about the same memory.
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
-        figures = Holder(row, row.count, None if same is None else same.id, evidence.python_parent, left_over)
+        figures = LargeHolder(row, row.count, None if same is None else same.id, evidence.python_parent, left_over)
         # The certain one of two findings with equal sizes comes first, so this puts the more specific one first.
-        size = row.resident if same is None else min(row.resident, same.bytes)
+        size = row.known_bytes if same is None else min(row.known_bytes, same.bytes)
         found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
     return found
 
@@ -232,9 +242,9 @@ def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
     return 2 * size >= holder.bytes
 
 
-def _is_worth(row: MainHolder, rss: int) -> bool:
-    size = row.resident or 0
-    return row.kind not in NO_FINDING and size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * rss
+def _is_worth(row: MainHolder, whole: int) -> bool:
+    size = row.known_bytes
+    return row.kind not in NO_FINDING and size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT * whole
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
@@ -245,7 +255,7 @@ def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
         return True
     kind = SHARED if any(trait.kind == SHARED_MEMORY for trait in row.traits) else row.kind
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(kind, ())))
-    if size and 2 * size >= (row.resident or 0):
+    if size and 2 * size >= row.known_bytes:
         return True
     return row.address is not None and any(getattr(one.figures, "address", None) == row.address for one in others)
 

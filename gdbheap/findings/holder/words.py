@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gdbheap.contents.python.names.packages import ONE_FILE
-from gdbheap.contents.python.objects.connections import CONNECTION, IN_FILE, IN_MEMORY, TEMPORARY
+from gdbheap.contents.python.objects.database_connections import CONNECTION, IN_FILE, IN_MEMORY, TEMPORARY
 from gdbheap.findings.holder.rule import (
     BREAK,
     BUFFERING_HANDLER,
@@ -25,7 +25,7 @@ from gdbheap.findings.holder.rule import (
     UNJOINED,
     WRITTEN,
     WRITTEN_FILE,
-    Holder,
+    LargeHolder,
     MainHolder,
 )  # fmt: skip
 from gdbheap.graph.paths import BLOCK
@@ -158,11 +158,11 @@ FORKED = (
     "this process was forked from {0}. Each use of an object that is shared by both processes copies its page. Check "
     "how much was copied, and what helps, before you set a limit or drop anything"
 )
-# The memory of a more specific finding in words, by its id.
+# Texts for the memory of a more specific finding, by the finding's id.
 SAME = {"small-views": "the views above"}
 
 
-def _text(figures: Holder) -> str:
+def _text(figures: LargeHolder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; {_largest(readable(holder.way))}" if holder.way else ""
@@ -179,7 +179,7 @@ def _text(figures: Holder) -> str:
 
 
 def _largest(way: str) -> str:
-    """Return in words how a holder reaches its largest block: by named steps, or only through C blocks."""
+    """Return a text that says how a holder reaches its largest block: by named steps, or only through C blocks."""
     through = way.removeprefix("holds it, ")
     if through.startswith(THROUGH):
         return f"its largest block is reached {through}"
@@ -187,7 +187,7 @@ def _largest(way: str) -> str:
 
 
 def _others(holder: MainHolder) -> str:
-    """Return the other holders of the same memory in words, and the bytes that dropping one or all of them frees."""
+    """Return the other holders of the same memory as text, and the bytes that dropping one or all of them frees."""
     if holder.names:
         return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
@@ -196,8 +196,8 @@ def _others(holder: MainHolder) -> str:
     return f"; {others_of(holder)}: dropping this holder alone frees {freed(holder)}{whole}"
 
 
-def _advice(figures: Holder) -> str:
-    same = SAME.get(figures.same or "")
+def _advice(figures: LargeHolder) -> str:
+    holder, same = figures.holder, SAME.get(figures.same or "")
     if same is not None:
         return f"this memory belongs to {same}: the same remedy helps"
     if figures.left_over:
@@ -208,7 +208,7 @@ def _advice(figures: Holder) -> str:
     remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    limit = f"{ROOM if figures.room else ''}{LIMIT if figures.holder.alone else SHARED}"
+    limit = f"{ROOM if figures.room else ''}{LIMIT if holder.alone or holder.may_be_alone else SHARED}"
     return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 
@@ -254,4 +254,4 @@ def _of_databases(holder: MainHolder) -> list[str]:
     return [f"{told or OF_LIBRARIES[CONNECTION]}{ended}"]
 
 
-WORDS = Words(Holder, _text, _advice)
+WORDS = Words(LargeHolder, _text, _advice)

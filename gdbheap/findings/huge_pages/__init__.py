@@ -1,1 +1,1 @@
-"""The finding ``huge-pages``: the rule that detects it, and its texts."""
+"""The finding ``huge-pages``: free memory that is resident only because it is in huge pages."""

@@ -8,7 +8,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import State
 from gdbheap.answers.accounting.partition import huge_ranges, total
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.settings import NO_HUGE_PAGES
 
 # The states of memory that is not in use.
@@ -18,10 +18,10 @@ HUGE_PAGE = 2 << 20
 
 @dataclass(frozen=True)
 class HugePages(Figures):
-    """The bytes in huge pages (``huge``), the part of them that is ``free``, and the free bytes that are ``untouched``.
+    """Huge pages with free memory.
 
-    ``huge_pages``: the number of huge pages that have untouched bytes.
-    """
+    ``huge``: the bytes in huge pages. ``free``: how many of these are free. ``untouched``: how many of the free bytes
+    were never written to. ``huge_pages``: the number of huge pages that have free pages."""
 
     ids = ("huge-pages",)
     huge: int
@@ -30,10 +30,11 @@ class HugePages(Figures):
     untouched: int = field(metadata=UNLISTED)
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the free pages of zeros in huge pages.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the free pages of zeros in huge pages.
 
-    Nothing was written to these pages since the kernel made them.
+    Nothing was written to these pages since the kernel made them. The list is empty if the finding's bytes are unknown
+    or too few.
     """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
@@ -50,4 +51,4 @@ def find(evidence: Evidence) -> list[Claim]:
     figures = HugePages(total(evidence.sums).huge, free, count, size)
     asked = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
     finding = Finding("huge-pages", size, figures, environment=NO_HUGE_PAGES if asked else {})
-    return [Claim(finding, lambda: ranges)]
+    return [FindingClaim(finding, lambda: ranges)]

@@ -1,1 +1,1 @@
-"""The finding ``jemalloc-arenas``: the rule that detects it, and its texts."""
+"""The finding ``jemalloc-arenas``: jemalloc arenas with their own partly filled slabs."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
-from gdbheap.findings.modules import largest_first
+from gdbheap.findings.allocator_copies import largest_first
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.targets.ranges import subtract
 
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """The number of ``arenas`` and of their ``slabs``. ``fewer``: how many fewer slabs ``wanted`` arenas would need.
+    """Arenas of jemalloc. ``arenas``: their number. ``slabs``: the number of their slabs.
 
+    ``wanted``: the number of arenas that the advice proposes. ``fewer``: how many fewer slabs they would need.
     ``setting``: the setting that limits the number of arenas. ``owner``: the module whose jemalloc has most of the
-    memory, "" if there is only one jemalloc.
-    """
+    memory, "" if there is only one jemalloc."""
 
     ids = ("jemalloc-arenas",)
     arenas: int
@@ -27,10 +27,11 @@ class JemallocArenas(Figures):
     owner: str
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the bytes that fewer arenas would save.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the bytes that fewer arenas would save.
 
-    The savings of packing blocks within today's arenas do not count.
+    The savings of packing blocks within today's arenas do not count. The list is empty if the finding's bytes are
+    unknown or too few.
     """
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
@@ -50,4 +51,4 @@ def find(evidence: Evidence) -> list[Claim]:
     owner = owners[0] if owners and len(found.roots) > 1 else ""
     figures = JemallocArenas(len(arenas), slabs, fewer, wanted, setting, owner)
     line = evidence.line("arenas")
-    return [Claim(Finding("jemalloc-arenas", size, figures, line, remedy), lambda: memory)]
+    return [FindingClaim(Finding("jemalloc-arenas", size, figures, line, remedy), lambda: memory)]

@@ -1,1 +1,1 @@
-"""The finding ``jemalloc-unused``: the rule that detects it, and its texts."""
+"""The finding ``jemalloc-unused``: extents of jemalloc without a block in use."""

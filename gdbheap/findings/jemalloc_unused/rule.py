@@ -5,8 +5,8 @@ from __future__ import annotations
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
-from gdbheap.findings.modules import largest_first
+from gdbheap.findings.allocator_copies import largest_first
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.targets.ranges import joined
 
 # Servers with a command for jemalloc (MEMORY PURGE).
@@ -33,8 +33,10 @@ class JemallocUnused(Figures):
     server: str = ""
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident bytes of dirty and muzzy extents, which jemalloc has not returned yet."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident bytes of dirty and muzzy extents, which jemalloc has not returned
+    yet. The list is empty if the finding's bytes are unknown or too few.
+    """
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []
@@ -49,4 +51,4 @@ def find(evidence: Evidence) -> list[Claim]:
     server, several = evidence.server(*SERVERS), len(found.roots) > 1
     figures = JemallocUnused(len(there), virtual, of_muzzy, owners, several, variable, server)
     remedy = found.remedy(Purpose.UNUSED, owners[0])
-    return [Claim(Finding("jemalloc-unused", size, figures, environment=remedy), lambda: there)]
+    return [FindingClaim(Finding("jemalloc-unused", size, figures, environment=remedy), lambda: there)]

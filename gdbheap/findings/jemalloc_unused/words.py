@@ -42,15 +42,15 @@ def _advice(figures: JemallocUnused) -> str:
         call=f"{prefix.lower()}mallctl",
         purge=f", or '{figures.server}-cli MEMORY PURGE'" if (figures.server or "").isidentifier() else "",
         variable=variable or PLAIN,
-        unknown="" if variable else " (put the prefix of its build before the name)",
+        unknown="" if variable else " (if jemalloc was built with a prefix, such as je_, put it before the name)",
     )
 
 
 def _is_arrows(owners: list[str]) -> bool:
-    """Return whether most of the memory belongs to Arrow's jemalloc, whose functions nothing else can call.
+    """Return whether most of the memory belongs to Arrow's jemalloc. Only Arrow can call the functions of this
+    jemalloc.
 
-    Arrow's ReleaseUnused() calls "arena.MALLCTL_ARENAS_ALL.purge", which does not exist.
-    """
+    Arrow's own ReleaseUnused() has no effect: it calls "arena.MALLCTL_ARENAS_ALL.purge", which does not exist."""
     return any(owner.startswith("libarrow") for owner in owners[:1])
 
 

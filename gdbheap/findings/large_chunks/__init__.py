@@ -1,1 +1,1 @@
-"""The finding ``large-chunks``: the rule that detects it, and its texts."""
+"""The finding ``large-chunks``: holes that large buffers left inside arenas."""

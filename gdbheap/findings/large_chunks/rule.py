@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 from gdbheap.machines.machine import Machine
+from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Target
 
-# Used chunks of more than 128 KiB must have at least this percentage of the holes' bytes.
+# Used chunks of more than 128 KiB must have at least this percentage of the bytes of the holes in their arena.
 MIN_PERCENT_USED = 25
 
 
@@ -21,10 +24,10 @@ GRAIN, FLAGS = 16, 7
 
 @dataclass(frozen=True)
 class LargeChunks(Figures):
-    """The number of ``holes`` of 128 KiB or more, and of ``used_chunks`` of that size, which have ``used`` bytes.
+    """Large holes inside arenas. ``holes``: the number of holes of 128 KiB or more.
 
-    ``origin``: how ``mmap_threshold`` got its value (see ``thresholds``).
-    """
+    ``used_chunks``: the number of larger chunks in use in the same arenas; ``used``: their bytes. ``origin``: how
+    ``mmap_threshold`` got its value (see ``thresholds``)."""
 
     ids = ("large-chunks",)
     holes: int
@@ -34,27 +37,37 @@ class LargeChunks(Figures):
     origin: str
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident pages of holes of 128 KiB or more, except holes that small blocks left.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident pages of holes of 128 KiB or more, except holes that small blocks
+    left.
 
-    There is none if chunks in use of more than 128 KiB have less than a quarter of the bytes of these pages.
-    """
+    A hole counts only if its arena has enough chunks in use of more than 128 KiB. They must have at least a quarter of
+    the bytes of the holes' pages. Otherwise the holes are taken for the remains of small blocks that other threads
+    freed. The list is empty if the finding's bytes are unknown or too few."""
     glibc = evidence.glibc
-    holes = [hole for hole in evidence.large_holes if not _is_of_small_blocks(evidence.heap.target, *hole)]
-    if glibc is None or not holes:
+    if glibc is None or not evidence.large_holes:
         return []
+    used = glibc.used_by_arena(DEFAULT_THRESHOLD + 1)
+    by_arena = defaultdict[int, Ranges](list)
+    for hole in evidence.large_holes:
+        arena = glibc.chunks.arena_of(hole[0])
+        if arena in used and not _is_of_small_blocks(evidence.heap.target, *hole):
+            by_arena[arena].append(hole)
+    arenas = [
+        arena
+        for arena, holes in by_arena.items()
+        if 100 * sum(used[arena]) >= MIN_PERCENT_USED * evidence.released(holes)
+    ]
+    holes = sorted(hole for arena in arenas for hole in by_arena[arena])
     kept = evidence.released(holes)
     if not evidence.worth(kept):
         return []
-    used = [(size, count) for size, count in glibc.used_chunks if size > DEFAULT_THRESHOLD]
-    count, size = sum(count for _, count in used), sum(size * count for size, count in used)
-    if 100 * size < MIN_PERCENT_USED * kept:
-        return []
+    sizes = [size for arena in arenas for size in used[arena]]
     par = glibc.malloc.par
     came = origin_in(evidence.heap.target, par, MMAP)
-    figures = LargeChunks(len(holes), count, size, par.mmap_threshold, came)
+    figures = LargeChunks(len(holes), len(sizes), sum(sizes), par.mmap_threshold, came)
     finding = Finding("large-chunks", kept, figures, environment={} if came == OWN else MMAP_THRESHOLD)
-    return [Claim(finding, lambda: holes, has_remedy=True)]
+    return [FindingClaim(finding, lambda: holes, has_remedy=True)]
 
 
 def _is_of_small_blocks(target: Target, start: int, end: int) -> bool:
@@ -69,7 +82,10 @@ def _is_of_small_blocks(target: Target, start: int, end: int) -> bool:
 
 
 def _has_small_chunks(sample: bytes, machine: Machine) -> bool:
-    """Return whether old headers of small chunks lead from near the beginning of a sample of free memory to its end."""
+    """Return whether a sample of free memory is covered by old headers of small chunks.
+
+    Each header gives the size of its chunk and so the place of the next header. Such a chain must reach the end of the
+    sample."""
     words, word = machine.words_of(sample), machine.word
     for first in range(1, min(SMALL // word + 1, len(words)), GRAIN // word):
         at, count = first, 0

@@ -1,1 +1,1 @@
-"""The finding ``lazily-freed``: the rule that detects it, and its texts."""
+"""The finding ``lazily-freed``: memory of mappings that the program freed by madvise(MADV_FREE)."""

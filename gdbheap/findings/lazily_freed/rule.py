@@ -9,16 +9,18 @@ from gdbheap.findings.mappings.rule import MAPPED_MEMORY, MIN_PERCENT_OF_RSS, la
 
 @dataclass(frozen=True)
 class LazilyFreed(Figures):
-    """The figures of memory in mappings that MADV_FREE freed. ``rest``: RSS without this memory, in bytes."""
+    """Memory of mappings that MADV_FREE freed, and that is resident until the kernel needs it. ``rest``: RSS without
+    this memory, in bytes."""
 
     ids = ("lazily-freed",)
     rest: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the memory of mappings that MADV_FREE freed, if it is at least a quarter of RSS.
+    """Return a list with a finding about the memory of mappings that MADV_FREE freed, if it is at least a quarter of
+    RSS.
 
-    Memory of allocators is in other findings.
+    Memory of allocators is in other findings. The list is empty if the finding's bytes are unknown or too few.
     """
     if evidence.heap.target.pages is None or not evidence.heap.target.rss.lazy:
         return []

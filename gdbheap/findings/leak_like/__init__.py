@@ -1,1 +1,1 @@
-"""The finding ``leak-like``: the rule that detects it, and its texts."""
+"""The finding ``leak-like``: one container that keeps nearly all objects of a type."""

@@ -34,12 +34,12 @@ LENGTHS = {"items": 16, "keys": 16, "table": 24}
 
 @dataclass(frozen=True)
 class LeakLike(Figures):
-    """A container at ``address`` that has ``kept`` of the ``count`` objects of ``type``.
+    """A container at ``address``, of the type ``container``, that has nearly all objects of the type ``type``.
 
-    ``used``: all bytes in use; ``bytes``: the bytes that dropping the container would free. ``container``: the
-    container's type. ``path``: how to reach it in Python, if the graph was built. ``age_is_known``: whether it is known
-    when the container last changed. ``holder``: the same container among the main holders, or None.
-    """
+    ``count``: the number of these objects; ``kept``: how many of them the container has. ``used``: all bytes in use.
+    ``bytes``: the bytes that dropping the container would free. ``path``: how to reach it in Python, if the graph was
+    built. ``age_is_known``: whether it is known when the container last changed. ``holder``: the same container among
+    the main holders, or None."""
 
     ids = ("leak-like",)
     address: int
@@ -69,11 +69,11 @@ def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A buffer, with an estimate from some of its pointer-sized words: how many objects only this buffer refers to.
+class SampledBuffer:
+    """A large buffer, of which some pointer-sized words were read to estimate how many objects only this buffer refers
+    to.
 
-    ``counts``: the estimated number of such objects, by the address of their type.
-    """
+    ``counts``: the estimated number of such objects, by the address of their type."""
 
     address: int
     size: int
@@ -81,7 +81,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Container:
+class OwningContainer:
     """A container that owns a sampled buffer. The container keeps ``kept`` of the ``count`` objects of ``type`` alive.
 
     ``bytes``: the bytes that dropping the container would free.
@@ -96,9 +96,9 @@ class Container:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the container that would free the most memory.
+    """Return a list with a finding about the container that would free the most memory.
 
-    Return no finding if the container has too few objects or bytes, or has stopped growing.
+    The list is empty if the container has too few objects or bytes, or has stopped growing.
     """
     if evidence.objects is None:
         return []
@@ -119,7 +119,7 @@ def find(evidence: Evidence) -> list[Finding]:
     return [] if age.has_stopped(most.kept) else [_finding(evidence, most, used, age)]
 
 
-def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
+def _finding(evidence: Evidence, most: OwningContainer, used: int, age: Age) -> Finding:
     """Return the finding about a container. It is doubtful if nothing shows when the container last changed."""
     address, known = most.owner.address, age.is_known
     figures = LeakLike(
@@ -129,10 +129,9 @@ def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Findin
     return Finding("leak-like", most.bytes, figures, commands, doubtful=not known)
 
 
-def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
-    """Return a sample of a buffer if nearly all objects of a type are referred to only by this buffer;
-    otherwise None.
-    """
+def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> SampledBuffer | None:
+    """Return a sample of a buffer if nearly all objects of a type have no other reference than the buffer's; otherwise
+    None."""
     address, size = buffer
     hits: dict[int, list[int]] = {}
     read = 0
@@ -149,7 +148,7 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
     counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
     least = {kind: max(MIN_OBJECTS, MIN_SHARE_OF_TYPE**2 * kinds[kind].count) for kind in counts}
     enough = any(count >= least[kind] for kind, count in counts.items())
-    return Sample(address, size, counts) if enough else None
+    return SampledBuffer(address, size, counts) if enough else None
 
 
 def _words(objects: Objects, address: int, size: int) -> Iterator[tuple[int, int]]:
@@ -170,7 +169,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
     return own >= MIN_SHARE_OF_ONLY_REFERENCES * len(words)
 
 
-def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
+def _containers(evidence: Evidence, census: _native.Census, sample: SampledBuffer) -> Iterator[OwningContainer]:
     """Yield the container that owns a sampled buffer, with the largest type of which it holds nearly all objects."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
@@ -186,7 +185,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
         size, path = sample.size + sum(sizes.values()), None
         if size >= MIN_SHARE_FOR_GRAPH * sum(store.used.bytes for store in census.stores):
             size, path = _by_graph(evidence, owner, size)
-        yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
+        yield OwningContainer(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
 
 
 def _length(objects: Objects, owner: Owner) -> int:
@@ -197,7 +196,7 @@ def _length(objects: Objects, owner: Owner) -> int:
         return 0
 
 
-def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
+def _rows(objects: Objects, census: _native.Census, sample: SampledBuffer, owner: Owner) -> dict[int, tuple[int, int]]:
     """Return, for each sampled type, the number and the bytes of its objects, including their buffers but not the
     sampled buffer.
     """
@@ -212,7 +211,8 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
     """Return the resident bytes that a container retains, and the path to it in Python, both from the graph.
 
-    At least ``least`` bytes are taken as retained. Without a graph, return ``least`` and None.
+    If the graph shows fewer than ``least`` retained bytes, ``least`` is used. Without a graph, return ``least`` and
+    None.
     """
     references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
     node = references.find(owner.address) if references is not None else None

@@ -1,1 +1,1 @@
-"""The finding ``locked``: the rule that detects it, and its texts."""
+"""The finding ``locked``: free memory that mlock() keeps resident."""

@@ -10,14 +10,16 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class Locked(Figures):
-    """The bytes of the target that are ``locked`` into memory."""
+    """Memory that the target has locked with mlock(). ``locked``: its resident bytes, free or not."""
 
     ids = ("locked",)
     locked: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the memory that malloc_trim(0) would return in addition if nothing were locked."""
+    """Return a list with a finding about the memory that malloc_trim(0) would return in addition if nothing were
+    locked. The list is empty if the finding's bytes are unknown or too few.
+    """
     glibc, locked = evidence.glibc, evidence.heap.target.locked
     if glibc is None or not locked:
         return []

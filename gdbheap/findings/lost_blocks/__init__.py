@@ -1,1 +1,1 @@
-"""The finding ``lost-blocks``: the rule that detects it, and its texts."""
+"""The finding ``lost-blocks``: blocks to which nothing points."""

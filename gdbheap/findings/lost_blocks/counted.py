@@ -18,7 +18,8 @@ OF_RUST = ("", "rust counted", "rust object", "rust shared")
 # A block of such a container has a single owner, and so has the block with the counts of a std::shared_ptr.
 CONTAINERS = ("vector", "map", "list", "unordered", "buckets", "deque", "deque map")
 OF_POINTER = "shared_ptr"
-# A pointer in a text is no pointer, or a stale one after the text's end.
+# The family of blocks with a string. Words in such a block are not followed: they are characters, or stale pointers
+# after the end of the string.
 TEXT = "string"
 # The most heads, blocks reached from one head, bytes read from each block, and bytes read in all.
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
@@ -41,12 +42,12 @@ class _Block:
 
 @dataclass(frozen=True)
 class CountedCycles:
-    """The ``count`` cycles of lost blocks that reference counts of one ``kind`` keep alive: SHARED_PTR, RC, or "" for
-    none.
+    """The cycles of reference-counted objects among the lost blocks: ``count`` cycles, all of one ``kind``.
 
-    ``bytes``: the bytes that the cycles retain. ``others``: whether other blocks are lost too. ``heads``: the number of
-    heads of lost memory that were examined, 0 if all were; ``looked_at``: the bytes that these heads retain. ``type``:
-    the class of most objects that close cycles, "" if unknown.
+    ``kind``: SHARED_PTR or RC; "" if there are no such cycles. ``bytes``: the bytes that the cycles retain. ``others``:
+    whether other blocks are lost too. ``heads``: how many heads were examined (lost blocks to which no other lost block
+    points, or one block of a cycle); 0 if all were. ``looked_at``: the bytes that the examined heads retain, 0 if all
+    were examined. ``type``: the class of most objects that close cycles, "" if unknown.
     """
 
     kind: str = ""
@@ -100,12 +101,12 @@ class _Cycles:
         self._structures = heap.structures
         self.left = MAX_READ
 
-    def kind(self, head: _native.Head) -> str:
+    def kind(self, head: _native.LostHead) -> str:
         """Return the kind of reference counts that close the cycle of a head: SHARED_PTR, RC, or "" if unproven.
 
-        Proof: each block with counts has as many pointers from the cycle as its counts say, and each other block has an
-        owner in the cycle. Fewer than half of the blocks with counts may have more pointers: unused room of a container
-        still has the pointers of an earlier owner.
+        The kind is proven under two conditions. Each block with counts has as many pointers from the cycle as its
+        counts say. Each other block has an owner in the cycle. At most half of the blocks with counts may have more
+        pointers, because unused capacity of a container may still contain pointers of an earlier owner.
         """
         number = self._graph.find(head.address)
         if number is None or self.left < 0:
@@ -133,7 +134,7 @@ class _Cycles:
                 return ""
         return RC if all(block.family not in OF_CXX for block in blocks.values()) else SHARED_PTR
 
-    def type_of(self, head: _native.Head) -> str:
+    def type_of(self, head: _native.LostHead) -> str:
         """Return the class of a head; "" if it is unknown."""
         number = self._graph.find(head.address)
         return "" if number is None else self._structures.type_of(self._graph.node(number).type_address)

@@ -6,27 +6,21 @@ from collections import Counter
 from dataclasses import field
 
 from gdbheap import _native
-from gdbheap.answers.unreachable import LOST_BLOCKS
+from gdbheap.answers.unreachable import LOST_BLOCKS, requests_for
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
 
-# glibc's chunk sizes are multiples of two words, and one word larger than the largest request that fits.
-HEADER, STEP = 8, 16
-# Other allocators round a request up by an eighth at most.
-ROUNDED = 8
-
 
 @dataclass(frozen=True)
 class LostBlocks(Figures):
-    """The number of lost ``blocks``, and of ``heads``: the lost blocks to which no other lost block points.
+    """Lost blocks. ``blocks``: their number. ``heads``: how many of them no other lost block points to.
 
-    ``largest``: the bytes in blocks of the size that has the most bytes; requests of ``least`` to ``most`` bytes get
-    this size. ``by_kernel``: whether the kernel may have the only pointers to some of these blocks. ``cycles``: objects
-    that keep one another alive by their reference counts. ``beside_malloc``: whether Python's own allocator handed out
-    the blocks without calling malloc. ``is_python``: whether the program runs Python, whose integers may be addresses
-    of blocks from ctypes or cffi.
-    """
+    ``largest``: the bytes of the block size that has the most bytes. malloc serves requests of ``least`` to ``most``
+    bytes with blocks of this size. ``by_kernel``: whether the kernel may have the only pointers to some of the blocks.
+    ``cycles``: objects that keep one another alive by their reference counts. ``beside_malloc``: whether Python's own
+    allocator handed out the blocks without calling malloc. ``is_python``: whether the program runs Python, whose
+    integers may be addresses of blocks from ctypes or cffi."""
 
     ids = ("lost-blocks",)
     blocks: int
@@ -41,10 +35,10 @@ class LostBlocks(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return one finding about all lost blocks, from the graph of references. The graph is built only for few blocks,
-    or with ``detail``.
+    """Return a list with one finding about all lost blocks, from the graph of references. The graph is built only for
+    few blocks, or with ``detail``.
 
-    Return no finding if references that may reach the blocks were not read.
+    The list is empty if the lost bytes are too few, or if references that may reach the blocks were not read.
     """
     found = evidence.unreachable
     if found is None:
@@ -60,21 +54,24 @@ def find(evidence: Evidence) -> list[Finding]:
     return [Finding("lost-blocks", size, figures, commands)]
 
 
-def _figures(evidence: Evidence, causes: list[_native.Cause], rows: list[_native.Lost], all_bytes: int) -> LostBlocks:
+def _figures(
+    evidence: Evidence, causes: list[_native.Cause], rows: list[_native.LostGroup], all_bytes: int
+) -> LostBlocks:
     sizes: Counter[int] = Counter()
     for row in rows:
         sizes[row.size] += row.bytes
     (size, largest), *_others = sizes.most_common(1)
     heads = sum(cause.count for cause in causes if cause.group == LOST_BLOCKS)
-    beside_malloc = any(evidence.is_beside_malloc(row.addresses) for row in rows if row.size == size)
-    is_chunk = evidence.glibc is not None and not beside_malloc
-    few, own = (STEP - 1, size - HEADER) if is_chunk else (size // ROUNDED, size)
+    same = [address for row in rows if row.size == size for address in row.addresses]
+    asked = requests_for(evidence.heap, same)
+    beside_malloc = asked is None or evidence.is_beside_malloc(same)
+    least, most = asked or (0, size)
     return LostBlocks(
         sum(row.count for row in rows),
         heads,
         largest,
-        max(own - few, 0),
-        own,
+        least,
+        most,
         not evidence.heap.kernel_pointers.is_whole,
         find_counted_cycles(evidence, all_bytes),
         beside_malloc,

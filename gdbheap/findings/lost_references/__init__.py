@@ -1,1 +1,1 @@
-"""The finding ``lost-references``: the rule that detects it, and its texts."""
+"""The finding ``lost-references``: objects whose reference count is larger than the number of references."""

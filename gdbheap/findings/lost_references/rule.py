@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import field
 
-from gdbheap.answers.causes import extension_modules
 from gdbheap.answers.unreachable import LOST_REFERENCES
+from gdbheap.answers.why_not_freed import extension_modules
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
@@ -31,11 +31,11 @@ class LostReferences(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the objects with lost references and all blocks that they retain, from the graph of
-    references.
+    """Return a list with a finding about the objects with lost references and all blocks that they retain, from the
+    graph of references.
 
-    The graph is built only for few blocks, or with ``detail``. Return no finding if memory that may contain the
-    references is missing.
+    The graph is built only for few blocks, or with ``detail``. The list is empty if their bytes are too few, or if
+    memory that may contain the references is missing.
     """
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:

@@ -1,1 +1,1 @@
-"""The finding ``main-top``: the rule that detects it, and its texts."""
+"""The finding ``main-top``: free memory just below the program break."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.settings import TRIM_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
@@ -22,8 +22,10 @@ class MainTop(Figures):
     is_above: bool
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the memory of the main arena's top chunk that malloc_trim(0) would return."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the memory of the main arena's top chunk that malloc_trim(0) would return. The
+    list is empty if the finding's bytes are unknown or too few.
+    """
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
         return []
@@ -36,4 +38,4 @@ def find(evidence: Evidence) -> list[Claim]:
     figures = MainTop(top, threshold, came, is_above)
     commands = evidence.trimming()
     finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above and came != OWN else {})
-    return [Claim(finding, lambda: evidence.tops(main=True), has_remedy=True)]
+    return [FindingClaim(finding, lambda: evidence.tops(main=True), has_remedy=True)]

@@ -10,7 +10,7 @@ from gdbheap.report.words.finding_words import Words
 
 BELOW = "free() trims this chunk only once it reaches trim_threshold, which is"
 BEYOND = "The chunk is above trim_threshold, but free() compares the two only when it frees 64 KiB or more at once"
-CALL = "call malloc_trim(0) after the load ('heap trim --yes' calls it now)"
+CALL = "call malloc_trim(0) after each burst of work ('heap trim --yes' calls it now)"
 START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also keeps glibc from raising its thresholds"
 
 

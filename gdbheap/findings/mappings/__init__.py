@@ -1,1 +1,1 @@
-"""The finding ``mappings``: the rule that detects it, and its texts."""
+"""The findings ``mapped-memory``, ``shared-memory``, ``mapped-files``: memory that no malloc handed out."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from os.path import commonprefix, dirname
 
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.accounting.partition import READ_ONLY, REST, SHARED, SHARED_FILES
+from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
+from gdbheap.findings.holder.rule import SHARED_MEMORY as OF_SHARED_MEMORY
+from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# The percentage of RSS from which on mapped memory has a finding; smaller amounts are normal.
+# The least percentage of RSS for a finding about mapped memory; smaller amounts are normal.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
 # The ledger lines of each kind of mapped memory.
@@ -24,16 +27,17 @@ KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_O
 
 @dataclass(frozen=True)
 class Mapped(Figures):
-    """The largest range of the memory: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its
-    mapping.
+    """Memory of one kind that no malloc handed out. ``kind``: the finding's id.
 
-    ``kind``: the finding's id. ``runtimes``: for mapped memory, the runtimes to which the memory may belong.
-    ``traced``: whether a system call tracer can show which code maps the memory. ``lazily_freed``: further bytes of
-    this kind that MADV_FREE freed. ``repeated``: the bytes that RSS counts twice or more, because file pages are mapped
-    at several addresses. ``written``: whether the program may write to some of the files. ``left``: for shared memory,
-    files in the same folders that the process does not map. ``mappings``: the number of resident mappings; ``alike`` of
-    them have ``each`` virtual bytes, the most frequent size.
-    """
+    Fields about the largest range: ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
+    Fields about all ranges: ``mappings``: the number of resident mappings; ``alike`` of them have ``each`` virtual
+    bytes, the most frequent size. ``lazily_freed``: further bytes of this kind that MADV_FREE freed. ``repeated``: the
+    bytes that RSS counts twice or more, because file pages are mapped at several addresses. ``written``: whether the
+    program may write to some of the files.
+
+    Fields for mapped memory: ``runtimes``: the runtimes to which it may belong. ``traced``: whether a system call
+    tracer can show which code maps it. Fields for shared memory: ``left``: files in the same folders that the process
+    does not map. ``holder``: the variable that holds at least half of it, or None."""
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int
@@ -50,23 +54,26 @@ class Mapped(Figures):
     mappings: int = field(default=0, metadata=UNLISTED)
     alike: int = field(default=0, metadata=UNLISTED)
     each: int = field(default=0, metadata=UNLISTED)
+    holder: str | None = None
 
     @property
     def beyond(self) -> int:
         return sum(file.bytes for file in self.left)
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding for each kind of mapped memory with at least a quarter of RSS."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding for each kind of mapped memory that has at least a quarter of RSS.
+
+    The list is empty if no kind has that much, or if residency is unknown."""
     if evidence.heap.target.pages is None:
         return []
     return [finding for kind in KINDS for finding in _of(evidence, kind)]
 
 
-def _of(evidence: Evidence, kind: str) -> list[Claim]:
+def _of(evidence: Evidence, kind: str) -> list[FindingClaim]:
     pieces = pieces_of(evidence, kind)
     lazy = lazily_freed_of(evidence, pieces)
-    # Memory of another allocator is not subtracted from the pieces, but these owners' pages do not include it.
+    # Memory of another allocator is not subtracted from ``pieces``, but these owners' pages do not include it.
     owned = sum(map(evidence.resident, KINDS[kind]))
     size = min(owned - lazy, sum(resident for resident, *_ in pieces))
     if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
@@ -86,7 +93,26 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
         _left(evidence, pieces) if kind == SHARED_MEMORY else [], sum(sizes.values()), alike, each,
     )  # fmt: skip
     finding = Finding(kind, size - repeated, figures, commands)
-    return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
+    return [FindingClaim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
+
+
+def with_variable(found: Sequence[Finding], rows: Sequence[MainHolder]) -> list[Finding]:
+    """Return the findings, with the variable that holds most of the shared memory.
+
+    ``rows``: the main holders of the process.
+    """
+    of_variables = [
+        row for row in rows if row.kind == VARIABLE and any(one.kind == OF_SHARED_MEMORY for one in row.traits)
+    ]
+    first = max(of_variables, key=lambda row: row.resident or 0, default=None)
+    return [_held_by(one, first) if first is not None else one for one in found]
+
+
+def _held_by(finding: Finding, row: MainHolder) -> Finding:
+    figures = finding.figures
+    if not isinstance(figures, Mapped) or figures.kind != SHARED_MEMORY or 2 * (row.resident or 0) < finding.bytes:
+        return finding
+    return replace(finding, figures=replace(figures, holder=row.path))
 
 
 def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
@@ -118,10 +144,10 @@ def _size(ranges: Ranges) -> int:
 
 
 def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
-    """Return the tmpfs files that the process does not map and that lie in the folders of the ``pieces``.
+    """Return the tmpfs files that the process does not map, in the folders of files that it maps.
 
-    Files whose names are most similar to names of the pieces come first.
-    """
+    ``pieces``: the mapped ranges whose folders count. Files whose names resemble those of the mapped files most come
+    first."""
     target = evidence.heap.target
     if target.proc is None:
         return []
@@ -133,10 +159,9 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """Return the runtimes that may have mapped anonymous memory, and commands that show who mapped it.
+    """Return the runtimes that may have mapped anonymous memory, and commands that show which code mapped it.
 
-    The commands are the runtimes' own, or a tracer's.
-    """
+    The commands are the runtimes' own, or a tracer's."""
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
@@ -146,7 +171,7 @@ def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
 
 
 def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) -> int:
-    """Return the bytes of the pieces that MADV_FREE freed and that are still resident."""
+    """Return the bytes of the ranges in ``pieces`` that MADV_FREE freed and that are still resident."""
     return min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.findings.mappings.rule import MAPPED_FILES, MAPPED_MEMORY, SHARED_MEMORY, Mapped
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 TEXTS = {
     MAPPED_MEMORY: "private memory that the program or a library mapped itself, without malloc",
-    SHARED_MEMORY: "shared memory, which counts in the RSS of every process that maps it",
+    SHARED_MEMORY: "shared memory{}, which counts in the RSS of every process that maps it",
     MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when memory is short",
 }
 ADVICE = {
@@ -22,7 +23,7 @@ ADVICE = {
 WRITTEN = ", once it has written changes to disk"
 REPEATED = "; pages that are mapped several times add {} to RSS"
 SHOWN_FILES = 4
-# Fewer mappings than this may be many that the kernel merged.
+# If there are fewer mappings than FEW, the kernel may have merged many mappings into them.
 FEW, JOINED = 8, "(the kernel merges adjacent mappings, so there may have been many calls of mmap())"
 UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
 TRACED = ". The command shows, while the program runs, which code maps more memory"
@@ -30,13 +31,14 @@ TRACED = ". The command shows, while the program runs, which code maps more memo
 
 def _text(figures: Mapped) -> str:
     most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
-    text = TEXTS[figures.kind] + WRITTEN * figures.written + _pattern(figures)
+    holder = "" if figures.holder is None else f" held by {source_path(figures.holder)}"
+    text = TEXTS[figures.kind].format(holder) + WRITTEN * figures.written + _pattern(figures)
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
     return f"{text}; {most}{repeated}{_left(figures)}"
 
 
 def _pattern(figures: Mapped) -> str:
-    """Return in words how many mappings a program or library made itself, and the size that most of them share."""
+    """Return a text about the number of mappings that a program or library made itself, and their most common size."""
     if figures.kind != MAPPED_MEMORY or not figures.mappings:
         return ""
     count = counted(figures.mappings, "mapping")

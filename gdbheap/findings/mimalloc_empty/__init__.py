@@ -1,1 +1,1 @@
-"""The finding ``mimalloc-empty``: the rule that detects it, and its texts."""
+"""The finding ``mimalloc-empty``: pages and slices of mimalloc without a block in use."""

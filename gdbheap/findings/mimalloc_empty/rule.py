@@ -5,8 +5,8 @@ from __future__ import annotations
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
-from gdbheap.findings.modules import largest_first
+from gdbheap.findings.allocator_copies import largest_first
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 
 # The layouts of releases before 2.1.7. Their mi_collect() returned only 57 to 95 % of the empty memory, and nothing if
 # they were built with MI_SECURE.
@@ -30,8 +30,10 @@ class MimallocEmpty(Figures):
     setting: str
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident bytes of mimalloc's pages and slices without a block in use."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident bytes of mimalloc's pages and slices without a block in use. The
+    list is empty if the finding's bytes are unknown or too few.
+    """
     found, pages = evidence.heap.find_allocator(MimallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []
@@ -47,4 +49,4 @@ def find(evidence: Evidence) -> list[Claim]:
     virtual = sum(end - start for start, end in there)
     figures = MimallocEmpty(len(there), virtual, all_goes, several, next(iter(remedy)))
     finding = Finding("mimalloc-empty", size, figures, environment=remedy, doubtful=not all_goes)
-    return [Claim(finding, lambda: there)]
+    return [FindingClaim(finding, lambda: there)]

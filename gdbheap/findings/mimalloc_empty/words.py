@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call mi_collect(true) in each of the program's threads after the load (for Arrow's pool: "
+    "call mi_collect(true) in each of the program's threads after each burst of work (for Arrow's pool: "
     "pyarrow.default_memory_pool().release_unused()). While the program allocates, mimalloc itself returns empty "
     "ranges after {setting} milliseconds (0: at once, negative: never)"
 )

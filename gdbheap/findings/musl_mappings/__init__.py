@@ -1,1 +1,1 @@
-"""The finding ``musl-mappings``: the rule that detects it, and its texts."""
+"""The finding ``musl-mappings``: a few blocks pin whole mappings of musl's malloc."""

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.pinners import NO_PINNER, Pinner, pinned_groups
 
 
@@ -26,8 +26,10 @@ class MuslMappings(Figures):
     pinner: Pinner = NO_PINNER
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the free bytes in resident pages of mappings that are at most half in use."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the free bytes in resident pages of mappings that are at most half in use. The
+    list is empty if the finding's bytes are unknown or too few.
+    """
     found = evidence.heap.find_allocator(MallocngAllocator)
     pinned = None if found is None or evidence.heap.target.pages is None else pinned_groups(evidence, found)
     if found is None or pinned is None:
@@ -35,4 +37,4 @@ def find(evidence: Evidence) -> list[Claim]:
     regions, totals = found.store.regions(), pinned.totals
     figures = MuslMappings(totals.groups, totals.blocks, totals.bytes, len(regions), pinned.pinner)
     line = evidence.line("pins", f"--allocator={found.name}")
-    return [Claim(Finding("musl-mappings", pinned.free, figures, line), lambda: regions)]
+    return [FindingClaim(Finding("musl-mappings", pinned.free, figures, line), lambda: regions)]

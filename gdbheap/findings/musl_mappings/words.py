@@ -11,7 +11,7 @@ NAMES = (
     "'heap pins --allocator=mallocng' lists the blocks; once they are freed, most of this memory is returned, and "
     "the rest is reused"
 )
-EARLY = "allocate long-lived data before the load that filled these mappings"
+EARLY = "allocate long-lived data before the work that filled these mappings"
 
 
 def _text(figures: MuslMappings) -> str:

@@ -1,1 +1,1 @@
-"""The finding ``other-allocator``: the rule that detects it, and its texts."""
+"""The finding ``other-allocator``: a malloc other than glibc's."""

@@ -1,1 +1,1 @@
-"""The finding ``other-held``: the rule that detects it, and its texts."""
+"""The finding ``other-held``: memory to which the static data of one library points."""

@@ -7,8 +7,8 @@ from gdbheap.report.words.finding_words import Words
 
 
 def _text(figures: OtherHeld) -> str:
-    name = figures.library
-    return f"other memory, reached from static data of {name}: memory of its own allocator, or its buffers"
+    name = figures.variable or f"static data of {figures.library}"
+    return f"other memory, reached from {name}: memory of its own allocator, or its buffers"
 
 
 def _advice(figures: OtherHeld) -> str:

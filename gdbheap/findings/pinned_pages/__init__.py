@@ -1,1 +1,1 @@
-"""The finding ``pinned-pages``: the rule that detects it, and its texts."""
+"""The finding ``pinned-pages``: a few blocks pin pages of malloc's arenas."""

@@ -19,9 +19,14 @@ def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
 
 
 def pinner_text(pinner: Pinner) -> str:
-    """Return in words which variable holds the blocks that pin memory; "" if it is unknown."""
-    part = "all" if pinner.count == pinner.examined else f"{pinner.count:,} of"
-    return f"; {part} {pinner.examined:,} examined blocks are held by {pinner.path}" if pinner.path else ""
+    """Return a text with the names of the variables that hold most of the examined blocks; "" if they are unknown."""
+    if not pinner.path:
+        return ""
+    if pinner.count == pinner.examined:
+        return f"; all {pinner.examined:,} examined blocks are held by {pinner.path}"
+    verb = "is" if pinner.count == 1 else "are"
+    text = f"; of {pinner.examined:,} examined blocks, {pinner.count:,} {verb} held by {pinner.path}"
+    return f"{text}, {pinner.next_count:,} by {pinner.next_path}" if pinner.next_path else text
 
 
 def _text(figures: PinnedPages) -> str:
@@ -29,8 +34,14 @@ def _text(figures: PinnedPages) -> str:
         f"{counted(figures.blocks, 'block', 'blocks')} ({size_text(figures.held)}, in "
         f"{counted(figures.groups, 'group')}) {'keeps' if figures.blocks == 1 else 'keep'} free pages in malloc's "
         "arenas from being returned: malloc_trim() cannot return a page that contains a block in use"
-        f"{pinner_text(figures.pinner)}"
+        f"{pinner_text(figures.pinner)}{_returned(figures)}"
     )
+
+
+def _returned(figures: PinnedPages) -> str:
+    """Return a text about the bytes that freeing the blocks would return. The finding counts only the free bytes."""
+    whole, own = size_text(figures.would_free), size_text(figures.held)
+    return f". Freeing the blocks would return {whole}, including their own {own}" if figures.would_free else ""
 
 
 WORDS = Words(PinnedPages, _text, lambda figures: pinned_advice(NAMES, figures.blocks, APART))

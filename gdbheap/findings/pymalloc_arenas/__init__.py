@@ -1,1 +1,1 @@
-"""The finding ``pymalloc-arenas``: the rule that detects it, and its texts."""
+"""The finding ``pymalloc-arenas``: a few blocks pin arenas of pymalloc."""

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.pinners import NO_PINNER, Pinner, pinned_groups
 
 
@@ -25,10 +25,10 @@ class PymallocArenas(Figures):
     pinner: Pinner = NO_PINNER
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the free bytes in resident pages of arenas that are at most half in use.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the free bytes in resident pages of arenas that are at most half in use.
 
-    Only pool headers are read.
+    Only pool headers are read. The list is empty if the finding's bytes are unknown or too few.
     """
     python = evidence.heap.find_allocator(PymallocAllocator)
     pinned = None if python is None or evidence.heap.target.pages is None else pinned_groups(evidence, python)
@@ -37,4 +37,4 @@ def find(evidence: Evidence) -> list[Claim]:
     totals, count = pinned.totals, len(python.pymalloc.arenas)
     figures = PymallocArenas(totals.groups, totals.blocks, totals.bytes, count, pinned.pinner)
     finding = Finding("pymalloc-arenas", pinned.free, figures, evidence.line("pins", "--allocator=pymalloc"))
-    return [Claim(finding, python.ranges)]
+    return [FindingClaim(finding, python.ranges)]

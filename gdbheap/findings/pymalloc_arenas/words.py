@@ -8,7 +8,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 NAMES = "'heap pins --allocator=pymalloc' lists the blocks; once they are freed, all of this memory is returned"
-EARLY = "allocate long-lived data before the load that filled these arenas"
+EARLY = "allocate long-lived data before the work that filled these arenas"
 
 
 def _text(figures: PymallocArenas) -> str:

@@ -1,1 +1,1 @@
-"""The finding ``runtimes``: the rule that detects it, and its texts."""
+"""The finding ``runtime-*``: memory of recognised runtimes and servers that gdbheap cannot walk."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gdbheap.allocators.allocator import State
-from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.registry import MALLOC
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
 from gdbheap.answers.accounting.partition import OF_ALLOCATOR, OF_RUNTIME, main_runtime, other_allocator
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges, subtract
 
@@ -31,8 +31,9 @@ class RuntimeMemory(Figures):
     allocator: str | None
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding for each runtime whose memory is large enough for a finding."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding for each runtime whose memory is large enough; empty if there is none, or if
+    residency is unknown."""
     heap = evidence.heap
     if heap.target.pages is None or heap.target.refusal is not None:
         return []
@@ -40,7 +41,7 @@ def find(evidence: Evidence) -> list[Claim]:
     for runtime in heap.runtimes:
         size, memory = _memory(evidence, runtime)
         if evidence.worth(size):
-            found.append(Claim(_finding(heap, runtime, size), memory))
+            found.append(FindingClaim(_finding(heap, runtime, size), memory))
     return found
 
 

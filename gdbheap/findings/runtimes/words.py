@@ -5,7 +5,7 @@ Their advice is data: ``layout/tables/runtimes.json``.
 
 from __future__ import annotations
 
-from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, Kind, kinds
+from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, RuntimeKind, kinds
 from gdbheap.findings.runtimes.rule import RuntimeMemory
 from gdbheap.report.words.finding_words import Words
 
@@ -13,7 +13,7 @@ TEXTS = {
     ANONYMOUS: "memory of {name}, and other anonymous mappings",
     SHARED: "shared memory of {name}, which counts in the RSS of each of its processes",
     MMAPPED: "the heap of {name} is in blocks of malloc",
-    ALLOCATOR: "{name} keeps its data in memory of {allocator}",
+    ALLOCATOR: "{name} allocates its data with {allocator}",
     HELD: "memory of {name}, outside of any malloc, reached from its static data",
 }
 NAMED = "memory of {name}, according to the names of its mappings"
@@ -30,7 +30,7 @@ def _advice(figures: RuntimeMemory) -> str:
     return _kind(figures).advice
 
 
-def _kind(figures: RuntimeMemory) -> Kind:
+def _kind(figures: RuntimeMemory) -> RuntimeKind:
     return next(kind for kind in kinds() if kind.id == figures.kind)
 
 

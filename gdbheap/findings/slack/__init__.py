@@ -1,1 +1,1 @@
-"""The finding ``slack``: the rule that detects it, and its texts."""
+"""The finding ``slack``: containers with much unused capacity."""

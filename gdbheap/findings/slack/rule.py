@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import field
 
-from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.registry import MALLOC
 from gdbheap.contents.python.objects.census import ESTIMATE_POOLS, Objects
 from gdbheap.contents.python.objects.hash_tables import MAX_TABLE_SURPLUS, Table, looks_sparse, tables_of
 from gdbheap.contents.python.objects.slack import Slack, find_slack
@@ -17,8 +17,8 @@ MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
 # The bytes of each slot of a table.
 #
-# A dict needs two or four bytes for the index, and two thirds of an entry of 16 or 24 bytes; in Python 2.7 it needs an
-# entry of 24. A set has entries of 16.
+# A slot of a dict takes two or four bytes of the index, and two thirds of an entry of 16 or 24 bytes. In Python 2.7 it
+# takes an entry of 24 bytes. A slot of a set takes an entry of 16 bytes.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
 # At most this many of the largest tables are read. All other tables are assumed to be almost empty.
 MAX_TABLES = 256
@@ -27,13 +27,12 @@ MIN_PERCENT_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Room(Figures):
-    """The number of containers with unused capacity: ``lists``, ``bytearrays``, ``dicts`` and ``sets``.
+class UnusedCapacity(Figures):
+    """Python containers with unused capacity, of which there are ``lists``, ``bytearrays``, ``dicts`` and ``sets``.
 
-    ``pages``: the bytes of unused capacity in whole pages; ``resident``: the resident bytes of all unused capacity.
-    ``type``: the type with the most unused capacity; ``address``: the container of this type with the most unused
-    capacity, ``most`` bytes. ``shown``: (type, number) of the types that the text names.
-    """
+    ``pages``: the bytes of unused capacity in whole pages. ``resident``: the resident bytes of all unused capacity.
+    ``type``: the type with the most unused capacity. ``address``: the container of this type with the most; ``most``:
+    its unused bytes. ``shown``: (type, number) of the types that the text names."""
 
     ids = ("slack",)
     lists: int
@@ -49,9 +48,10 @@ class Room(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the resident bytes of unused capacity.
+    """Return a list with a finding about the resident bytes of unused capacity.
 
-    The bytes are counted only if there may be enough for a finding.
+    The bytes are counted only if there may be enough for a finding. The list is empty if the finding's bytes are
+    unknown or too few.
     """
     names = [] if evidence.objects is None else _worthwhile(evidence, evidence.objects)
     if evidence.objects is None or not names:
@@ -63,12 +63,12 @@ def find(evidence: Evidence) -> list[Finding]:
     return [Finding("slack", size, _figures(rows, size))]
 
 
-def _figures(rows: list[Slack], size: int) -> Room:
+def _figures(rows: list[Slack], size: int) -> UnusedCapacity:
     most = max(rows, key=lambda row: row.small + row.pages)
     lists, arrays, dicts, sets = (_count(rows, name) for name in (*GROWING, *PER_SLOT))
     shown = [(row.type, row.count) for row in rows if 100 * (row.small + row.pages) >= MIN_PERCENT_SHOWN * size]
     pages = sum(row.pages for row in rows)
-    return Room(lists, arrays, dicts, sets, pages, most.address, most.most, most.type, shown, size)
+    return UnusedCapacity(lists, arrays, dicts, sets, pages, most.address, most.most, most.type, shown, size)
 
 
 def _count(rows: list[Slack], name: str) -> int:
@@ -103,17 +103,16 @@ def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def _is_table(size: int, name: str) -> bool:
-    """Return whether a block of ``size`` bytes can be the table of a dict or set, whose number of slots is a power of
-    two.
-    """
+    """Return whether a block of ``size`` bytes can be the table of a dict or set.
+
+    Such a table has a power of two as its number of slots, and only a few bytes besides."""
     return any(size - each * (1 << int(math.log2(size / each))) < MAX_TABLE_SURPLUS for each in PER_SLOT[name])
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Return the bytes of the largest table-sized blocks that are not tables or whose tables are well filled.
+    """Return how many bytes lie in large blocks that cannot be sparse tables, although their size is that of a table.
 
-    Return 0 if debug hooks change the sizes of blocks.
-    """
+    Such a block is not a table, or its table is well filled. Return 0 if debug hooks change the sizes of blocks."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space

@@ -1,8 +1,8 @@
-"""Texts of the finding ``slack``: containers that have room for much more than they hold."""
+"""Texts of the finding ``slack``: containers with much unused capacity."""
 
 from __future__ import annotations
 
-from gdbheap.findings.slack.rule import GROWING, PER_SLOT, Room
+from gdbheap.findings.slack.rule import GROWING, PER_SLOT, UnusedCapacity
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
@@ -21,7 +21,7 @@ ADVICE = (
 OWNER = "'heap why ADDRESS' shows what holds the container"
 
 
-def _text(figures: Room) -> str:
+def _text(figures: UnusedCapacity) -> str:
     what = " and ".join(counted(count, name) for name, count in figures.shown)
     return (
         f"unused room in {what}, {size_text(figures.resident)} of it resident: "
@@ -30,13 +30,14 @@ def _text(figures: Room) -> str:
     )
 
 
-def _advice(figures: Room) -> str:
+def _advice(figures: UnusedCapacity) -> str:
     return "; ".join([*_about(figures, ADVICE), OWNER])
 
 
-def _about(figures: Room, rows: tuple[tuple[tuple[str, ...], str], ...]) -> list[str]:
-    """Return the texts about the container types that the finding names."""
+def _about(figures: UnusedCapacity, rows: tuple[tuple[tuple[str, ...], str], ...]) -> list[str]:
+    """Return the texts in ``rows`` that apply to a container type that the finding names. Each row has the types and
+    the text."""
     return [words for names, words in rows if any(name in names for name, _count in figures.shown)]
 
 
-WORDS = Words(Room, _text, _advice)
+WORDS = Words(UnusedCapacity, _text, _advice)

@@ -1,1 +1,1 @@
-"""The finding ``small-views``: the rule that detects it, and its texts."""
+"""The finding ``small-views``: large buffers that only small views keep alive."""

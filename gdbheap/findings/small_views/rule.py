@@ -27,12 +27,11 @@ class ViewsOfType:
 
 @dataclass(frozen=True)
 class KeptByViews(Figures):
-    """The number of ``views``, the bytes that they show (``shown``), and the bytes that only the views keep alive
-    (``kept``).
+    """Small views that alone keep large buffers alive. ``views``: the number of views.
 
-    ``address``: the address of the view that keeps the most; ``path``: how to reach it in Python, or None. ``types``:
-    the views by type, the type that keeps the most first.
-    """
+    ``shown``: the bytes that the views show. ``kept``: the bytes that only the views keep alive. ``address``: the
+    address of the view that keeps the most. ``path``: how to reach it in Python, or None. ``types``: the views by type,
+    the type that keeps the most first."""
 
     ids = ("small-views",)
     views: int
@@ -44,11 +43,14 @@ class KeptByViews(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the memory that all small views together keep alive, from the graph of references."""
+    """Return a list with a finding about the memory that all small views together keep alive, from the graph of
+    references. The list is empty if the finding's bytes are unknown or too few.
+    """
     if evidence.objects is None or not evidence.worth(_large(evidence)):
         return []
     heap, most = evidence.heap, evidence.heap.used_blocks
     if most > MAX_LIKELY_GRAPH_BLOCKS and not evidence.detail:
+        evidence.leave_out()
         return []
     found = list(windows(heap, frames_of(heap), most if evidence.detail else MAX_VIEWS))
     buffers = {start: size for window in found for start, size in window.buffers.items()}

@@ -8,11 +8,11 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 COPIES = {
-    "numpy.": "x[:10].copy() of an array",
-    "memoryview": "bytes(x) of a memoryview",
-    "pyarrow.": "x.take(pyarrow.array(range(len(x)))) of an Arrow array",
-    "polars.": "x.gather(list(range(len(x)))) of a polars Series",
-    "torch.": "x.clone() of a tensor",
+    "numpy.": "x[:10].copy() for an array",
+    "memoryview": "bytes(x) for a memoryview",
+    "pyarrow.": "x.take(pyarrow.array(range(len(x)))) for an Arrow array",
+    "polars.": "x.gather(list(range(len(x)))) for a polars Series",
+    "torch.": "x.clone() for a tensor",
 }
 
 

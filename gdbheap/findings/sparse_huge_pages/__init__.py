@@ -1,1 +1,1 @@
-"""The finding ``sparse-huge-pages``: the rule that detects it, and its texts."""
+"""The finding ``sparse-huge-pages``: used memory that is resident only because it is in huge pages."""

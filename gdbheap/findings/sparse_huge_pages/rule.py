@@ -10,7 +10,7 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import State
 from gdbheap.answers.accounting.partition import DATA, OTHER, STACKS, huge_ranges, total
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.huge_pages.rule import HUGE_PAGE
 from gdbheap.findings.settings import NO_HUGE_PAGES
 from gdbheap.heap import Heap
@@ -24,11 +24,12 @@ MAX_READ = 128
 
 @dataclass(frozen=True)
 class SparseHugePages(Figures):
-    """The bytes in huge pages (``huge``), how many of them lie in pages of ``zeros``, and the number of the huge pages.
+    """Huge pages with pages of zeros. ``huge``: the bytes in huge pages. ``huge_pages``: the number of these huge
+    pages.
 
-    ``sampled``: whether the zeros are estimated from some of the pages. ``by_malloc``: whether glibc's malloc asks for
-    huge pages. ``address``: the start of the mapping with the most huge pages.
-    """
+    ``zeros``: how many of the bytes lie in pages of zeros. ``sampled``: whether ``zeros`` is estimated from some of the
+    huge pages. ``by_malloc``: whether glibc's malloc asks for huge pages. ``address``: the start of the mapping with
+    the most huge pages."""
 
     ids = ("sparse-huge-pages",)
     huge: int
@@ -39,10 +40,11 @@ class SparseHugePages(Figures):
     address: int | None = field(default=None, metadata=UNLISTED)
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the pages of zeros in huge pages that also contain other bytes.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the pages of zeros in huge pages that also contain other bytes.
 
-    A huge page of nothing but zeros does not count, because a program may have written these zeros.
+    A huge page of nothing but zeros does not count, because a program may have written these zeros. The list is empty
+    if the finding's bytes are unknown or too few.
     """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge or heap.target.remote:
@@ -61,7 +63,7 @@ def find(evidence: Evidence) -> list[Claim]:
     start = _most(heap, groups)
     figures = SparseHugePages(whole, len(groups), zeros, step > 1, by_malloc, start)
     finding = Finding("sparse-huge-pages", zeros, figures, environment=NO_HUGE_PAGES if by_malloc else {})
-    return [Claim(finding, lambda: [pair for ranges in groups for pair in ranges])]
+    return [FindingClaim(finding, lambda: [pair for ranges in groups for pair in ranges])]
 
 
 def _most(heap: Heap, groups: list[Ranges]) -> int | None:

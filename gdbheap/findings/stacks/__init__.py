@@ -1,1 +1,1 @@
-"""The finding ``stacks``: the rule that detects it, and its texts."""
+"""The finding ``stacks``: the stacks of many threads."""

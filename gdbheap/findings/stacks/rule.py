@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.graph.roots import program_storage
 from gdbheap.targets.ranges import holds, subtract, within
 
@@ -13,7 +13,7 @@ MIN_THREADS = 8
 
 
 @dataclass(frozen=True)
-class Stacks(Figures):
+class ThreadStacks(Figures):
     """The number of ``threads``, the resident bytes of the ``largest`` stack, and its thread's id and name."""
 
     ids = ("stacks",)
@@ -23,11 +23,11 @@ class Stacks(Figures):
     name: str
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident pages of all stacks except the first thread's, if there are at least
-    MIN_THREADS of them.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident pages of all stacks except the first thread's, if there are at
+    least MIN_THREADS of them.
 
-    Thread-local data in the stacks does not count.
+    Thread-local data in the stacks does not count. The list is empty if the finding's bytes are unknown or too few.
     """
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
@@ -44,6 +44,6 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     names = {thread.tid: thread.name for thread in heap.target.threads}
     most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
-    figures = Stacks(len(stacks), most, stack.tid, names.get(stack.tid) or "")
+    figures = ThreadStacks(len(stacks), most, stack.tid, names.get(stack.tid) or "")
     finding = Finding("stacks", sum(sizes), figures)
-    return [Claim(finding, lambda: [pair for ranges in parts for pair in ranges])]
+    return [FindingClaim(finding, lambda: [pair for ranges in parts for pair in ranges])]

@@ -1,1 +1,1 @@
-"""The finding ``tcmalloc-unused``: the rule that detects it, and its texts."""
+"""The finding ``tcmalloc-unused``: free pages of tcmalloc's page heap."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gdbheap.allocators.allocator import Purpose
 from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
-from gdbheap.findings.modules import largest_first
+from gdbheap.findings.allocator_copies import largest_first
+from gdbheap.findings.finding import Evidence, Figures, Finding, FindingClaim
 from gdbheap.targets.ranges import joined
 
 
@@ -24,8 +24,10 @@ class TcmallocUnused(Figures):
     owners: list[str]
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident bytes of free pages in tcmalloc's page heap."""
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident bytes of free pages in tcmalloc's page heap. The list is empty if
+    the finding's bytes are unknown or too few.
+    """
     found, pages = evidence.heap.find_allocator(TcmallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []
@@ -38,4 +40,4 @@ def find(evidence: Evidence) -> list[Claim]:
     several = owners if len(found.roots) > 1 else []
     figures = TcmallocUnused(len(there), sum(end - start for start, end in there), several)
     remedy = found.remedy(Purpose.UNUSED, owners[0])
-    return [Claim(Finding("tcmalloc-unused", size, figures, environment=remedy), lambda: there)]
+    return [FindingClaim(Finding("tcmalloc-unused", size, figures, environment=remedy), lambda: there)]

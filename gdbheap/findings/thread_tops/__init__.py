@@ -1,1 +1,1 @@
-"""The finding ``thread-tops``: the rule that detects it, and its texts."""
+"""The finding ``thread-tops``: free memory at the ends of threads' arenas."""

@@ -8,7 +8,7 @@ from dataclasses import field
 from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.allocators.glibc.trim import ArenaTrim
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding, FindingClaim
 from gdbheap.findings.settings import TRIM_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
@@ -25,13 +25,12 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """The bytes that the top chunks of the threads' arenas keep.
+    """The top chunks of the threads' arenas. ``arenas``: the number of these arenas.
 
-    ``arenas``: the number of these arenas; ``keeping``: of those whose top chunk keeps bytes. ``by_threshold``: whether
-    the top chunks are large because the trim threshold was raised. ``kept``: the bytes; if ``by_threshold``, only those
-    beyond glibc's default threshold. ``arena_max``: the value of this setting in force, 0 if it is not set.
-    ``origin``: how ``trim_threshold`` got its value (see ``thresholds``).
-    """
+    ``kept``: the bytes that the top chunks keep from being returned. ``keeping``: the number of arenas with such bytes.
+    ``by_threshold``: whether the reason is that the trim threshold was raised. If so, only bytes beyond glibc's default
+    threshold count. ``largest``: the largest top chunk. ``arena_max``: the value of this setting in force, 0 if it is
+    not set. ``origin``: how ``trim_threshold`` got its value (see ``thresholds``)."""
 
     ids = ("thread-tops",)
     arenas: int
@@ -44,10 +43,11 @@ class ThreadTops(Figures):
     by_threshold: bool
 
 
-def find(evidence: Evidence) -> list[Claim]:
-    """Return a finding about the resident pages of the top chunks of all arenas except the main one.
+def find(evidence: Evidence) -> list[FindingClaim]:
+    """Return a list with a finding about the resident pages of the top chunks of all arenas except the main one.
 
-    If the trim threshold is the reason, only the bytes of each top chunk beyond the default threshold count.
+    If the trim threshold is the reason, only the bytes of each top chunk beyond the default threshold count. The list
+    is empty if the finding's bytes are unknown or too few.
     """
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
@@ -67,7 +67,7 @@ def find(evidence: Evidence) -> list[Claim]:
     commands = [] if by_threshold else evidence.measuring()
     environment = TRIM_THRESHOLD if by_threshold and came != OWN else {}
     finding = Finding("thread-tops", size, figures, commands, environment=environment)
-    return [Claim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
+    return [FindingClaim(finding, lambda: evidence.tops(main=False), has_remedy=True)]
 
 
 def _kept(rows: Sequence[ArenaTrim], allowed: int) -> dict[int, int]:

@@ -22,7 +22,7 @@ def _text(figures: ThreadTops) -> str:
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
         f"their ends{beyond}, which malloc_trim() does not reach. {_largest(figures.largest)}. free() returns the "
-        "memory at an arena's end only from trim_threshold on, which is "
+        "memory at an arena's end only if this is at least trim_threshold, which is "
         f"{threshold_text(figures.trim_threshold, figures.origin)}; {_limit(figures.arena_max)}"
     )
 

@@ -1,1 +1,1 @@
-"""The finding ``tracemalloc``: the rule that detects it, and its texts."""
+"""The finding ``tracemalloc``: the tables in which Python's own tracer records each block."""

@@ -11,16 +11,17 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TraceTables(Figures):
-    """The number of blocks that tracemalloc traces (``traces``)."""
+    """The tables of tracemalloc. ``traces``: the number of blocks that tracemalloc traces."""
 
     ids = ("tracemalloc",)
     traces: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the bytes of tracemalloc's tables and their entries.
+    """Return a list with a finding about the bytes of tracemalloc's tables and their entries.
 
-    The tables are searched only if malloc has enough blocks of their sizes.
+    The tables are searched only if malloc has enough blocks of their sizes. The list is empty if the finding's bytes
+    are unknown or too few.
     """
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []

@@ -1,1 +1,1 @@
-"""The finding ``uncollectable-cycles``: the rule that detects it, and its texts."""
+"""The finding ``uncollectable-cycles``: object cycles that the garbage collector does not free."""

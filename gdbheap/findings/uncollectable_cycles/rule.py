@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import field
 
-from gdbheap.answers.causes import COLLECTABLE, FROZEN, CauseTexts
 from gdbheap.answers.unreachable import CYCLES
+from gdbheap.answers.why_not_freed import COLLECTABLE, FROZEN, CauseTexts
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
@@ -15,12 +15,12 @@ __all__ = ["UncollectableCycles", "find"]
 
 @dataclass(frozen=True)
 class UncollectableCycles(Figures):
-    """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
+    """Cycles that the collector does not free. ``objects``: the number of their objects.
 
-    ``kind``: why the collector does not free the largest group of cycles (a key of causes.OBSTACLES). ``culprit``: the
-    type that is the reason, "" for none. ``closing``: the references that close the cycles of this group; ``times``:
-    the number of groups of objects that such references connect.
-    """
+    ``type``: the type whose objects have the most bytes; ``largest``: these bytes. ``kind``: why the collector does not
+    free the largest group of cycles (a key of ``why_not_freed.OBSTACLES``). ``culprit``: the type that is the reason,
+    "" for none. ``closing``: the references that close the cycles of this group. ``times``: how many groups of objects
+    such references connect; the objects of a group reach one another."""
 
     ids = ("uncollectable-cycles",)
     objects: int
@@ -33,7 +33,9 @@ class UncollectableCycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return a finding about the cycles that gc.collect() does not free, from the graph of references."""
+    """Return a list with a finding about the cycles that gc.collect() does not free, from the graph of references. The
+    list is empty if the finding's bytes are unknown or too few.
+    """
     found = evidence.unreachable
     if found is None:
         return []

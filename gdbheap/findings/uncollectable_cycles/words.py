@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 CLEAR = "clear the named reference (del, None, weakref)"
-CLOSE = f"call close() on the object of the C library in the cycle when it is no longer used, or {CLEAR}"
+CLOSE = f"call close() on the cycle's object from the C extension when it is no longer used, or {CLEAR}"
 ADVICE = {
     "hidden": f"{CLOSE}: gc.collect() cannot free these objects, because C code that the collector does not see "
     "refers to them",

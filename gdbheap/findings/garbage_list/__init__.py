@@ -1,0 +1,1 @@
+"""The finding ``garbage-list``: objects in gc.garbage."""
