@@ -27,7 +27,7 @@ __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
 MESSAGE, DOOR = "__abort_msg", "abort"
 # struct abort_msg_s (glibc, include/stdlib.h): the size of the mapping, then the text.
 TEXT_AT, MAX_TEXT = 4, 1024
-# Parts of those messages of malloc that are about the pointer that the program passed.
+# Texts that occur in malloc's messages about a pointer that the program passed to it.
 OF_POINTER = ("double free", "invalid pointer", "invalid size")
 Misuse = Literal["overflow", "freed twice", "written after free", "not a beginning"]
 OVERFLOW: Misuse = "overflow"
@@ -50,9 +50,8 @@ HEADER, USED = 16, "used"
 class AbortBlock:
     """The block that caused glibc's abort().
 
-    ``why`` is "overflow" (the program wrote beyond the block's end), "freed twice", "written after free" or "not a
-    beginning" (free() got a pointer into the middle of the block).
-    """
+    ``why`` is one of four texts. "overflow": the program wrote beyond the block's end. "freed twice". "written after
+    free". "not a beginning": free() got a pointer into the middle of the block."""
 
     address: int
     size: int
@@ -64,9 +63,10 @@ class AbortBlock:
 
 @dataclass(frozen=True)
 class Abort:
-    """Why glibc called abort(): its message, the block to blame, what holds that block, and the functions that called
-    malloc, innermost first (at most 50).
+    """The reason why glibc called abort().
 
+    ``message``: glibc's message. ``block``: the block to blame, None if unknown. ``holder``: the path to that block, or
+    to the blocks that point to it. ``frames``: the functions that called malloc, innermost first (at most 50).
     ``sources``: the file and the line of each of these functions; None if no debug information names them."""
 
     message: str
@@ -115,11 +115,10 @@ def _aborting(heap: Heap) -> list[Frame]:
 
 
 def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], list[Frame]]:
-    """Split the stack into malloc's frames and the frames of malloc's callers.
+    """Split the stack of the thread that called abort() into malloc's frames and the frames of malloc's callers.
 
     The first part begins with the function that malloc called to end the process. If the stack has no frames of malloc,
-    the first part is empty and the second begins with the caller of abort().
-    """
+    the first part is empty and the second begins with the caller of abort()."""
     place = malloc_range(glibc.malloc.libc)
     own = [at for at, frame in enumerate(stack) if place is not None and place[0] <= frame.counter < place[1]]
     if not own:
@@ -157,14 +156,15 @@ def _by_damage(heap: Heap, glibc: GlibcAllocator) -> AbortBlock | None:
 
 
 def _damage(heap: Heap) -> list[Damage]:
-    """Return the damage that a check of malloc finds, without temporary states of a thread inside malloc."""
+    """Return the damage that a check of malloc finds, without contradictions that may be transient: a thread inside
+    malloc may be changing the data."""
     with suppress(GdbheapError):
         heap.malloc.check()
     return [damage for damage in heap.damage if not damage.transient]
 
 
 def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
-    """Return the block to which most pointers in malloc's frames point; None if there is none.
+    """Return the block to which the most pointers in malloc's frames point; None if there is none.
 
     ``is_free``: consider only free blocks, and only pointers to the block or to its header. Otherwise consider only
     blocks in use, and pointers to any part of the block.
@@ -223,7 +223,8 @@ def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
 
 
 def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield the names of the globals that point to a free block; none if the graph's roots are not globals."""
+    """Yield the names of the globals that point to a free block. The result is empty for a program with Python, whose
+    graph has other roots."""
     paths, space = heap.paths, heap.target.space
     target = Node(-1, "block", "unknown", block.address, block.address, block.size, 0)
     for number, root in enumerate(paths.references.roots, paths.references.first_root):

@@ -14,7 +14,7 @@ from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
-"""Maps the state of a free chunk to the kind of free list that holds the chunk."""
+"""The kind of free list for each state of a free chunk."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Mmapped:
 
 @dataclass(frozen=True)
 class Total:
-    """The totals of ``malloc_stats``: bytes of all arenas and of mmapped chunks."""
+    """The sums that ``malloc_stats`` prints under "Total": bytes of all arenas and of mmapped chunks."""
 
     system: int
     in_use: int
@@ -87,7 +87,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Whole:
-    """The totals, in bytes, of an allocator that has no arenas."""
+    """The totals, in bytes, of an allocator without arenas, such as tcmalloc."""
 
     allocator: str
     module: str | None
@@ -97,7 +97,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class ArenaRow:
+class ArenaSummary:
     """An arena of any allocator; for an allocator without arenas, all its memory. A figure is None if the allocator
     does not have it."""
 
@@ -134,9 +134,9 @@ class AllArenasTotal:
 
 @dataclass(frozen=True)
 class AllArenas:
-    """The JSON document of ``heap arenas``."""
+    """The JSON document of ``heap arenas``: the arenas of all allocators in one list, and their sums."""
 
-    rows: list[ArenaRow]
+    rows: list[ArenaSummary]
     total: AllArenasTotal
     mmapped_chunks: Mmapped | None
     thread_caches: list[ThreadCache]
@@ -169,7 +169,7 @@ class Arenas:
         rows = [_own_row(row, self.allocator or "") for row in self.arenas]
         rows += [_extent_row(row) for row in self.others]
         rows += [
-            ArenaRow(one.allocator, one.module, None, None, one.system, one.in_use, one.free) for one in self.wholes
+            ArenaSummary(one.allocator, one.module, None, None, one.system, one.in_use, one.free) for one in self.wholes
         ]
         mapped = 0 if self.allocator is None else self.mmapped.bytes
         sums = [sum(getattr(row, name) for row in rows) for name in ("system", "in_use", "free")]
@@ -178,16 +178,16 @@ class Arenas:
         return AllArenas(rows, total, own, self.threads, self.caches, self.classes, self.serving)
 
 
-def _own_row(row: Arena, allocator: str) -> ArenaRow:
-    return ArenaRow(
+def _own_row(row: Arena, allocator: str) -> ArenaSummary:
+    return ArenaSummary(
         allocator, None, row.index, row.address, row.system, row.in_use, row.free, row.used_count, row.free_count,
         row.top, row.fast, row.tcache, choice=str(row.index), heaps=row.heaps, bins=row.bins,
     )  # fmt: skip
 
 
-def _extent_row(row: ExtentArena) -> ArenaRow:
+def _extent_row(row: ExtentArena) -> ArenaSummary:
     system = row.active + row.dirty + row.muzzy
-    return ArenaRow(
+    return ArenaSummary(
         row.allocator, row.module, row.index, row.address, system, row.used, max(0, system - row.used),
         active=row.active, dirty=row.dirty, muzzy=row.muzzy, cached=row.cached, given_back=row.given_back,
         choice=row.choice,

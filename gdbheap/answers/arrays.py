@@ -1,7 +1,8 @@
 """List the DataFrames, tables and arrays of a target, with their columns.
 
-The ``bytes`` of a row are those that its library counts, so two rows that use the same memory both count it. ``shared``
-is the part of them that earlier rows count too. The sum adds the bytes without ``shared``, so it counts no byte twice.
+The ``bytes`` of a row are those that its library counts, so two rows that use the same memory both count it.
+``repeated`` is the part of a row's bytes that earlier rows count too. The sum leaves out these repeated bytes, so it
+counts no byte twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.views import kept_by_views
+from gdbheap.contents.python.arrays.array_types import ArrayReader
 from gdbheap.contents.python.arrays.columns import (
     ARROW_ARRAY,
     CHUNKED_ARRAY,
@@ -24,11 +26,10 @@ from gdbheap.contents.python.arrays.columns import (
     TABLE,
     TENSOR,
     ArrayOrTable,
+    ColumnValues,
     DataColumn,
     NotBelieved,
-    Values,
 )
-from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
@@ -131,9 +132,9 @@ class InArray:
     whole_shape: tuple[int, ...]
 
 
-def frames_of(heap: Heap) -> Frames:
+def frames_of(heap: Heap) -> ArrayReader:
     """Return the reader of the target's tables and arrays. Raises NotAPython or Unsupported."""
-    return Frames(heap.python.objects, partial(_fits, heap))
+    return ArrayReader(heap.python.objects, partial(_fits, heap))
 
 
 def _fits(heap: Heap, start: int, size: int) -> bool:
@@ -155,7 +156,7 @@ def _fits(heap: Heap, start: int, size: int) -> bool:
 
 
 class _CoveredMemory:
-    """The memory that earlier rows use, as ascending ranges that do not touch."""
+    """The memory that the rows so far use, as ascending ranges that do not touch."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -275,8 +276,8 @@ class _Survey:
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
     def _surveyed(self, frame: ArrayOrTable) -> Iterator[_SurveyedArray]:
-        """Yield the array or table ``frame`` if it gets a row: a table always, a column or array only if it adds
-        memory.
+        """Yield the array or table ``frame`` if it gets a row. A table always gets a row; a column or array gets one
+        only if it adds memory.
         """
         spans = joined(frame.spans)
         new = sum(self._covered.add(start, end) for start, end in spans)
@@ -310,7 +311,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     return Arrays(rows, len(found), total, _absent(heap, (span for row in found for span in row.frame.spans)))
 
 
-def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[ArrayRow]:
+def _with_holders(heap: Heap, frames: ArrayReader, rows: list[ArrayRow]) -> list[ArrayRow]:
     """Return the rows with the bytes that each retains, and with the small views that alone keep a row's buffer
     alive."""
     try:
@@ -384,11 +385,11 @@ def _column(column: DataColumn, deep: _Deep) -> ArrayColumn:
 class _Deep:
     """Adds up the sizes of objects behind pointers. It follows at most MAX_POINTERS pointers in total."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: ArrayReader) -> None:
         self._fields = frames.fields
         self._left = MAX_POINTERS
 
-    def of(self, values: Values) -> int | None:
+    def of(self, values: ColumnValues) -> int | None:
         """Return the bytes of a column including the objects that it points to.
 
         None if the size of an object is unknown, or if the column has too many pointers.
@@ -413,7 +414,7 @@ class _Deep:
             return None
         return total
 
-    def _pointers(self, values: Values) -> Iterator[int]:
+    def _pointers(self, values: ColumnValues) -> Iterator[int]:
         memory = self._fields.memory
         word = memory.machine.word
         for piece in values.objects:
@@ -427,8 +428,8 @@ class _Deep:
 def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | None:
     """Return the column or array whose values include ``address``; None if there is none or none can be read.
 
-    If several share the memory, the first one is returned. ``within``: the range, end exclusive, in which the values
-    must begin, namely the block or the mappings around ``address``.
+    If several columns or arrays share the memory, the first one is returned. ``within``: the range, end exclusive, in
+    which the values must begin, namely the block or the mappings around ``address``.
     """
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None

@@ -35,7 +35,7 @@ __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "fin
 
 @dataclass(frozen=True)
 class AtMapping:
-    """The mapping that contains the address. ``whose``: the owner of the memory at the address, in words."""
+    """The mapping that contains the address. ``whose``: the owner of the memory at the address, as text."""
 
     start: int
     end: int
@@ -184,11 +184,10 @@ def _allocated(heap: Heap, block: Block) -> Allocated | None:
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:
-    """Return the blocks in use to which pointers in the block point (at most MAX_REFERRED), and the number of all of
-    them.
+    """Return the blocks in use to which pointers in the block point, at most MAX_REFERRED of them, and the number of
+    all.
 
-    If the block holds an object, pointers before the object are skipped.
-    """
+    If the block holds an object, pointers before the object are skipped."""
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     start = block.address if held is None else held.address
     found = heaps.led_to(start, block.end, MAX_REFERRED)
@@ -201,15 +200,14 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
 def find_block(heap: Heap, address: int) -> Block | None:
     """Return the block that contains ``address``, from the innermost allocator that has one; None if there is none.
 
-    In memory of an allocator that is not walked, return the block that Python objects claim there.
+    In memory of an allocator that is not walked, return the block whose size follows from a Python object's own fields.
     """
     return heap.block_at(address) or _claimed_block(heap, address)
 
 
 def _claimed_block(heap: Heap, address: int) -> Block | None:
-    """Return the block that Python objects claim at ``address``, in memory of an allocator that is not walked.
-
-    Return None if there is no such allocator or no such block.
+    """Return the block at ``address`` whose size follows from a Python object's own fields, in memory of an allocator
+    that is not walked. Return None if there is no such allocator or no such block.
     """
     other = heap.other_allocator
     objects = heap.python.objects_or_none if other is not None else None
@@ -267,7 +265,7 @@ def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
-    """Return the owner of the memory at an address, in words."""
+    """Return the owner of the memory at an address, as text."""
     if block is not None and block.arena is not None:
         return f"{block.allocator} arena {block.arena}"
     if block is not None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gdbheap.dataclass import dataclass
-from gdbheap.graph.paths import STRUCTURE, Group, Paths
+from gdbheap.graph.paths import STRUCTURE, AlikeBlocks, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
-# About SAMPLES of all blocks are read. A holder is judged by those of its blocks that are read, if there are at least
-# MIN_SAMPLES of them.
+# About SAMPLES of all blocks are read. The type of the objects that hold a label's blocks is determined from those of
+# its blocks that are read, if there are at least MIN_SAMPLES of them.
 SAMPLES, MIN_SAMPLES = 500, 8
 # The most nodes that are read of a chain: the nodes nearest to the block. A linked list in C may have a million blocks.
 LAST = 1 << 10
@@ -26,14 +26,14 @@ class Share(Protocol):
     @property
     def label(self) -> int: ...
     @property
-    def group(self) -> Group: ...
+    def group(self) -> AlikeBlocks: ...
 
 
 @dataclass(frozen=True)
 class Credit:
     """All blocks that objects of one type alone keep alive, counted under one label.
 
-    A ``Credit`` is both a ``Share`` and its own ``Group``: it has the fields of both.
+    A ``Credit`` is both a ``Share`` and its own ``AlikeBlocks``: it has the fields of both.
     """
 
     label: int
@@ -44,18 +44,18 @@ class Credit:
     size: int = 0
 
     @property
-    def group(self) -> Group:
-        """This record itself, which has the fields of a ``Group``."""
+    def group(self) -> AlikeBlocks:
+        """This record itself, which has the fields of an ``AlikeBlocks``."""
         return self
 
 
 def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
     """Return the blocks in use by label. Blocks of unknown contents are credited to the objects that hold them.
 
-    ``seeds``: the labels of nodes. ``shares``: the groups of blocks that are reached from ``seeds``, each with its
-    label. The blocks of a label are credited to objects on two conditions. The largest group of the label consists of
-    blocks of C code. Most of these blocks are reached through objects of one type, and no other label has objects of
-    that type.
+    ``seeds``: the label of each node that has one, by the node's number. ``shares``: the groups of blocks that are
+    reached from ``seeds``, each with its label. The blocks of a label are credited to objects on two conditions. The
+    largest group of the label consists of blocks of C code. Most of these blocks are reached through objects of one
+    type, and no other label has objects of that type.
     """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))
@@ -83,14 +83,14 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
 
 def _unknown(shares: Sequence[Share]) -> set[int]:
     """Return the labels whose largest group is blocks of C code with unknown contents."""
-    largest: dict[int, Group] = {}
+    largest: dict[int, AlikeBlocks] = {}
     for share in shares:
         if share.label not in largest or share.group.bytes > largest[share.label].bytes:
             largest[share.label] = share.group
     return {label for label, group in largest.items() if _is_of_c(group)}
 
 
-def _is_of_c(group: Group) -> bool:
+def _is_of_c(group: AlikeBlocks) -> bool:
     return group.kind == STRUCTURE or (group.kind == UNKNOWN and not group.type_address)
 
 
@@ -110,12 +110,11 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
 
 
 def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
-    """Return the part of the chain to a block that begins at the last node with a label; an empty list if no node has a
-    label.
+    """Return the part of the chain to a block that begins at the last node with a label. The list is empty if no node
+    has a label.
 
     Only a part of a long chain is read, such as a linked list in C. If no node of that part has a label, the chain to
-    the block's owner is used.
-    """
+    the block's owner is used."""
     graph = paths.references.graph
     chain = graph.chain(number, LAST)
     found = _from_seed(chain, seeds)

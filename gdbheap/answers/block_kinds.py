@@ -8,7 +8,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class KindRow:
-    """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose in words.
+    """Blocks in use of one kind. ``type``: a class, a container's elements, or a library's purpose as text.
 
     ``capacity``: the bytes that the blocks of containers can hold. ``occupied``: how many of these bytes hold items.
     ``capacity`` and ``occupied`` are None if they are unknown, or if the blocks belong to no containers.
@@ -23,7 +23,7 @@ class KindRow:
 
 @dataclass(frozen=True)
 class Tally:
-    """A number of blocks, and their bytes with headers."""
+    """A number of blocks (``count``), and their bytes with headers."""
 
     count: int
     bytes: int

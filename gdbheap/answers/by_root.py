@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 
-from gdbheap._native import Branch, Grouped
+from gdbheap import _native
 from gdbheap.allocators.runtimes import MMAPPED, Runtime
 from gdbheap.answers.accounting.absent import absent_by
 from gdbheap.answers.accounting.partition import main_runtime
-from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.smallest_row import least_of_row
 from gdbheap.answers.shared_out import NAMES, NOBODY
 from gdbheap.contents.content import ContentHolder
 from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import Paths, group_name
+from gdbheap.graph.paths import Paths, Word, group_name
 from gdbheap.graph.roots import GLOBAL, MEMORY, THREAD, BlockRoot
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import holds
 
-__all__ = ["IN_MALLOC", "RootShare", "by_root"]
+__all__ = ["IN_MALLOC", "RootShare", "by_root", "share_named"]
 
 RUNTIME_HEAP, IN_MALLOC = "runtime heap", "runtime in malloc"
 # Names for the memory of a runtime's objects, by the runtime's id.
@@ -36,20 +36,21 @@ class RootShare:
     """The blocks of one holder. ``name``: the holder; ``kind``: the kind of its root.
 
     ``groups``: (what the blocks are, number of blocks, bytes). ``absent``: bytes of large blocks that are not resident.
+    ``nodes``: the nodes of the graph through which the holder's blocks are reached.
     """
 
     name: str
     kind: str
     groups: list[tuple[str, int, int]] = field(default_factory=list)
     absent: int = 0
+    nodes: list[int] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
         """The bytes of all groups, headers included."""
         return sum(size for _what, _count, size in self.groups)
 
-    def add(self, paths: Paths, group: Grouped) -> None:
-        """Add a group of blocks of one kind."""
+    def add(self, paths: Paths, group: _native.BlockGroup) -> None:
         self.groups.append((group_name(paths, group), group.count, group.bytes))
 
 
@@ -65,6 +66,8 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
     for share in graph.shares(list(found.seeds.items()), minimum):
         row = found.rows[share.label] if share.label < len(found.rows) else nobody
         row.add(paths, share.group)
+    for number, label in found.seeds.items():
+        found.rows[label].nodes.append(number)
     found.name_globals()
     absent = absent_by(heap, lambda number: found.label_of(graph.chain(number)))
     for label, size in absent.items():
@@ -72,8 +75,24 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
     return [row for row in [*found.rows, nobody] if row.groups]
 
 
+def share_named(shares: Iterable[RootShare], name: str) -> RootShare | None:
+    """Return the blocks of the static or thread-local variable that ``heap owners`` calls ``name``; None if there is no
+    such variable.
+
+    ``name`` may lack the type of the blocks, and the file in which the variable is.
+    """
+    found = (share for share in shares if share.kind in (GLOBAL, THREAD) and _is_named(share.name, name))
+    return max(found, key=lambda share: share.bytes, default=None)
+
+
+def _is_named(full: str, name: str) -> bool:
+    variable = full.partition(": ")[0]
+    return name in (full, variable) or variable.startswith((f"'{name}' in ", f"{name} in "))
+
+
 class _Holders:
-    """The rows of holders by label, and the nodes of the graph at which the holders' blocks begin (``seeds``)."""
+    """The rows of holders by label, and the nodes of the graph through which the holders' blocks are reached
+    (``seeds``)."""
 
     def __init__(self, heap: Heap, paths: Paths) -> None:
         self.rows: list[RootShare] = []
@@ -112,7 +131,7 @@ class _Holders:
             found = map(self._references.graph.find, held.blocks)
             self.seeds |= {number: label for number in found if number is not None}
 
-    def _add(self, branch: Branch) -> None:
+    def _add(self, branch: _native.Branch) -> None:
         graph, nodes = self._references.graph, self._references.nodes(branch.way)
         chain = graph.chain(branch.id)
         label = self.label_of(chain[:-1])
@@ -132,7 +151,8 @@ class _Holders:
 
         ``what``: the branch's type, or None if it is unknown.
         """
-        place = self._paths.edge(holder, first).text
+        edge = self._paths.edge(holder, first)
+        place = edge.variable if isinstance(edge, Word) else edge.text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
             place = holder.root.name
         return f"{place}: {what or 'block'}"

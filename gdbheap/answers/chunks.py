@@ -26,7 +26,7 @@ OBJECT_STATES = ("used", MMAPPED)
 
 
 class MappedRow(NamedTuple):
-    """A chunk that belongs to no arena. It has the same fields as ListedChunk of the native code."""
+    """An mmapped chunk of glibc. It belongs to no arena. The fields are those of the native code's ListedChunk."""
 
     address: int
     size: int
@@ -61,8 +61,7 @@ class Selection:
     """The selection of the chunks to list: by state, size, arena and type.
 
     ``minimum`` and ``maximum``: bytes, header included. ``type``: a pattern that must match the type of the Python
-    object in a chunk; for a block of C code, its class or the description of its kind.
-    """
+    object in a chunk. For a block of C code, the pattern must match its class or the description of its kind."""
 
     states: tuple[str, ...] = STATES
     minimum: int = 0
@@ -77,7 +76,7 @@ class Selection:
 
     @property
     def wanted(self) -> ChunkRequest:
-        """The selection in the form in which the native walk expects it."""
+        """The selection as the native walk expects it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         arena = None if self.arena is None else self.arena.index
         return ChunkRequest(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)

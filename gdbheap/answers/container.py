@@ -1,4 +1,4 @@
-"""Divide the memory of a process's control group, without reading the process's memory."""
+"""Divide the memory of a process's control group among its owners, without reading the process's memory."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ MOST_FILES = 100
 class Container(ControlGroup):
     """The control group (see ``ControlGroup``), and the bytes of its memory by owner.
 
-    ``own``: this process's anonymous memory; ``others``: the anonymous memory of other processes; ``cache``: page
-    cache; ``rest``: the remaining memory; ``moved``: memory of this process that is not charged to the group;
-    ``files``: tmpfs files.
-    """
+    ``own``: this process's anonymous memory. ``others``: the anonymous memory of other processes. ``cache``: page
+    cache. ``files``: tmpfs files. ``rest``: the remaining memory. ``moved``: memory of this process that is not charged
+    to the group."""
 
     keys: ClassVar[dict[str, str]] = {
         "path": "folder",

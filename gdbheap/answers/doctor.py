@@ -20,9 +20,9 @@ from gdbheap.host.identity import CONTAINER
 from gdbheap.host.procfs import PROC, Named, ProcessFolder
 from gdbheap.refusals import refusal
 from gdbheap.refusals.attaching import attach_error
-from gdbheap.refusals.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, AccessFacts
 
-__all__ = ["Check", "Doctor", "doctor", "remedy"]
+__all__ = ["AccessCheck", "Doctor", "doctor", "remedy"]
 
 Read = Literal["ok", "refused", "absent"]
 OK: Read = "ok"
@@ -34,7 +34,7 @@ SELF = "self"
 
 
 @dataclass(frozen=True)
-class Check:
+class AccessCheck:
     """A file or permission that gdbheap needs. ``state`` is "ok", "refused" or "absent"."""
 
     id: str
@@ -52,7 +52,7 @@ class Doctor:
 
     process: int | None
     where: Place
-    rows: list[Check]
+    rows: list[AccessCheck]
     obstacle: str | None
     advice: str | None
     reading_status: int = 0
@@ -82,7 +82,7 @@ def doctor(process: Named | None) -> Doctor:
     try:
         folder = refusal.open_folder(process)
     except NotPermitted as error:
-        checks = [Check("process", REFUSED, str(error))]
+        checks = [AccessCheck("process", REFUSED, str(error))]
         return Doctor(int(str(process)), where, checks, str(error), f"sudo gdbheap {process}", 3)
     pid, checks = folder.pid, list(_of_process(folder))
     facts = refusal.gather(folder)
@@ -96,11 +96,11 @@ def doctor(process: Named | None) -> Doctor:
     return Doctor(pid, where, rows, str(found), advice, found.status)
 
 
-def _filter(facts: Facts) -> str:
+def _filter(facts: AccessFacts) -> str:
     return ", probably because of its seccomp filter" if facts.seccomp else ""
 
 
-def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | None:
+def _in_the_way(folder: ProcessFolder, checks: list[AccessCheck]) -> GdbheapError | None:
     """Return the error that explains why a process's memory cannot be read; None if it can be read."""
     try:
         refusal.check(folder)
@@ -110,35 +110,43 @@ def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | No
     return None if memory.state == OK else refusal.explain(folder, PermissionError(1, memory.detail))
 
 
-def _of_process(folder: ProcessFolder) -> Iterator[Check]:
+def _of_process(folder: ProcessFolder) -> Iterator[AccessCheck]:
     """Yield a check for each file of a process that gdbheap reads. The files that most users may read come first."""
     for name in ("status", "maps", "smaps_rollup", "pagemap", "mem"):
         yield _opened(name, folder.path(name), 1 if name in ("status", "maps", "smaps_rollup") else 0)
     yield _group(folder.place)
 
 
-def _general(facts: Facts, barred: OSError | None) -> Iterator[Check]:
+def _general(facts: AccessFacts, barred: OSError | None) -> Iterator[AccessCheck]:
     """Yield the checks that do not depend on one process. ``barred``: the error with which attaching failed."""
     capable = "CAP_SYS_PTRACE"
-    yield Check("ptrace", OK if facts.may_trace_all else REFUSED, capable if facts.may_trace_all else f"no {capable}")
-    yield Check("yama", REFUSED if facts.ptrace_scope and not facts.may_trace_all else OK, str(facts.ptrace_scope))
-    yield Check("attach", OK if barred is None else REFUSED, "" if barred is None else barred.strerror or "")
-    yield Check("seccomp", REFUSED if facts.seccomp and (barred or not facts.may_trace_all) else OK)
-    yield Check("user-namespace", REFUSED if facts.user_namespace else OK)
+    yield AccessCheck(
+        "ptrace", OK if facts.may_trace_all else REFUSED, capable if facts.may_trace_all else f"no {capable}"
+    )
+    yield AccessCheck(
+        "yama", REFUSED if facts.ptrace_scope and not facts.may_trace_all else OK, str(facts.ptrace_scope)
+    )
+    yield AccessCheck("attach", OK if barred is None else REFUSED, "" if barred is None else barred.strerror or "")
+    yield AccessCheck("seccomp", REFUSED if facts.seccomp and (barred or not facts.may_trace_all) else OK)
+    yield AccessCheck("user-namespace", REFUSED if facts.user_namespace else OK)
     if facts.pid == os.getpid():
         yield _opened("smaps_rollup", f"{PROC}/{SELF}/smaps_rollup", 1)
         yield _opened("pagemap", f"{PROC}/{SELF}/pagemap", 0)
         yield _group(SELF)
     found = find_program("gdb")
-    yield Check("gdb", OK if found else ABSENT, found or "")
+    yield AccessCheck("gdb", OK if found else ABSENT, found or "")
 
 
-def _group(process: str) -> Check:
+def _group(process: str) -> AccessCheck:
     group = find_group(process)
-    return Check("cgroup", ABSENT) if group is None else Check("cgroup", OK, f"{group.path} (version {group.version})")
+    return (
+        AccessCheck("cgroup", ABSENT)
+        if group is None
+        else AccessCheck("cgroup", OK, f"{group.path} (version {group.version})")
+    )
 
 
-def _opened(name: str, path: str, size: int) -> Check:
+def _opened(name: str, path: str, size: int) -> AccessCheck:
     """Return a check that says whether a file can be opened.
 
     If ``size`` is not 0, that many bytes are read too, because some files can be opened but not read.
@@ -149,14 +157,14 @@ def _opened(name: str, path: str, size: int) -> Check:
         else:
             os.close(open_patiently(path, False))
     except FileNotFoundError as error:
-        return Check(name, ABSENT, error.strerror or "")
+        return AccessCheck(name, ABSENT, error.strerror or "")
     except OSError as error:
-        return Check(name, REFUSED, error.strerror or "")
-    return Check(name, OK)
+        return AccessCheck(name, REFUSED, error.strerror or "")
+    return AccessCheck(name, OK)
 
 
-def _own_limits(facts: Facts) -> str:
-    """Return in words which processes gdbheap can read without CAP_SYS_PTRACE."""
+def _own_limits(facts: AccessFacts) -> str:
+    """Return a text that says which processes gdbheap can read without CAP_SYS_PTRACE."""
     if facts.ptrace_scope >= 2:
         return f"no process can be read (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
     if facts.ptrace_scope == 1:
@@ -165,11 +173,11 @@ def _own_limits(facts: Facts) -> str:
 
 
 def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
-    """Return the kind of environment in which gdbheap runs, by the files that container runtimes leave below ``root``.
+    """Return the kind of environment in which gdbheap runs, such as "docker". It is recognised by files that container
+    runtimes create below ``root``.
 
-    "systemd": a unit whose bounding set lacks CAP_SYS_PTRACE. ``bounding``: the bounding set, a mask of capabilities;
-    None for gdbheap's own.
-    """
+    "systemd": a unit whose bounding set lacks CAP_SYS_PTRACE. "host": none of the others. ``bounding``: the bounding
+    set, a mask of capabilities; None for gdbheap's own."""
     kind = refusal.container(root, environment)
     if kind == "kubernetes":
         return "kubernetes"
@@ -182,7 +190,7 @@ def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding:
     return "systemd" if is_unit and not own & CAP_SYS_PTRACE else "host"
 
 
-def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
+def remedy(facts: AccessFacts, where: str, process: str, root: str = "") -> str | None:
     """Return the gdbheap command that can read the process; None if no command can (ptrace_scope 3, or another tracer).
 
     ``where``: the environment of gdbheap (see ``place``). ``process``: the process as the command line names it.

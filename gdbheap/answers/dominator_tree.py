@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdbheap.answers.retained import MIN_BYTES_TOGETHER, top_objects
+from gdbheap.answers.accounting.paths import in_words
+from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.retained import top_objects
+from gdbheap.answers.retained_blocks import MIN_BYTES_TOGETHER
 from gdbheap.contents.python.names.packages import modules, namespaces
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes
@@ -41,11 +44,11 @@ class DominatorTree:
 
 
 def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
-    """Return the tree of the ``most`` largest rows of ``heap retained``, of modules and libraries, and of all their
-    dominators.
+    """Return the upper part of the dominator tree of the target.
 
-    Each row stands for the innermost node that retains about the same bytes. Raises NotAPython or Unsupported.
-    """
+    It has the objects of the ``most`` largest rows of ``heap retained``, and the modules and libraries that retain as
+    much. The dominators of all these are added. Each row stands for the innermost node that retains about the same
+    bytes. Raises NotAPython or Unsupported."""
     references = heap.references
     graph = references.graph
     above: dict[int, int | None] = {}
@@ -62,7 +65,7 @@ def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
         below[upper] = below.get(upper, 0) + retained[node]
     places = {node: place for place, node in enumerate(nodes)}
     known = dict(_module_names(heap))
-    names = [known.get(node.id) or _name(heap, node) for node in references.nodes(nodes)]
+    names = [known.get(node.id) or _name(heap, node, above[node.id]) for node in references.nodes(nodes)]
     rows = [
         DominatedNode(
             name,
@@ -107,9 +110,12 @@ def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
         yield names.id, f"module {name}.__dict__"
 
 
-def _name(heap: Heap, node: Node) -> str:
+def _name(heap: Heap, node: Node, dominator: int | None) -> str:
     """Return the name of a node. For a root, it is the root's name. For any other node, it is the type; for an object,
-    the edge from its holder follows the type."""
+    the edge from its holder follows the type.
+
+    If several holders share the object, so that its holder does not dominate it, the whole path follows the type.
+    """
     if node.root is not None:
         return node.root.name
     if not node.type:
@@ -117,7 +123,12 @@ def _name(heap: Heap, node: Node) -> str:
     paths = heap.paths
     try:
         name = paths.kind_name(node.type)
-        steps = paths.path(heap.references.graph.chain(node.id)).steps if isinstance(paths, ObjectPaths) else []
-        return f"{name} {steps[-1].edge}".strip() if steps else name
+        chain = heap.references.graph.chain(node.id) if isinstance(paths, ObjectPaths) else []
+        path = paths.path(chain)
+        if not path.steps:
+            return name
+        is_shared = dominator not in chain[-2:]
+        edge = source_path(path.expression or in_words(path)) if is_shared else path.steps[-1].edge
+        return f"{name} {edge}".strip()
     except (GdbheapError, KeyError):
         return "block"

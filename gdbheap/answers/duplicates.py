@@ -29,10 +29,10 @@ CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
 
 @dataclass(frozen=True)
 class Holding:
-    """A type whose objects refer to copies of a value, or a container with its holder's type ("dict of app.Session").
+    """The objects of one type that refer to copies of a value. ``count``: the number of their references.
 
-    ``count``: the number of references from such holders.
-    """
+    ``type``: the name of the type. For a container, the type of the object that holds it follows: "dict of
+    app.Session"."""
 
     type: str
     count: int
@@ -133,7 +133,7 @@ class _Comparison:
             by_bytes, self._slices, most, self._heap.labelled("comparing values"),
         )  # fmt: skip
 
-    def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
+    def objects_of(self, rows: Sequence[_native.EqualGroup]) -> dict[int, list[int]]:
         """Return the addresses of the objects with these values, by the hash of the value."""
         found = _native.equal_objects(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart,
@@ -164,9 +164,9 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 
 
 def _singles(heap: Heap) -> dict[int, str]:
-    """Return {address: name} of the static types whose objects can be compared, such as NoneType and bool.
+    """Return {address: name} of the static types whose values gdbheap can compare, such as NoneType and bool.
 
-    A type is included even if the heap has no object of it.
+    They include types without an object in the heap: None, True and False lie in static data, but are items of tuples.
     """
     objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}

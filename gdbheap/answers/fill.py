@@ -16,8 +16,8 @@ class FillRow:
     """The containers of one type.
 
     ``sharing``: the number of dicts without a table of their own, because they share their keys. ``items``: the number
-    of items in all containers. ``room``: the number of items for which the containers have room. ``tenths``: the number
-    of containers in each tenth of fullness.
+    of items in all containers. ``room``: the number of items that the containers could hold. ``tenths``: for each tenth
+    of the scale from 0 % to 100 % full, the number of containers in it.
     """
 
     type: str

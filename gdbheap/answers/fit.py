@@ -1,10 +1,12 @@
-"""Predict whether malloc can serve a request from memory that it has and, if not, what it asks the kernel for.
+"""Predict whether malloc can serve a request from free memory and, if not, what it asks the kernel for.
 
-malloc searches in this order: the thread's cache and the fast bin for exactly that size, then the bins for the smallest
-chunk that suffices, then the top chunk of the arena. If none of them has enough memory, malloc asks the kernel: from
-``mmap_threshold`` on for a separate mapping, below that for a larger heap. malloc takes one free chunk and never joins
-several. Before a large request, malloc merges the chunks in fast bins with their free neighbours.
-"""
+malloc searches in this order: the thread's cache, the fast bin, the other bins, the top chunk of the arena. A thread's
+cache and a fast bin must have a chunk of exactly the size. In the other bins, malloc takes the smallest chunk that
+suffices. If the search fails, malloc asks the kernel. For a chunk of at least ``mmap_threshold`` bytes it asks for a
+separate mapping, otherwise for a larger heap.
+
+malloc takes one free chunk and never joins several. Before a large request, malloc merges the chunks in fast bins with
+their free neighbours."""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MAX_NEAREST = 5
 
 
 @dataclass(frozen=True)
-class Piece:
+class FittingChunk:
     """A free chunk. ``address``: the pointer that malloc would return. ``size``: bytes, header included."""
 
     address: int
@@ -56,7 +58,7 @@ class ArenaFit:
     """
 
     index: int
-    best_piece: Piece | None
+    best_piece: FittingChunk | None
     uses_top: bool
     short_by: int | None
     mmapped: bool
@@ -86,8 +88,8 @@ class _Pieces:
     insufficient ones, and the top chunk.
     """
 
-    best: Piece | None
-    short: list[Piece]
+    best: FittingChunk | None
+    short: list[FittingChunk]
     top: int
 
     def top_fits(self, need: int) -> bool:
@@ -130,8 +132,8 @@ class _Search:
         return _Pieces(_piece(found), [], 0) if found and _is(found, head, self.need, "fast") else None
 
 
-def _piece(row: _native.FreePiece | _native.Block) -> Piece:
-    return Piece(row.address + HEADER, row.size)
+def _piece(row: _native.FreePiece | _native.Block) -> FittingChunk:
+    return FittingChunk(row.address + HEADER, row.size)
 
 
 def _is(block: _native.Block, address: int, size: int, state: str) -> bool:
@@ -141,7 +143,7 @@ def _is(block: _native.Block, address: int, size: int, state: str) -> bool:
 def fit(heap: Heap, request: int) -> Fit:
     """Return whether malloc can serve a request of ``request`` bytes.
 
-    Raises UsageError for a size that malloc refuses, Unsupported if the target does not have glibc's malloc.
+    Raises UsageError for a size that malloc refuses, and Unsupported if the target does not have glibc's malloc.
     """
     if request > LARGEST_SIZE:
         raise UsageError(f"malloc refuses a request of more than {LARGEST_SIZE} bytes")
@@ -175,9 +177,9 @@ def largest_free(heap: Heap) -> dict[int, int]:
 
 
 def chunk_of(request: int) -> int:
-    """Return the size of the chunk for a request of ``request`` bytes (glibc's request2size): eight bytes more than the
-    request, rounded up to a multiple of 16, and at least 32.
-    """
+    """Return the size of the chunk for a request of ``request`` bytes (glibc's request2size).
+
+    It is the request and eight bytes, rounded up to a multiple of 16, and at least 32."""
     return max(SMALLEST_CHUNK, _up(request + 8, 16))
 
 

@@ -187,9 +187,11 @@ class _AttributeReader:
         return UNREAD if UNREADABLE in text else (name, text)
 
     def group(self, value: int, count: int, size: int, buffers: int) -> Group:
-        """Return the row of a group.
+        """Return the row for ``count`` objects whose attribute is the object at ``value``, or is not set if ``value``
+        is 0.
 
-        If contents may not be shown, the value's text is hidden in the same way as a dict's key."""
+        ``size``: the bytes of the objects. ``buffers``: the bytes of their buffers. The value's text is hidden if
+        contents may not be shown."""
         if not value:
             return Group(None, None, count, size, buffers, None)
         text = self._objects.repr.key_text(value, SHOWN)

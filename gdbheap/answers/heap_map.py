@@ -23,7 +23,7 @@ MAX_GAP = 32 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class CellPart:
     """The bytes of one ledger line in a cell."""
 
     id: str
@@ -39,11 +39,11 @@ class Cell:
 
     start: int
     end: int
-    parts: list[Part]
+    parts: list[CellPart]
 
 
 @dataclass(frozen=True)
-class Group:
+class MapGroup:
     """A drawn area [start, end), in whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
 
     name: str
@@ -58,13 +58,13 @@ class Group:
 
 @dataclass(frozen=True)
 class HeapMap:
-    """The answer of ``heap map``: the drawn areas, and the sums of undrawn memory (files, stacks, memory without
-    pages).
-    """
+    """The answer of ``heap map``: the drawn areas in cells of ``cell`` bytes, and the sums of memory that is not drawn.
+
+    Files, stacks and address space without pages are not drawn."""
 
     cell: int
-    rows: list[Group]
-    other_lines: list[Part]
+    rows: list[MapGroup]
+    other_lines: list[CellPart]
 
 
 def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
@@ -102,8 +102,8 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
 
 
 def _cuts(places: list[tuple[int, DrawnArea]], size: int) -> tuple[list[int], dict[int, tuple[int, DrawnArea]]]:
-    """Return the addresses where cells begin and end. Also return the start and the area of each drawn cell, by the
-    cell's number, from 1."""
+    """Return the addresses where cells begin and end. Also return {number: (start, area)} of the drawn cells, numbered
+    from 1."""
     cuts: list[int] = []
     drawn = {}
     for at, stretch in places:
@@ -114,18 +114,19 @@ def _cuts(places: list[tuple[int, DrawnArea]], size: int) -> tuple[list[int], di
     return cuts, drawn
 
 
-def _group(stretch: DrawnArea, cells: list[Cell], known: bool, huge: int | None) -> Group:
+def _group(stretch: DrawnArea, cells: list[Cell], known: bool, huge: int | None) -> MapGroup:
     resident = sum(part.resident or 0 for cell in cells for part in cell.parts) if known else None
-    return Group(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells, huge)
+    return MapGroup(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells, huge)
 
 
-def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
+def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[CellPart]:
     """Return the bytes of each ledger line that is drawn; lines of single arenas are summed. ``known``: whether
     residency is known.
     """
     found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
-        Part(line, part.virtual, part.pages, part.resident if known else None, states.get(line)) for line, part in found
+        CellPart(line, part.virtual, part.pages, part.resident if known else None, states.get(line))
+        for line, part in found
     ]
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gdbheap.answers.accounting.paths import alike
-from gdbheap.answers.retained import MODULE, Kept
+from gdbheap.answers.retained import MODULE
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.contents.python.names.packages import modules
 from gdbheap.contents.python.names.paths import is_own_dict
 from gdbheap.contents.python.objects.references import References
@@ -23,17 +24,16 @@ ROOT = "root"
 
 @dataclass(frozen=True)
 class Holder:
-    """An object, a module or a root that holds blocks.
+    """An object, a module or a root that holds blocks. ``type``: the object's type, "module" or "root".
 
-    ``path``: for an object, its path as a Python expression or in words; for a module (``type`` "module"), its name;
-    for a root (``type`` "root"), the name of a running frame or of data outside the heaps.
-    """
+    ``path``: for an object, its path as a Python expression or as text. For a module it is the module's name. For a
+    root it is the name of a running frame, or of data outside the heaps."""
 
     type: str
     path: str | None
 
 
-def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
+def holders(heap: Heap, owners: Sequence[RetainedRow]) -> list[tuple[Holder, int]]:
     """Return the objects of ``owners``, the modules and the roots, each with the number of its node.
 
     A module has two nodes: itself and its dict. Raises NotAPython or Unsupported.
@@ -49,7 +49,7 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
     return [(holder, node) for node, holder in found.items()]
 
 
-def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
+def _objects(references: References, owners: Sequence[RetainedRow]) -> Iterator[tuple[Holder, int]]:
     """Yield the objects of the rows ``owners`` with their nodes, except items of collections and dicts of instances.
 
     The dict of an instance is left out, because the instance retains the same bytes.

@@ -24,7 +24,8 @@ from gdbheap.text import Sentence
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The block before or after a hole."""
+    """The block before or after a hole. ``what``: a description of its contents. ``path``: the path from a root to it.
+    ``made``: the recorded call that allocated it. ``path`` and ``made`` are None unless requested."""
 
     address: int
     size: int
@@ -76,7 +77,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     """Return the first ``top`` holes of at least ``minimum`` bytes, largest first.
 
     With ``request``, also return whether a request of that many bytes would fit. Raises Unsupported if malloc is
-    unknown, UsageError for a request that malloc refuses.
+    unknown, and UsageError for a request that malloc refuses.
     """
     found = bare_holes(heap, minimum)
     residents = [hole.resident for hole in found]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from gdbheap.dataclass import dataclass
 from gdbheap.targets.target import Target
 
-__all__ = ["MappingRow", "mappings"]
+__all__ = ["ListedMapping", "mappings"]
 
 
 @dataclass(frozen=True)
-class MappingRow:
+class ListedMapping:
     """One mapping [start, end). ``path``: its file, or the kernel's name for it.
 
     ``resident`` and ``swapped``: bytes, None if unknown.
@@ -25,7 +25,7 @@ class MappingRow:
     swapped: int | None
 
 
-def mappings(target: Target) -> list[MappingRow]:
+def mappings(target: Target) -> list[ListedMapping]:
     """Return the mappings, ascending. Residency comes from smaps, or from pagemap if smaps was not read."""
     rows, pages = [], target.pages
     for one in target.mappings:
@@ -34,6 +34,6 @@ def mappings(target: Target) -> list[MappingRow]:
             counted = pages.count(one.start, one.end)
             resident, swapped = counted.resident, counted.swapped
         rows.append(
-            MappingRow(one.start, one.end, one.size, one.perms, one.offset, one.path or None, resident, swapped)
+            ListedMapping(one.start, one.end, one.size, one.perms, one.offset, one.path or None, resident, swapped)
         )
     return rows

@@ -11,7 +11,7 @@ from gdbheap.answers.accounting.traced import name_tables, trace_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import ArrayRow, arrays, frames_of
 from gdbheap.answers.by_root import RootShare, by_root
-from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, Part, Shape, share_out
+from gdbheap.answers.shared_out import MAX_PARTS, NOBODY, ArrayShape, HolderPart, share_out
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -26,7 +26,7 @@ class Held:
     """A block in use, the object that owns it, and how a root reaches it.
 
     ``what``: an object's type, ``buffer``, the kind of a block of C code, or ``block``. ``path``: the path as a Python
-    expression, or None. ``chain``: the path in words.
+    expression, or None. ``chain``: the path as text.
     """
 
     address: int
@@ -67,8 +67,8 @@ class HeldTogether:
     count: int
     bytes: int
     path: str | None = None
-    parts: list[Part] = field(default_factory=list)
-    array: Shape | None = None
+    parts: list[HolderPart] = field(default_factory=list)
+    array: ArrayShape | None = None
     absent: int = 0
     resident: int | None = None
     share: float | None = None
@@ -82,13 +82,21 @@ class HeldTogether:
 
 
 @dataclass(frozen=True)
+class HeldOutside:
+    """A holder of memory that no allocator handed out. ``resident``: its resident bytes."""
+
+    path: str
+    resident: int
+
+
+@dataclass(frozen=True)
 class Owners:
     """The answer of ``heap owners``, largest first. Only one of ``owners``, ``groups`` and ``arrays`` can have rows.
 
     ``count`` and ``bytes`` count all blocks in use of at least ``--min`` bytes; with ``groups`` of a program without
     Python, only blocks that a root reaches. If ``arrays`` has rows, the bytes are those of the arrays' values, in the
-    heap or outside it; no byte counts twice. ``outside``: the resident bytes that belong to no allocator; 0 if they
-    are less than a tenth of RSS. ``outside_most``: the holder with most of these bytes.
+    heap or outside it; no byte counts twice. ``outside``: the resident bytes that belong to no allocator.
+    ``outside_most``: the holder with most of these bytes. ``outside_rows``: all holders of these bytes, largest first.
     """
 
     owners: list[Held]
@@ -102,6 +110,7 @@ class Owners:
     next: list[str] = field(default_factory=list)
     outside: int = 0
     outside_most: str = ""
+    outside_rows: list[HeldOutside] = field(default_factory=list)
     least: int | None = None
     matching: int | None = None
 
@@ -112,14 +121,14 @@ class Owners:
         blocks = None if self.arrays else self.count
         return OwnerRows(
             rows, matching, blocks, self.bytes, self.absent, self.shared, self.not_examined, self.next, self.outside,
-            self.outside_most, self.least,
+            self.outside_most, self.outside_rows, self.least,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OwnerRows:
-    """The JSON document of ``heap owners``. The rows are holders; with --by=block blocks; with --by=array tables and
-    arrays."""
+    """The JSON document of ``heap owners``. The rows are holders. With --by=block they are blocks, and with --by=array
+    they are tables and arrays."""
 
     sums: ClassVar[tuple[str, ...]] = ("blocks", "bytes", "absent", "shared")
     rows: list[Held | HeldTogether | ArrayRow]
@@ -132,6 +141,7 @@ class OwnerRows:
     next: list[str]
     outside: int
     outside_most: str
+    outside_rows: list[HeldOutside]
     least: int | None
 
 
@@ -236,7 +246,7 @@ def _by_root(heap: Heap, minimum: int, top: int | None) -> Owners:
 
 
 def _of_root(row: RootShare) -> HeldTogether:
-    parts = sorted((Part(*group) for group in row.groups), key=lambda part: (-part.bytes, part.what))
+    parts = sorted((HolderPart(*group) for group in row.groups), key=lambda part: (-part.bytes, part.what))
     count = sum(part.count for part in parts)
     return HeldTogether(row.name, row.kind, parts[0].what, count, row.bytes, None, parts[:MAX_PARTS], None, row.absent)
 

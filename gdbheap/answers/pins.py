@@ -1,9 +1,9 @@
 """Find small groups of blocks that keep many pages from being returned.
 
-A pin is a group of blocks that keeps at least twice its own bytes resident: resident whole pages that would be
-returned, or become empty, only if all blocks of the group were freed. Pages that are returned anyway (see ``trim``) do
-not count. The allocator defines the groups: the blocks of a page, or of an arena that is returned as a whole. No two
-groups share a block, so the bytes that several groups would free can be added.
+A pin is a group of blocks that keeps whole resident pages from being returned. The pages would be returned, or become
+empty, only if all blocks of the group were freed. They have at least twice as many bytes as the blocks. Pages that are
+returned anyway (see ``trim``) do not count. The allocator defines the groups: the blocks of a page, or of an arena that
+is returned as a whole. No two groups share a block, so the bytes that several groups would free can be added.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """The blocks of one kind in all described groups.
+class PinningKind:
+    """The blocks of one kind that pin pages, summed over the pins whose blocks are described.
 
-    ``alone``: the number of groups that have only this kind. ``would_free``: the bytes that freeing these groups would
-    free. ``path``: the most frequent path among the blocks for which paths were read. ``holder``: for blocks of unknown
-    contents, the global or path that reaches at least half of the examined blocks.
-    """
+    ``groups``: the number of pins with such blocks. ``alone``: how many of these have only this kind. ``would_free``:
+    the bytes that freeing the pins of ``alone`` would free. ``path``: the most frequent path among the blocks for which
+    paths were read. ``holder``: for blocks of unknown contents, the global or path that reaches at least half of the
+    examined blocks."""
 
     what: str
     allocator: str
@@ -84,7 +84,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Sums:
+class PinSums:
     """The totals of one allocator's pins. ``described``: the number of its blocks that are described."""
 
     allocator: str
@@ -115,18 +115,18 @@ class Pins:
     """
 
     rows: list[Pin]
-    sums: list[Sums]
-    by_kind: list[Kind]
+    sums: list[PinSums]
+    by_kind: list[PinningKind]
     minimum: int
     resident_known: bool
     total: PinTotal = PinTotal()
 
 
 def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -> Pins:
-    """Return every pin that would free at least ``minimum`` bytes (None: a page), for one allocator or for all (None).
+    """Return every pin whose removal would free at least ``minimum`` bytes.
 
-    Raises Unsupported if malloc is unknown.
-    """
+    ``minimum``: None stands for one page. ``allocator``: the name of the allocator whose pins are listed, None for all.
+    Raises Unsupported if malloc is unknown."""
     heap.require_malloc()
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
     minimum = heap.target.machine.page if minimum is None else minimum
@@ -144,7 +144,7 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     return Pins(found, sums, kinds, minimum, heap.target.pages is not None, total)
 
 
-def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
+def _with_holders(heap: Heap, kinds: list[PinningKind], members: Sequence[Member]) -> list[PinningKind]:
     """Return the kinds of blocks.
 
     Kinds of unknown contents get a holder if the graph of references can be built in little time.
@@ -162,7 +162,8 @@ def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> l
 
 
 def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
-    """Return the holder of at least half of a sample of the blocks; None if there is none."""
+    """Return the path that most blocks of a sample have in common, without subscripts and numbers. None if fewer than
+    half of the sample have it."""
     graph, paths = heap.references.graph, heap.paths
     some = addresses[:: max(1, len(addresses) // MAX_ASKED)]
     numbers = [number for address in some if (number := graph.find(address)) is not None]
@@ -214,9 +215,9 @@ def _commonest(counts: Counter[str] | None) -> str | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
+def _sums(of: Allocator, totals: PinTotals, described: int) -> PinSums:
     sizes = (totals.groups, totals.blocks, totals.bytes, totals.freed)
-    return Sums(of.name, *sizes, described, of.groups, of.emptied)
+    return PinSums(of.name, *sizes, described, of.groups, of.emptied)
 
 
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
@@ -247,13 +248,13 @@ def _summary(members: list[Member]) -> str:
 
 
 def _counted(texts: list[str], count: int) -> str:
-    """Return in words how many of ``count`` blocks have each text; blocks without a text count as "others"."""
+    """Return a text that says how many of ``count`` blocks have each text; blocks without a text count as "others"."""
     counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 
 
-def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
+def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[PinningKind]:
     """Return the kinds of blocks in the groups. Kinds whose own groups would free the most come first."""
     rows: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
     for pin, members in groups:
@@ -265,5 +266,5 @@ def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
             only = int(len(sizes) == 1)
             sums = (blocks + len(of_kind), size + sum(of_kind), of + 1, alone + only, freed + only * pin.would_free)
             rows[what, pin.allocator] = sums
-    kinds = [Kind(what, allocator, *row) for (what, allocator), row in rows.items()]
+    kinds = [PinningKind(what, allocator, *row) for (what, allocator), row in rows.items()]
     return sorted(kinds, key=lambda row: (-row.would_free, -row.blocks, row.what))

@@ -45,8 +45,9 @@ class PoolClass:
 
 @dataclass(frozen=True)
 class Fill:
-    """The arenas whose used bytes are at most ``percent`` of an arena, but more than the ``percent`` of the previous
-    row."""
+    """The arenas that are filled up to ``percent`` per cent, but more than the previous row's percentage.
+
+    ``arenas``: their number. ``used``: the bytes in use in them."""
 
     percent: int
     arenas: int
@@ -63,7 +64,7 @@ class ClassShare:
 
 
 @dataclass(frozen=True)
-class Pin:
+class PinningBlocks:
     """The blocks in use in an arena that have the same description. ``address``: the address of the first block."""
 
     what: str
@@ -77,7 +78,8 @@ class Pin:
 class ArenaUse:
     """An arena with blocks in use, by size class.
 
-    ``pins``, only with details: what holds most of the arena's bytes, judged by its first 20,000 blocks in use.
+    ``pins``: the blocks that hold most of the arena's bytes, among its first 20,000 blocks in use; empty without
+    details.
     """
 
     index: int
@@ -85,7 +87,7 @@ class ArenaUse:
     blocks: int
     bytes: int
     classes: list[ClassShare]
-    pins: list[Pin]
+    pins: list[PinningBlocks]
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,11 @@ class InterpreterPools:
 
 @dataclass(frozen=True)
 class PageHeap:
-    """The sums over all threads' mimalloc heaps with one purpose."""
+    """The sums over those mimalloc heaps of all threads that serve one purpose, such as objects that the collector
+    tracks.
+
+    ``blocks`` and ``bytes``: the blocks in use. ``abandoned``: the number of pages that no thread owns, usually because
+    their thread has ended."""
 
     name: str
     page_count: int
@@ -121,7 +127,7 @@ class MimallocUse:
 
 @dataclass(frozen=True)
 class PoolTotal:
-    """Sums over all size classes."""
+    """The sums over all size classes: how many pools there are, and how many used and free blocks, with their bytes."""
 
     pools: int = 0
     used_count: int = 0
@@ -207,10 +213,9 @@ def _pool_class(
 ) -> PoolClass:
     """Return the row of a size class.
 
-    ``spread``: how many arenas have blocks of the class; None for an allocator without arenas. ``asked``: by block
-    size, the number of objects of known size, the bytes that they asked for, and the remaining bytes of their blocks;
-    empty if these were not counted.
-    """
+    ``spread``: how many arenas have blocks of the class; None for an allocator without arenas. ``asked``: three sums
+    for each block size, over the objects of known size. They are the number of objects, the bytes that the objects
+    asked for, and the remaining bytes of their blocks. ``asked`` is empty if these were not counted."""
     where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
     wasted = asked.get(row.block_size, _unknown(asked))
     return PoolClass(row.block_size, row.groups, row.used, row.free, *where, *wasted)
@@ -232,7 +237,7 @@ def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
     return {row.block_size: (row.objects, row.bytes, row.objects * row.block_size - row.bytes) for row in rows}
 
 
-def _use(row: _native.Occupied) -> ArenaUse:
+def _use(row: _native.OccupiedArena) -> ArenaUse:
     classes = [ClassShare(share.block_size, share.pools, share.used) for share in row.shares]
     return ArenaUse(row.number, row.address, sum(share.used_count for share in classes), row.used_bytes, classes, [])
 
@@ -246,7 +251,7 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
 
 
-def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, BlockDescription]) -> list[Pin]:
+def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, BlockDescription]) -> list[PinningBlocks]:
     """Return the blocks that hold the most bytes of an arena, by description.
 
     Blocks whose descriptions differ only in the address of their owner are merged.
@@ -256,7 +261,7 @@ def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, BlockDescr
         alike.setdefault(words[block[0]].kind.text(), []).append(block)
     sizes = {what: sum(size for _, size in found) for what, found in alike.items()}
     largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MAX_PINS_LISTED]
-    return [Pin(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]
+    return [PinningBlocks(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]
 
 
 def _first(heap: Heap, block: tuple[int, int]) -> tuple[int, str | None]:

@@ -38,7 +38,7 @@ class TypeRow:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with ``bytes`` changed to include the buffers."""
+        """Return ``content`` of a format 1 file with today's meaning of ``bytes``, which includes the buffers."""
         return with_own_bytes(content)
 
 
@@ -56,20 +56,20 @@ class Count:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with ``bytes`` changed to include the buffers."""
+        """Return ``content`` of a format 1 file with today's meaning of ``bytes``, which includes the buffers."""
         return with_own_bytes(content)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """A number of blocks, and their bytes."""
+    """A number of blocks (``count``), and their bytes."""
 
     count: int
     bytes: int
 
 
 @dataclass(frozen=True)
-class Root:
+class RootBlocks:
     """Blocks that no object owns, but to which the static data of one library, or the threads, point."""
 
     name: str
@@ -78,7 +78,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownBlock:
     """A block in use that was not identified, with a description of its bytes."""
 
     address: int
@@ -95,21 +95,23 @@ class Unknown:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest type first.
 
-    ``all_used``: the blocks in use of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. ``all_used``
-    is the sum of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (blocks
-    of pymalloc and CPython's mimalloc) and ``other_chunks``. ``unidentified``: the largest blocks of ``unclassified``
-    and ``other_chunks``. ``elsewhere``: objects in memory that is not walked; their sizes come from their own fields.
-    """
+    ``all_used``: the blocks in use of pymalloc, CPython's mimalloc and glibc's malloc, and the objects ``elsewhere``.
+    It is the sum of six parts. ``total``: objects and their buffers. ``free_lists``. ``interpreter``. ``roots``.
+    ``unclassified``: unidentified blocks of pymalloc and CPython's mimalloc. ``other_chunks``: unidentified chunks of
+    glibc.
+
+    ``unidentified``: the largest blocks of ``unclassified`` and ``other_chunks``. ``elsewhere``: objects in memory that
+    is not walked; their sizes come from their own fields."""
 
     rows: list[TypeRow]
     total: Count
     all_used: Tally
     free_lists: Tally
     interpreter: Tally
-    roots: list[Root]
+    roots: list[RootBlocks]
     unclassified: Tally
     other_chunks: Tally
-    unidentified: list[Unknown]
+    unidentified: list[UnknownBlock]
     elsewhere: Tally = Tally(0, 0)
 
     @classmethod
@@ -158,9 +160,11 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
     elsewhere = _sum(store.used for store in census.stores if store.name == CLAIMED)
     own, *others = census.roots
     libraries = heap.python.objects.roots.names[1:]
-    roots = [Root(name, row.count, row.bytes) for name, row in zip(libraries, others) if row.count]
+    roots = [RootBlocks(name, row.count, row.bytes) for name, row in zip(libraries, others) if row.count]
     roots.sort(key=lambda root: (-root.bytes, root.name))
-    unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
+    unknown = [
+        UnknownBlock(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))
+    ]
     return PyObjects(
         types,
         total,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from gdbheap.answers.why import Holder, dominators_of, find_node
+from gdbheap.answers.why import Dominator, dominators_of, find_node
 from gdbheap.contents.python.names.edges import is_namespace
 from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Node, Nodes
@@ -31,7 +31,7 @@ class Refs:
     rows: list[Referrer]
     count: int
     expression: str | None = None
-    dominators: list[Holder] = field(default_factory=list)
+    dominators: list[Dominator] = field(default_factory=list)
 
 
 def refs(heap: Heap, address: int, top: int | None) -> Refs:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
-from typing import Any, Optional
+from typing import Optional
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.accounting.absent import absent_by, absent_under, shared_under
 from gdbheap.answers.accounting.paths import MAX_PATHS, alike, in_a_line, in_words
+from gdbheap.answers.accounting.stale_holders import most_freed
 from gdbheap.answers.accounting.traced import TRACEMALLOC, trace_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.answers.arrays import frames_of
+from gdbheap.answers.by_root import RootShare
+from gdbheap.answers.retained_blocks import (
+    MIN_BYTES_TOGETHER,
+    blocks,
+    kinds,
+    retains_all,
+    root_name,
+    roots,
+)
+from gdbheap.answers.retained_rows import EqualObject, RetainedRow
 from gdbheap.answers.views import kept_by_views
 from gdbheap.answers.why import find_node
 from gdbheap.contents.python.names.library_variables import LibraryVariable, blocks_led_to, variable_above
@@ -20,11 +31,10 @@ from gdbheap.contents.python.names.packages import loaded_modules, modules, modu
 from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes, PythonRoot
 from gdbheap.dataclass import dataclass
-from gdbheap.documents import renamed_keys
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
-from gdbheap.graph.paths import BLOCK, Path, Paths, group_name
-from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
+from gdbheap.graph.paths import BLOCK, Path, group_name
+from gdbheap.graph.roots import GLOBAL, THREAD
 from gdbheap.heap import Heap
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
@@ -34,10 +44,10 @@ GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
 # Small objects of one type that have several holders share a row if they are at least MIN_COUNT_TOGETHER objects with
 # at least MIN_BYTES_TOGETHER bytes in total. Larger objects have their own rows. There are at most MAX_TOGETHER shared
 # rows.
-MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
+MIN_COUNT_TOGETHER, MAX_TOGETHER = 10, 1000
 # The most objects of a shared row whose referrers are read (the examples), the most paths that are read for an example,
-# and the most holders that are named. A named holder holds at least MIN_AGREEING examples: the holder of one example
-# need not hold all.
+# and the most holders that are named. A holder is named only if it holds at least MIN_AGREEING examples, because the
+# holder of a single example need not hold the other objects of the row.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
 # In a chain of objects that retain the same bytes, only the first and the last MAX_OF_CHAIN objects get names.
@@ -45,77 +55,11 @@ MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 UNDER = absent_under, shared_under
 # The types of rows that have no address and whose ``chain`` is a name.
-NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
+NAMED_BY_WORDS = (GLOBAL, THREAD, MEMORY, MODULE)
 
 
-Rows = Callable[[Optional[int]], "tuple[list[Kept], int]"]
+Rows = Callable[[Optional[int]], "tuple[list[RetainedRow], int]"]
 """A function that maps a limit to the first rows of a grouping and the number of all its rows."""
-
-
-@dataclass(frozen=True)
-class EqualObject:
-    """An object that retains the same bytes as the first object of its row, to within 1 %."""
-
-    address: int
-    type: str
-    path: str | None
-    chain: str
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A row: one or several objects, and how many bytes their removal would free (``retained``).
-
-    A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
-    In a program without Python, blocks stand for objects. ``path``: the path to the object as a Python expression, or
-    None. ``chain``: the same path in words. Only the first MAX_PATHS objects have ``path`` and ``chain``. ``same``: the
-    objects below this object in a chain of objects that all retain the same bytes. Source code cannot name the objects
-    above this object in the chain.
-
-    Some rows have no address. One kind stands for objects of one type, each held by several other objects, none of
-    which retains it. gdbheap examines some of these objects, the examples. ``other_holders`` then has the paths of the
-    holders that hold several examples. ``chain`` is the path to one example. ``path`` is the same path as a Python
-    expression, if at least half of the examples share it. The other rows without an address are a library's static
-    variable (GLOBAL), a library's data (MEMORY), and the modules of one file. Their ``chain`` is their name.
-    """
-
-    address: int | None
-    type: str
-    count: int
-    own: int
-    retained: int
-    path: str | None = None
-    chain: str | None = None
-    other_holders: list[str] = field(default_factory=list)
-    same: list[EqualObject] = field(default_factory=list)
-    absent: int = 0
-    shared: int = 0
-    at_most: int | None = None
-    at_least: bool = False
-
-    @classmethod
-    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
-        return renamed_keys(content, {"bytes": "own", "holders": "other_holders"})
-
-    @property
-    def most(self) -> int:
-        """The most bytes that the removal of the object may free."""
-        return self.retained if self.at_most is None else self.at_most
-
-    @property
-    def inner(self) -> list[Kept]:
-        """The objects in ``same``, each in the form of a row."""
-        return [Kept(one.address, one.type, 1, self.own, self.retained, one.path, one.chain) for one in self.same]
-
-    @property
-    def innermost(self) -> Kept:
-        """The last object in the chain of ``same`` that has a name in Python. If no object has a name, the last object
-        of the chain.
-        """
-        rows = [self, *self.inner]
-        named = [row for row in rows if row.path is not None and not is_own_dict(row.path)]
-        return named[-1] if named else rows[-1]
 
 
 @dataclass(frozen=True)
@@ -123,14 +67,18 @@ class Retained:
     """The answer of ``heap retained``, largest first.
 
     ``address``: the block whose retained bytes the rows show by type. None if the rows are the objects that retain the
-    most.
+    most. ``at_most``: the most bytes that the removal of this block may free, if words that may be stale are not
+    references; None if that is about the sum of the rows. ``named_variable``: the variable whose retained bytes the
+    rows show by type, if its name was given; ``address`` is then its largest block.
     """
 
-    rows: list[Kept]
+    rows: list[RetainedRow]
     address: int | None = None
     not_examined: int = 0
     next: list[str] = field(default_factory=list)
     matching: int | None = None
+    at_most: int | None = None
+    named_variable: str | None = None
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
@@ -142,7 +90,7 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
     """
     paths = heap.paths
     is_of_objects = isinstance(paths, ObjectPaths)
-    known = _of_objects(paths) if isinstance(paths, ObjectPaths) else _of_blocks(paths)
+    known = _of_objects(paths) if isinstance(paths, ObjectPaths) else _of_blocks(heap)
     if by not in known:
         which = "a program with Python" if is_of_objects else "a program without Python"
         raise UsageError(f"heap retained: --by={by} does not work for {which}: use {', '.join(known)}")
@@ -161,24 +109,25 @@ def _of_objects(paths: ObjectPaths) -> dict[str, Rows]:
     }
 
 
-def _of_blocks(paths: Paths) -> dict[str, Rows]:
+def _of_blocks(heap: Heap) -> dict[str, Rows]:
+    paths = heap.paths
     return {
-        OBJECT: lambda top: _blocks(paths, top),
-        TYPE: lambda _top: _all_of(_kinds(paths, None)),
-        GLOBAL: lambda _top: _all_of(_roots(paths, GLOBAL)),
-        THREAD: lambda _top: _all_of(_roots(paths, THREAD)),
+        OBJECT: lambda top: blocks(heap, top),
+        TYPE: lambda _top: _all_of(kinds(paths)),
+        GLOBAL: lambda _top: _all_of(roots(paths, GLOBAL)),
+        THREAD: lambda _top: _all_of(roots(paths, THREAD)),
     }
 
 
-def _all_of(rows: list[Kept]) -> tuple[list[Kept], int]:
+def _all_of(rows: list[RetainedRow]) -> tuple[list[RetainedRow], int]:
     return rows, len(rows)
 
 
-def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
+def _sorted(rows: Iterable[RetainedRow], top: int | None) -> list[RetainedRow]:
     return sorted(rows, key=lambda row: (-row.most, row.type, row.address or 0))[:top]
 
 
-def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
+def _unfinished(heap: Heap, by: str, rows: list[RetainedRow], top: int | None) -> Retained:
     """Return the answer for an incomplete graph: objects that certainly retain something, and the bytes not examined.
 
     For an incomplete graph gdbheap cannot prove what a type or other group retains.
@@ -189,14 +138,14 @@ def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retai
     return Retained([replace(row, at_least=True) for row in kept], None, not_examined(heap.references), more)
 
 
-def _small_views(heap: Heap) -> list[Kept]:
+def _small_views(heap: Heap) -> list[RetainedRow]:
     """Return a row for each type whose small views alone keep large buffers alive."""
     paths, rows = heap.python.paths, []
     for found in kept_by_views(heap, frames_of(heap)):
         if found.count > 1:
             own = sum(node.size for node in paths.references.nodes(found.nodes))
             way = _common_way(paths, found.nodes[:MAX_EXAMPLES])
-            rows.append(Kept(None, found.type, found.count, own, found.kept, *way, absent=found.absent))
+            rows.append(RetainedRow(None, found.type, found.count, own, found.kept, *way, absent=found.absent))
     return rows
 
 
@@ -207,21 +156,21 @@ def _tables(heap: Heap) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def _traces(heap: Heap) -> list[Kept]:
+def _traces(heap: Heap) -> list[RetainedRow]:
     """Return a row for tracemalloc's own tables if they retain enough; otherwise an empty list."""
     graph, tables = heap.references.graph, _tables(heap)
     (size,) = graph.retained_together([tables]) if tables else [0]
-    return [Kept(None, MEMORY, 1, 0, size, None, TRACEMALLOC)] if size >= MIN_BYTES_TOGETHER else []
+    return [RetainedRow(None, MEMORY, 1, 0, size, None, TRACEMALLOC)] if size >= MIN_BYTES_TOGETHER else []
 
 
-def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
+def _with_absent(heap: Heap, rows: list[RetainedRow], by: str) -> list[RetainedRow]:
     """Return the rows with two more sums: the retained bytes that are not resident, and those in shared mappings."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
         found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
         return [replace(row, absent=found[row.type], shared=mapped[row.type]) for row in rows]
     if by in (GLOBAL, THREAD):
-        of_roots = absent_under(heap, lambda number: _root_name(references.node(number), by))
+        of_roots = absent_under(heap, lambda number: root_name(references.node(number), by))
         return [replace(row, absent=of_roots[row.type]) for row in rows]
     known = dict(_numbers(heap, rows, by)) if isinstance(paths, ObjectPaths) else _numbers_of_objects(heap, rows)
     absent, shared = (under(heap, known.get) for under in UNDER)
@@ -229,14 +178,14 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
     return [replace(row, absent=row.absent or absent[key], shared=shared[key]) for row, key in zip(rows, keys)]
 
 
-def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
+def _numbers_of_objects(heap: Heap, rows: list[RetainedRow]) -> dict[int, int | str]:
     """Return {node: address} of the rows. Rows without an address are left out."""
     graph = heap.references.graph
     found = {graph.find(row.address): row.address for row in rows if row.address is not None}
     return {number: address for number, address in found.items() if number is not None}
 
 
-def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int | str]]:
+def _numbers(heap: Heap, rows: list[RetainedRow], by: str) -> Iterator[tuple[int, int | str]]:
     """Yield (number of the node, address of the row's object) for the nodes of each row. The row's name replaces a
     missing address.
     """
@@ -256,79 +205,49 @@ def _numbers(heap: Heap, rows: list[Kept], by: str) -> Iterator[tuple[int, int |
         yield from ((number, variable.name) for number in members)
 
 
-def _root_name(node: Node, kind: str) -> str | None:
-    root = node.root
-    if not isinstance(root, BlockRoot) or root.kind != kind:
-        return None
-    return root.name if kind == GLOBAL else root.owner or root.name
-
-
-def retained_set(heap: Heap, address: int) -> Retained:
+def retained_set(heap: Heap, address: int, share: RootShare | None = None) -> Retained:
     """Return the bytes, by type, that would be freed together with the block that contains ``address``; the block
     itself is included.
 
-    Raises UsageError if no block contains ``address``, and Unsupported if the graph of references cannot be built.
+    ``share``: the blocks of the variable for which the block was chosen. If the variable retains this memory, return
+    the bytes that would be freed if the variable were empty. Raises UsageError if no block contains ``address``, and
+    Unsupported if the graph of references cannot be built.
     """
     node, paths = find_node(heap, address, "retained"), heap.paths
+    if share is not None and retains_all(heap, share):
+        return _of_variable(heap, node.address, share)
     rows = [
-        Kept(None, group_name(paths, group), group.count, group.bytes, group.bytes)
+        RetainedRow(None, group_name(paths, group), group.count, group.bytes, group.bytes)
         for group in heap.references.graph.kept_by(node.id)
     ]
     graph = heap.references.graph
-
-    def kept(number: int) -> str | None:
-        return paths.type_name(heap.references.node(number)) if node.id in graph.dominator_chain(number) else None
-
-    absent = absent_by(heap, kept)
+    absent = _absent_by_type(heap, lambda number: node.id in graph.dominator_chain(number))
     is_cut, rest = graph.is_cut, not_examined(heap.references)
     rows = [replace(row, absent=absent[row.type], at_least=is_cut) for row in rows]
     more = finishing(heap, heap.references, "retained", f"{address:#x}")
-    return Retained(rows, node.address, rest, more)
+    most = most_freed(graph, node.id, sum(row.retained for row in rows))
+    return Retained(rows, node.address, rest, more, at_most=most)
 
 
-def _blocks(paths: Paths, top: int | None) -> tuple[list[Kept], int]:
-    every = paths.references.graph.top_blocks(None, MIN_BYTES_TOGETHER)
-    found = every[:top]
-    nodes = paths.references.nodes([kept.id for kept in found])
-    rows = [
-        Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes, None, _chain(paths, node, place))
-        for place, (node, kept) in enumerate(zip(nodes, found))
-    ]
-    return rows, len(every)
+def _absent_by_type(heap: Heap, is_counted: Callable[[int], bool]) -> Counter[str]:
+    """Return the bytes that are not resident, by type, of the nodes for which ``is_counted`` is true."""
+    type_name, node = heap.paths.type_name, heap.references.node
+    return absent_by(heap, lambda number: type_name(node(number)) if is_counted(number) else None)
 
 
-def _chain(paths: Paths, node: Node, place: int) -> str | None:
-    return in_words(paths.path(paths.references.graph.chain(node.id))) if place < MAX_PATHS else None
+def _of_variable(heap: Heap, address: int, share: RootShare) -> Retained:
+    graph, starts = heap.references.graph, set(share.nodes)
+    absent = _absent_by_type(heap, lambda number: not starts.isdisjoint(graph.chain(number)))
+    groups = sorted(share.groups, key=lambda group: (-group[2], group[0]))
+    rows = [RetainedRow(None, what, count, size, size, absent=absent[what]) for what, count, size in groups]
+    return Retained(rows, address, named_variable=share.name)
 
 
-def _kinds(paths: Paths, top: int | None) -> list[Kept]:
-    return [
-        Kept(None, group_name(paths, row.group), row.group.count, row.group.bytes, row.retained)
-        for row in paths.references.graph.retained_by_group(top)
-    ]
+def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[RetainedRow], int]:
+    """Return the rows of ``heap retained`` that stand for objects, and the number of all such rows.
 
-
-def _roots(paths: Paths, kind: str) -> list[Kept]:
-    """Return the rows of globals, or of threads, each with all its roots."""
-    references = paths.references
-    sets: dict[str, list[int]] = defaultdict(list)
-    for number, root in enumerate(references.roots, references.first_root):
-        if isinstance(root, BlockRoot) and root.kind == kind:
-            sets[_root_name(references.node(number), kind) or root.name].append(number)
-    # Nothing points to a root. Therefore a name with only one root retains the same bytes as this root.
-    single = {name: numbers[0] for name, numbers in sets.items() if len(numbers) == 1}
-    sizes = dict(zip(single, references.graph.retained(list(single.values()))))
-    several = {name: numbers for name, numbers in sets.items() if len(numbers) > 1}
-    sizes |= dict(zip(several, references.graph.retained_together(list(several.values()))))
-    return [Kept(None, name, 1, 0, size) for name, size in sizes.items() if size]
-
-
-def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
-    """Return the rows of objects, of libraries' data, of modules of one file, and of objects with several holders.
-
-    Also return the number of all such rows. Modules and their dicts have no rows here (``_modules`` lists them), so no
-    other row is merged into theirs.
-    """
+    Libraries' data, the modules of one file, and objects with several holders have rows too. Modules and their dicts
+    have no rows here, because ``_modules`` lists them. Therefore an object that a module holds keeps its own row."""
     without = _of_modules(paths.references)
     every = _top(paths, without, None)
     found = every[:top]
@@ -337,7 +256,7 @@ def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
     single = [
         named.row(place, node, kept.bytes)
         if place < MAX_PATHS
-        else Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes)
+        else RetainedRow(node.address, paths.type_name(node), 1, node.size, kept.bytes)
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
     if paths.references.graph.is_cut:
@@ -349,10 +268,10 @@ def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
-    """Return the objects that have their own rows.
+    """Return at most ``top`` objects that get rows of their own; those that retain the most come first.
 
-    The dict of an instance is a part of the instance, so it does not count as an object inside the instance.
-    """
+    ``without``: nodes that get no row. The dict of an instance is a part of the instance, so it does not count as an
+    object inside the instance."""
     graph = paths.references.graph
     found = graph.top_retained(top, without, without, MIN_BYTES_TOGETHER)
     own = {kept.id for kept in found[:MAX_PATHS] if _is_own_dict(paths, kept.id)}
@@ -377,7 +296,7 @@ class _Chains:
         self._paths, self._graph = paths, paths.references.graph
         self._ends = self._graph.innermost_equal(heads)
 
-    def row(self, place: int, head: Node, retained: int) -> Kept:
+    def row(self, place: int, head: Node, retained: int) -> RetainedRow:
         """Return the row of the chain with the index ``place``. The row describes the first object of the chain that
         source code can name.
         """
@@ -388,7 +307,7 @@ class _Chains:
         same = [
             EqualObject(one.address, self._paths.type_name(one), way.expression, in_words(way)) for one, way in below
         ]
-        return Kept(node.address, name, 1, node.size, retained, path.expression, words, same=same)
+        return RetainedRow(node.address, name, 1, node.size, retained, path.expression, words, same=same)
 
     def _members(self, head: Node, end: int) -> list[Node]:
         """Return the objects from ``head`` to ``end``, the end of its chain; of a long chain only those at both
@@ -413,7 +332,7 @@ def _is_written(path: Path) -> bool:
     return bool(path.steps) and LOCAL in path.steps[-1].edge
 
 
-def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
+def _libraries(paths: ObjectPaths, rows: list[RetainedRow]) -> Iterator[RetainedRow]:
     """Yield the rows of libraries: static variables that retain much, and data.
 
     A library's data has a row if it keeps blocks that neither a static variable nor an object in ``rows`` retains.
@@ -431,11 +350,11 @@ def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
     retained = graph.retained_together([list(members) for _number, _variable, members in variables])
     for (number, variable, _members), size in zip(variables, retained):
         if size >= MIN_BYTES_TOGETHER:
-            yield Kept(None, GLOBAL, 1, 0, size, None, variable.name)
+            yield RetainedRow(None, GLOBAL, 1, 0, size, None, variable.name)
             below[number] += size
     for number, root in roots.items():
         if sizes[number] - below[number] >= max(MIN_BYTES_TOGETHER, sizes[number] // 2):
-            yield Kept(None, MEMORY, 1, 0, sizes[number], None, data_of(root.name))
+            yield RetainedRow(None, MEMORY, 1, 0, sizes[number], None, data_of(root.name))
 
 
 def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
@@ -469,12 +388,12 @@ def _variables(paths: ObjectPaths) -> Iterator[tuple[int, LibraryVariable, tuple
         yield chain[0], variable, members
 
 
-def _same_file(paths: ObjectPaths) -> list[Kept]:
+def _same_file(paths: ObjectPaths) -> list[RetainedRow]:
     """Return a row for each file that was loaded as several modules."""
     found = dict(_files(paths))
     sizes = paths.references.graph.retained_together(list(found.values()))
     return [
-        Kept(None, MODULE, len(numbers) // 2, sum(node.size for node in nodes[::2]), size, None, name)
+        RetainedRow(None, MODULE, len(numbers) // 2, sum(node.size for node in nodes[::2]), size, None, name)
         for (name, numbers), size in zip(found.items(), sizes)
         if size >= MIN_BYTES_TOGETHER and (nodes := paths.references.nodes(numbers))
     ]
@@ -486,7 +405,7 @@ def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
         yield f"modules of {file}", [node.id for module in rows for node in (module.node, module.names)]
 
 
-def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
+def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[RetainedRow], int]:
     """Return a row for each type of small objects that no single object keeps alive, such as objects that are items of
     two lists. Also return the number of all such rows."""
     graph = paths.references.graph
@@ -498,11 +417,15 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[li
     rows, found = [], every[:top]
     for row, names in zip(found, _holders(paths, [row.examples[:MAX_EXAMPLES] for row in found])):
         name = paths.kind_name(row.type_address)
-        rows.append(Kept(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names))
+        rows.append(
+            RetainedRow(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names)
+        )
     return rows, len(every)
 
 
-def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
+def _shared(
+    paths: ObjectPaths, rows: list[RetainedRow], without: set[int], top: int | None
+) -> tuple[list[RetainedRow], set[int]]:
     """Return the rows, each with the most bytes that its removal may free. Also return the nodes of all owners of
     shared blocks.
 
@@ -524,16 +447,25 @@ def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | 
         node = paths.references.node(number)
         owners = graph.owners_of([source for block in examples[number] for source in sources[block]])
         others = [one for one in dict.fromkeys(_outermost(paths, owners, without)) if one not in (None, number)]
-        names = [in_a_line(paths.path(graph.chain(other))) for other in others[:MAX_HOLDERS] if other is not None]
+        names = [in_a_line(paths.path(graph.chain(other))) for other in others if other is not None]
+        names = [*names, *_roots_of(paths, owners)][:MAX_HOLDERS]
         if node.address in by_address:
             place = by_address[node.address]
             rows[place] = replace(rows[place], at_most=rows[place].retained + size, other_holders=names)
             continue
         (own,), (path, chain) = graph.retained([number]), _way(paths, node)
         rows.append(
-            Kept(node.address, paths.type_name(node), 1, node.size, own, path, chain, names, at_most=own + size)
+            RetainedRow(node.address, paths.type_name(node), 1, node.size, own, path, chain, names, at_most=own + size)
         )
     return rows, set(sums)
+
+
+def _roots_of(paths: ObjectPaths, owners: Iterable[int]) -> list[str]:
+    """Return the names of those of ``owners`` that are roots, without repetitions."""
+    first = paths.references.first_root
+    roots = [paths.references.node(owner).root for owner in dict.fromkeys(owners) if owner >= first]
+    names = (data_of(root.name) if root.phase == BY_OTHERS else root.name for root in roots if root is not None)
+    return list(dict.fromkeys(names))
 
 
 def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
@@ -564,7 +496,7 @@ def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list
 
 
 def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, str]:
-    """Return the path to the last example, without subscripts: as a Python expression or None, and in words.
+    """Return the path to the last example, without subscripts: as a Python expression or None, and as text.
 
     The expression is None unless at least half of the examples share it.
     """
@@ -633,19 +565,21 @@ def _way(paths: ObjectPaths, node: Node) -> tuple[str | None, str]:
     return path.expression, in_words(path)
 
 
-def _types(paths: ObjectPaths, top: int | None) -> list[Kept]:
+def _types(paths: ObjectPaths, top: int | None) -> list[RetainedRow]:
     name = paths.names.name
     rows = paths.references.graph.retained_by_type(top)
-    return [Kept(row.type_address, name(row.type_address), row.count, row.bytes, row.retained) for row in rows]
+    return [RetainedRow(row.type_address, name(row.type_address), row.count, row.bytes, row.retained) for row in rows]
 
 
-def _modules(paths: ObjectPaths) -> list[Kept]:
+def _modules(paths: ObjectPaths) -> list[RetainedRow]:
     """Return a row for each module and its dict together, because functions of other modules may hold one of the two
     alone."""
     references = paths.references
     found = list(modules(references))
     sizes = references.graph.retained_together([[module.id, names.id] for module, names, _name in found])
-    return [Kept(module.address, name, 1, module.size, size) for (module, _names, name), size in zip(found, sizes)]
+    return [
+        RetainedRow(module.address, name, 1, module.size, size) for (module, _names, name), size in zip(found, sizes)
+    ]
 
 
 def _of_modules(references: PythonNodes) -> set[int]:

@@ -11,8 +11,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.stack_frames import NATIVE, StackFrame
-from gdbheap.targets.frames import function_at
-from gdbheap.targets.functions import Functions
+from gdbheap.targets.frames import FunctionNames
 
 NO_SAMPLES = (
     "no allocations were sampled: build jemalloc with --enable-prof, and start the program with MALLOC_CONF=prof:true; "
@@ -63,7 +62,7 @@ def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -
         raise Unsupported(NO_SAMPLES)
     if by_count:
         rows.sort(key=lambda row: -row.blocks)
-    names: dict[int, Functions] = {}
+    names = FunctionNames(heap.target)
     return SampledStacks(
         [_row(heap, found, row, names) for row in rows[:top]],
         len(rows),
@@ -74,12 +73,12 @@ def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -
     )
 
 
-def _row(heap: Heap, found: JemallocLibraries, row: _native.SampledStack, names: dict[int, Functions]) -> SampledRow:
+def _row(heap: Heap, found: JemallocLibraries, row: _native.SampledStack, names: FunctionNames) -> SampledRow:
     addresses, module = row.frames, found.roots[row.root].module
     # A return address points past the call.
     objects = [heap.target.object_of(address - 1) for address in addresses]
     frames = [
-        StackFrame(function_at(heap.target, address - 1, names), loaded.path if loaded else "", None, NATIVE)
+        StackFrame(names.at(address - 1), names.path(loaded) if loaded else "", None, NATIVE)
         for address, loaded in zip(addresses, objects)
     ]
     own = 0

@@ -10,12 +10,12 @@ from itertools import islice
 from gdbheap._native import Branch, NodeBytes
 from gdbheap.answers.accounting.absent import BlockBytes
 from gdbheap.answers.accounting.paths import alike, in_words, through_blocks
-from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.smallest_row import least_of_row
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.behind_objects import credited
 from gdbheap.contents.content import ContentHolder
+from gdbheap.contents.python.arrays.array_types import ArrayReader
 from gdbheap.contents.python.arrays.columns import COLUMN, DataColumn
-from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.contents.python.names.edges import FRAMES_OF
 from gdbheap.contents.python.names.library_variables import blocks_led_to, variable_above
 from gdbheap.contents.python.names.packages import (
@@ -34,10 +34,10 @@ from gdbheap.contents.python.names.paths import OWN_DICT, ObjectPaths
 from gdbheap.contents.python.objects.references import PythonNodes, PythonRoot
 from gdbheap.contents.python.objects.uncounted import MAX_OTHERS, counted_others
 from gdbheap.dataclass import dataclass
-from gdbheap.graph.paths import Group, Paths, group_name
+from gdbheap.graph.paths import AlikeBlocks, Paths, group_name
 from gdbheap.graph.roots import GLOBAL
 
-__all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
+__all__ = ["NOBODY", "VARIABLE", "HolderPart", "ArrayShape", "SharedOut", "Wide", "share_out"]
 
 VARIABLE, NOBODY = "variable", "nobody"
 # A part of a variable has its own row if it has at least 1/PART_SHARE of the bytes in use.
@@ -48,8 +48,9 @@ LOOKED_AT, MIN_STEPS = 200, 2
 # The most blocks of a variable whose paths are compared with the path to its largest block, and the longest chain to
 # such a block.
 EXAMINED, MAX_CHAIN = 8, 200
-# A block with at least 1/PART_OF_ROW of a row's bytes is worth its path; so is a path through a frame, whose variables
-# hardly anybody expects in memory, and a typical path with one of the TELLING edges.
+# A row shows the path to its largest block if the block has at least 1/PART_OF_ROW of the row's bytes. It also shows a
+# path through a frame, because few users expect that a frame's variables keep memory. It also shows a typical path with
+# one of the TELLING edges.
 PART_OF_ROW, TELLING = 4, (".__traceback__", "has it as key ", ".__self__")
 # The types of the objects that have a frame's variables.
 OF_FRAMES = ("frame", *FRAMES_OF)
@@ -57,8 +58,8 @@ OF_FRAMES = ("frame", *FRAMES_OF)
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST, MIN_OF_TREE = 8, 64
-# The most branches that are checked for being the only holder of the blocks below them, and the most nodes above a
-# branch that are tried. A branch counts as the only holder if it retains all of these bytes but one HELD_ALONE-th.
+# The most branches for which gdbheap looks for the only holder of the blocks below them, and the most nodes above a
+# branch that are tried. A node is the only holder if it retains all but 1/HELD_ALONE of these bytes.
 MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
 OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
@@ -76,7 +77,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Part:
+class HolderPart:
     """The blocks of one kind in a row.
 
     The kind is objects of a type with their buffers, or blocks of one size. ``bytes`` includes the headers of the
@@ -90,7 +91,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Wide:
-    """A wide column of a table. ``bytes``: its bytes as its library counts them, None if unknown."""
+    """One of the largest columns of a table, by its name and type. ``bytes``: as its library counts them, None if
+    unknown."""
 
     name: str | None
     dtype: str
@@ -98,7 +100,7 @@ class Wide:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ArrayShape:
     """The DataFrame, table or array to which a variable refers, described in the library's terms
     (contents/python/arrays/columns.py).
 
@@ -118,26 +120,27 @@ class SharedOut:
     """The blocks of one holder.
 
     ``kind``: package, modules (of one file), standard library, interpreter, variable, frame, library, global (a static
-    variable of a library), thread, tracemalloc (its tables), or nobody. ``name``: for a variable its path, as a Python
-    expression or in words. ``path``: the path as a Python expression, or None. ``parts``: the largest kinds of blocks,
-    at most MAX_PARTS; in a row that stands for several holders, one part for each holder. ``array``: the table or array
-    to which the variable refers; None if it refers to none, or if the row has several variables.
+    variable of a library), thread, tracemalloc (its tables), or nobody. ``parts``: the largest kinds of blocks, at most
+    MAX_PARTS. A row that stands for several holders has one part for each holder. ``absent``: the part of ``bytes``
+    that lies in large blocks and is not resident. ``shared``: the part in shared mappings.
 
-    ``absent``: the part of ``bytes`` that lies in large blocks and is not resident. ``shared``: the part in shared
-    mappings. ``address``: the address of the variable's object; None for several variables and for all other kinds.
-    ``largest_block``: the address of the row's largest block, and ``way``: the path in words from the variable to it;
-    both exist only if the block is several steps away, if it is one of the LOOKED_AT largest blocks of all, and if its
-    path explains most of the row's bytes. ``variables``: the number of variables in the row, which differ only in
-    subscripts; 0 for other kinds. ``type``: the common type of the objects of these variables, or None.
-    """
+    ``name``: for a variable its path, as a Python expression or as text. ``path``: the path as a Python expression, or
+    None. ``variables``: how many variables the row has, which differ only in subscripts; 0 for other kinds. ``type``:
+    the common type of the objects of these variables, or None. ``address``: the address of the variable's object.
+    ``array``: the table or array to which the variable refers, or None. ``address`` and ``array`` are None for several
+    variables.
+
+    ``largest_block``: the address of the row's largest block. ``way``: the path as text from the variable to this
+    block. Both are None unless three conditions hold. The block is several steps away. It is one of the LOOKED_AT
+    largest blocks of all. The path explains most of the row's bytes."""
 
     kind: str
     name: str
     path: str | None
     count: int
     bytes: int
-    parts: list[Part]
-    array: Shape | None = None
+    parts: list[HolderPart]
+    array: ArrayShape | None = None
     absent: int = 0
     shared: int = 0
     address: int | None = None
@@ -149,7 +152,7 @@ class SharedOut:
 
 def share_out(
     paths: ObjectPaths,
-    frames: Frames | None = None,
+    frames: ArrayReader | None = None,
     absent: Iterable[BlockBytes] = (),
     shared: Iterable[BlockBytes] = (),
     tables: Iterable[int] = (),
@@ -161,9 +164,9 @@ def share_out(
     only from these. A variable that holds much has its own row, with all that it reaches. A block that two holders
     reach counts for the holder with the shorter chain.
 
-    ``frames``: recognises DataFrames, tables and arrays, which are not divided further. ``absent``: the blocks that are
-    not fully resident. ``shared``: the shared mappings. ``tables``: the addresses of tracemalloc's tables. ``others``:
-    holders that are not Python's. Raises Unsupported.
+    ``frames``: the reader that recognises DataFrames, tables and arrays; these are not divided further. ``absent``: the
+    blocks that are not fully resident. ``shared``: the shared mappings. ``tables``: the addresses of tracemalloc's
+    tables. ``others``: holders that are not Python's. Raises Unsupported.
     """
     graph = paths.references.graph
     homes = Homes(paths.references)
@@ -199,7 +202,7 @@ def share_out(
         seeds[number] = labels.setdefault(home, len(labels))
         # A part may begin between the variable's first node and its end.
         seeds.setdefault(end, seeds[number])
-    groups: dict[Home, list[Group]] = {}
+    groups: dict[Home, list[AlikeBlocks]] = {}
     by_label = {number: home for home, number in labels.items()}
     for share in credited(paths, seeds, graph.shares(list(seeds.items()), 0)):
         is_free = share.group.kind == IDLE
@@ -239,15 +242,15 @@ def share_out(
 
 @dataclass(frozen=True)
 class _Variable:
-    """A variable, or several that differ only in subscripts. ``path``: their path as a Python expression, or None.
+    """One variable, or several that differ only in subscripts.
 
-    ``types``: the names of their objects' types; "" if one is unknown. Several variables have no ``shape``, no
-    ``address`` of an object, and no ``end``, the number of that object's node.
-    """
+    ``path``: its path as a Python expression, or None. ``types``: the names of the types of the objects; "" for an
+    unknown one. Three fields describe the object of a single variable, and are None for several. ``shape``: its shape
+    if it is a table or an array. ``address``: its address. ``end``: the number of its node in the graph."""
 
     path: str | None
     types: set[str]
-    shape: Shape | None = None
+    shape: ArrayShape | None = None
     address: int | None = None
     end: int | None = None
 
@@ -269,7 +272,7 @@ def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockB
 
 @dataclass(frozen=True)
 class _PathBelow:
-    """The path from a variable to its largest block, in words, with the address and size of the block.
+    """The path from a variable to its largest block, as text, with the address and size of the block.
 
     ``type``: the type of the object that owns the block. ``is_of_frame``: whether the path leads through a frame.
     ``is_typical``: whether at least half of the variable's largest blocks (at most EXAMINED) have a path that begins
@@ -283,7 +286,7 @@ class _PathBelow:
     is_of_frame: bool
     is_typical: bool
 
-    def explains(self, size: int, parts: Sequence[Part]) -> bool:
+    def explains(self, size: int, parts: Sequence[HolderPart]) -> bool:
         """Return whether the path explains most of the ``size`` bytes of a row with ``parts``, largest part first.
 
         The block is a large part of the row, or its path leads through a frame or is typical. A typical path must name
@@ -353,12 +356,12 @@ def _steps_below(
 
 
 def _words(steps: Iterable[tuple[str, str]]) -> str:
-    """Return the edges of the steps in words."""
+    """Return the edges of the steps as text."""
     return " ".join(through_blocks([edge for _holder, edge in steps]))
 
 
-def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
-    """Return the table or array that a node is; None if it is neither."""
+def _shape(paths: ObjectPaths, frames: ArrayReader | None, number: int) -> ArrayShape | None:
+    """Return the shape of the table or array at a node; None if the node is neither."""
     node = paths.references.node(number)
     what = frames.what(node.type) if frames is not None and node.type else None
     found = frames.read(node.address, what) if frames is not None and what is not None else None
@@ -367,7 +370,7 @@ def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | No
     columns = [column for column in found.columns if column.what == COLUMN] if len(found.columns) > 1 else []
     columns.sort(key=_size, reverse=True)
     wide = [Wide(column.name, column.values.dtype, column.values.bytes) for column in columns[:MAX_PARTS]]
-    return Shape(found.what, found.shape, found.dtype, found.bytes, wide)
+    return ArrayShape(found.what, found.shape, found.dtype, found.bytes, wide)
 
 
 def _size(column: DataColumn) -> int:
@@ -375,9 +378,9 @@ def _size(column: DataColumn) -> int:
 
 
 def _variables(
-    paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None, whole: set[int]
+    paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: ArrayReader | None, whole: set[int]
 ) -> Iterator[tuple[int, str, str | None, int | None]]:
-    """Yield (node, path in words, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
+    """Yield (node, path as text, path as a Python expression, end) for each variable with at least ``minimum`` bytes.
 
     All blocks below the node belong to the variable. ``end``: the node to which the paths lead; None for a static
     variable of a library, to which only blocks of C code belong. After the variables come their parts that have at
@@ -397,7 +400,8 @@ def _variables(
                 continue
             holder = next(number for number in reversed(chain[:-1]) if number in above)
             home = homes.seeds.get(holder)
-            if home is not None and home.kind in (THREAD, INTERPRETER_ITSELF, TRACEMALLOC):
+            is_hidden = home is not None and home.kind in (THREAD, INTERPRETER_ITSELF, TRACEMALLOC)
+            if is_hidden and holder not in homes.own_modules:
                 continue
             if home is not None and home.kind == LIBRARY and _in_memory(paths, chain) is None:
                 variable = variable_above(paths.references, branch.id)
@@ -449,10 +453,9 @@ def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, hold
 
 
 def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
-    """Return whether other objects of the same type as a node's holder also refer to the node.
+    """Return whether several objects of one type refer to a node, among them the holder on the node's chain.
 
-    No single one of these objects then holds the node alone.
-    """
+    If so, none of these objects holds the node alone."""
     chain = references.graph.chain(number)
     (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
     if above is None or not above.type or references.objects.names.name(above.type) == DICT:
@@ -473,7 +476,7 @@ def _is_subtree(paths: ObjectPaths, chain: list[int]) -> bool:
     return len(paths.references.graph.objects_of(last)) >= MIN_OF_TREE
 
 
-def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:
+def _first_frame(paths: ObjectPaths, frames: ArrayReader | None, branch: Branch) -> int | None:
     """Return the first node on a branch's path that is a table or array; None if there is none."""
     nodes = paths.references.nodes(list(dict.fromkeys([branch.id, *branch.way]))) if frames is not None else []
     return next((node.id for node in nodes if frames is not None and node.type and frames.what(node.type)), None)
@@ -492,16 +495,16 @@ def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
 def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
     """Return (number of the node, path to it, the path as a Python expression or None).
 
-    The path is the Python expression, or else the path in words.
+    The path is the Python expression, or else the path as text.
     """
     path = paths.path(paths.references.graph.chain(number))
     return number, path.expression or in_words(path), path.expression
 
 
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
-    """Return the last node on a branch's path that Python can name, with the path to it in words and as a Python
-    expression. If Python can name no node, the expression is None. The path in words then ends at the branch's last
-    node if the root is a running frame, otherwise at the branch's first node.
+    """Return the last node on a branch's path that Python can name, with the path to it as text and as a Python
+    expression. If Python can name no node, the expression is None. The path as text then ends at the branch's last node
+    if the root is a running frame, otherwise at the branch's first node.
     """
     references = paths.references
     nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]
@@ -550,18 +553,18 @@ def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
         first = ", ".join(row.name.removeprefix(NAMES[kind].format("")) for row in found[:NAMED])
         more = ", …" if len(found) > NAMED else ""
         count, size = sum(row.count for row in found), sum(row.bytes for row in found)
-        parts = [Part(row.name, row.count, row.bytes) for row in found]
+        parts = [HolderPart(row.name, row.count, row.bytes) for row in found]
         name, absent = f"{len(found)} other {MANY[kind]}: {first}{more}", sum(row.absent for row in found)
         shared = sum(row.shared for row in found)
         yield SharedOut(kind, name, None, count, size, parts, absent=absent, shared=shared)
 
 
-def _parts(paths: Paths, groups: Iterable[Group]) -> list[Part]:
+def _parts(paths: Paths, groups: Iterable[AlikeBlocks]) -> list[HolderPart]:
     """Return the blocks of one holder by kind, the kind with the most bytes first."""
     parts: dict[str, tuple[int, int]] = {}
     for group in groups:
         name = group_name(paths, group)
         count, size = parts.get(name, (0, 0))
         parts[name] = count + group.count, size + group.bytes
-    found = (Part(name, *sums) for name, sums in parts.items())
+    found = (HolderPart(name, *sums) for name, sums in parts.items())
     return sorted(found, key=lambda part: (-part.bytes, part.what))

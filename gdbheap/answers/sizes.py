@@ -27,7 +27,7 @@ class SizeRow:
 
 @dataclass(frozen=True)
 class SizeTotal:
-    """The sums over several sizes."""
+    """The sums over blocks of several sizes: how many blocks are used and how many are free, and their bytes."""
 
     used_count: int
     free_count: int

@@ -40,8 +40,7 @@ class Stats:
 def compare(arenas: Arenas, text: str) -> Stats:
     """Compare the figures in the output of ``malloc_stats`` with ``arenas``.
 
-    The output has only the low 32 bits of each figure.
-    """
+    The output has only the low 32 bits of each figure, so only these bits are compared."""
     ours = {str(row.index): (row.system, row.in_use) for row in arenas.arenas}
     ours["total"] = (arenas.total.system, arenas.total.in_use)
     rows: list[StatsRow] = []

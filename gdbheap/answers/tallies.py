@@ -44,11 +44,11 @@ class Tallies:
 
 
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
-    """Return the live objects of types that match ``pattern`` (None: all types), grouped; the first ``top`` groups.
+    """Return the first ``top`` groups of live objects of the types that match ``pattern`` (None: all types).
 
-    ``by`` groups them by the size of their block, by len(), or by the module of their type. ``by_count``: the groups
-    with the most objects come first, otherwise those with the most bytes. Objects without a length are in no group of
-    lengths. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
+    ``by``: group the objects by the size of their block, by len(), or by the module of their type. ``by_count``: the
+    groups with the most objects come first, otherwise those with the most bytes. Objects without a length are in no
+    group of lengths. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
     """
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
     rows.sort(key=lambda row: (-(row.count if by_count else row.own), str(row.key)))

@@ -32,8 +32,8 @@ MAX_CHAIN = 50
 
 
 @dataclass(frozen=True)
-class Step:
-    """A function in a chain of awaits, and the line at which it waits."""
+class AwaitStep:
+    """One step in a chain of awaits: a function, and the line at which it waits."""
 
     function: str
     file: str
@@ -44,21 +44,23 @@ class Step:
 class Waiting:
     """A task; or a coroutine, generator or greenlet that belongs to no task.
 
-    ``state``: a task is pending, cancelled, finished or running; a greenlet is suspended, or idle if it has no frame;
-    any other object is created, suspended, running or ended. ``waits``: its chain of awaits. ``waits_for``: the type of
-    the object that the last coroutine of the chain awaits. ``bytes``: its own block, and the blocks of the coroutines
-    and frames of its chain. A block that several chains share counts for the first chain.
-    """
+    ``state`` of a task: pending, cancelled, finished or running. ``state`` of a greenlet: suspended, or idle if it has
+    no frame. ``state`` of any other object: created, suspended, running or ended. ``waits``: its chain of awaits.
+    ``waits_for``: the type of the object that the last coroutine of the chain awaits; ``awaits``: that object's
+    address. ``bytes``: its own block, and the blocks of the coroutines and frames of its chain. A block that several
+    chains share counts for the first chain. ``retained``: the bytes that would be freed if it and the coroutines of its
+    chain were removed."""
 
     address: int
     kind: str
     type: str
     name: str | None
     state: str
-    waits: tuple[Step, ...]
+    waits: tuple[AwaitStep, ...]
     waits_for: str | None
     awaits: int | None
     bytes: int
+    retained: int | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -84,7 +86,7 @@ class Row:
     count: int
     bytes: int
     retained: int | None
-    waits: tuple[Step, ...]
+    waits: tuple[AwaitStep, ...]
     waits_for: str | None
     address: int
 
@@ -131,14 +133,20 @@ def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> T
     return Tasks(rows, _counts(found), len(found), sum(one.bytes for one in found), finder.unreadable)
 
 
-def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
+def listed(
+    heap: Heap, kinds: Sequence[str] = KINDS, by: str = "", top: int | None = None, retained: bool = False
+) -> Listed:
     """Return the first ``top`` tasks, coroutines, generators or greenlets of these ``kinds``, by address.
 
-    ``by_bytes``: the largest first. Raises NotAPython or Unsupported.
+    ``by``: the field by which the largest come first ("bytes" or "retained"). ``retained``: also compute what each
+    retains. Raises NotAPython or Unsupported.
     """
     finder, found = _find(heap, kinds)
     contents = heap.disclosure.contents
-    found.sort(key=lambda one: (-one.bytes if by_bytes else 0, one.address))
+    if retained:
+        sizes = _retained(heap, finder, [[one] for one in found])
+        found = [replace(one, retained=size) for one, size in zip(found, sizes)]
+    found.sort(key=lambda one: (-(getattr(one, by) or 0) if by in ("bytes", "retained") else 0, one.address))
     shown = [
         one if contents or one.name is None else replace(one, name=hidden("str", len(one.name))) for one in found[:top]
     ]
@@ -154,7 +162,7 @@ def _counts(found: Sequence[Waiting]) -> dict[str, int]:
 
 def _row(group: Sequence[Waiting]) -> Row:
     first = min(group, key=lambda one: one.address)
-    outer = first.waits[0] if first.waits else Step(first.type, "", None)
+    outer = first.waits[0] if first.waits else AwaitStep(first.type, "", None)
     size = sum(one.bytes for one in group)
     return Row(
         first.kind, first.type, outer.function, outer.file, outer.line, first.state, len(group), size, None,
@@ -203,9 +211,9 @@ class _Finder:
         self._parts: dict[int, list[int]] = {}
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
         self._after = {address: self._next(one) for address, one in self._waiting.items()}
-        self._steps: dict[int, Step] = {}
-        # For each coroutine whose chain was followed, the length of the chain from this coroutine on, and the object
-        # that the last coroutine of the chain awaits.
+        self._steps: dict[int, AwaitStep] = {}
+        # For each coroutine whose chain was followed, the length of the chain that begins with this coroutine, and the
+        # object that the last coroutine of the chain awaits.
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
@@ -262,7 +270,14 @@ class _Finder:
         return self._made(task.address, kind, task.name, state, chain, awaits, size)
 
     def _made(
-        self, address: int, kind: int, name: str | None, state: str, chain: tuple[Step, ...], awaits: int, size: int
+        self,
+        address: int,
+        kind: int,
+        name: str | None,
+        state: str,
+        chain: tuple[AwaitStep, ...],
+        awaits: int,
+        size: int,
     ) -> Waiting:
         waits_for = self._coroutines.type_name(awaits) if awaits else None
         return Waiting(
@@ -277,7 +292,7 @@ class _Finder:
             return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
         return one.awaits
 
-    def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
+    def _chain(self, address: int, waiting: int) -> tuple[tuple[AwaitStep, ...], int, int]:
         """Return the chain of awaits from a coroutine inwards, the object that its last step awaits, and a number of
         bytes.
 
@@ -307,28 +322,28 @@ class _Finder:
     def _blocks(self, one: Suspendable) -> list[int]:
         return [one.address, one.frame] if one.apart else [one.address]
 
-    def _told(self, address: int, length: int) -> tuple[Step, ...]:
+    def _told(self, address: int, length: int) -> tuple[AwaitStep, ...]:
         """Return the first MAX_CHAIN steps of a chain. If the chain is longer, one further step has the number of the
         remaining steps.
         """
-        steps: list[Step] = []
+        steps: list[AwaitStep] = []
         for _ in range(min(length, MAX_CHAIN)):
             if address not in self._steps:
                 self._steps[address] = _step(self._waiting[address])
             steps.append(self._steps[address])
             address = self._after[address]
-        return (*steps, Step(f"{length - MAX_CHAIN:,} more", "", None)) if length > MAX_CHAIN else tuple(steps)
+        return (*steps, AwaitStep(f"{length - MAX_CHAIN:,} more", "", None)) if length > MAX_CHAIN else tuple(steps)
 
     def _greenlet(self, address: int, kind: int) -> Waiting:
         place = None
         with suppress(Fault, OverflowError):
             place = self._coroutines.greenlet(address)
-        chain = () if place is None else (Step(place.function, place.file, place.line),)
+        chain = () if place is None else (AwaitStep(place.function, place.file, place.line),)
         state = IDLE if place is None else SUSPENDED
         return self._made(address, kind, None, state, chain, 0, self._sizes.get(address, 0))
 
 
-def _step(one: Suspendable) -> Step:
+def _step(one: Suspendable) -> AwaitStep:
     if one.place is None:
-        return Step(one.function, "", None)
-    return Step(one.function, one.place.file, one.place.line)
+        return AwaitStep(one.function, "", None)
+    return AwaitStep(one.function, one.place.file, one.place.line)

@@ -35,13 +35,12 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Running:
-    """A frame with its variables.
+class ThreadFrame:
+    """A frame of a thread, with its variables. ``kind``: "native" for C code.
 
-    For C code (``kind`` "native"), ``function`` is a name, or an offset in a loaded object, and ``file`` is "" unless
-    debug information names the source. ``retained``: the bytes that would be freed if the objects of its variables were
-    removed.
-    """
+    ``function``: its name; in C code without a name, an offset in a loaded object. ``file``: the source file; "" in C
+    code without debug information. ``retained``: the bytes that would be freed if the objects of its variables were
+    removed."""
 
     function: str
     file: str
@@ -58,7 +57,7 @@ class PythonThread:
 
     tid: int | None
     name: str
-    running: list[Running]
+    running: list[ThreadFrame]
     retained: int
 
 
@@ -70,7 +69,7 @@ class Threads:
 
 
 @dataclass(frozen=True)
-class Line:
+class ThreadLine:
     """A Python function, its file, and the line that it executes (None if unknown)."""
 
     function: str
@@ -84,7 +83,7 @@ class ThreadLines:
 
     tid: int | None
     name: str
-    running: list[Line]
+    running: list[ThreadLine]
 
 
 def thread_lines(heap: Heap) -> list[ThreadLines]:
@@ -96,7 +95,7 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
         ThreadLines(
             state.thread.tid if state.thread else None,
             state.thread.name if state.thread else "",
-            [Line(frame.function, frame.file, frame.line) for frame in state.frames],
+            [ThreadLine(frame.function, frame.file, frame.line) for frame in state.frames],
         )
         for state in heap.python.interpreter.threads.states
     ]
@@ -105,8 +104,9 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     """Return the threads with their frames.
 
-    ``values``: add texts of the variables. ``with_c``: add the frames of C code between Python's frames, as far as the
-    unwind tables allow. In a program without Python all frames are of C code. Raises NotAPython or Unsupported.
+    ``values``: add a text for the value of each variable. ``with_c``: add the frames of C code between Python's frames,
+    as far as the unwind tables allow. In a program without Python all frames are of C code. Raises NotAPython or
+    Unsupported.
     """
     stacks = ThreadFrames(heap.target) if with_c else None
     if stacks is not None and not heap.is_python:
@@ -115,7 +115,7 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     states = heap.python.interpreter.threads.states
     known: dict[int, Variable] = {}
     running = [_running(heap, references, frame, values, known) for state in states for frame in state.frames]
-    # The frames of all threads in one call, because each call walks the whole graph.
+    # The frames of all threads are passed in one call, because each call walks the whole graph.
     retained = iter(_with_retained(references, running))
     found = []
     for state, kept in zip(states, _kept(references, states)):
@@ -127,7 +127,7 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
     return Threads(found)
 
 
-def _with_retained(references: References, frames: list[Running]) -> list[Running]:
+def _with_retained(references: References, frames: list[ThreadFrame]) -> list[ThreadFrame]:
     """Return the frames with the bytes that each variable alone retains, and those that all variables of a frame
     retain.
     """
@@ -159,7 +159,7 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
     return list(references.graph.retained_together(sets))
 
 
-def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[Running]) -> list[Running]:
+def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[ThreadFrame]) -> list[ThreadFrame]:
     """Return the frames with the frames of C code added.
 
     One call of the interpreter's loop runs a Python frame that C code called, and also the Python frames that this
@@ -169,7 +169,7 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
     if not any(_is_loop(frame.function) for frame in stack):
         heap.note("no-python-calls")
         return frames
-    found: list[Running] = []
+    found: list[ThreadFrame] = []
     left = list(zip(state.frames, frames))
     for frame, calls in _calls(heap, stack):
         if not _is_loop(frame.function):
@@ -183,18 +183,20 @@ def _with_c(heap: Heap, stacks: ThreadFrames, state: ThreadState, frames: list[R
     return found + [running for _own, running in left]
 
 
-def _calls(heap: Heap, stack: Sequence[Frame]) -> Iterator[tuple[Frame, list[Running]]]:
-    """Yield the frames of a stack, each with the functions of C code that it executes: functions that the compiler
-    inlined, then the frame's own function.
-    """
+def _calls(heap: Heap, stack: Sequence[Frame]) -> Iterator[tuple[Frame, list[ThreadFrame]]]:
+    """Yield the frames of a stack, each with the C functions that it executes, innermost first.
+
+    The compiler may have inlined functions into the frame's own function; these come before it."""
     for frame, calls in zip(stack, few_inlined(_lines(heap, frame) for frame in stack)):
-        yield frame, [Running(one.function, one.file, one.line, 0, [], kind=NATIVE) for one in calls]
+        yield frame, [ThreadFrame(one.function, one.file, one.line, 0, [], kind=NATIVE) for one in calls]
 
 
-def _lines(heap: Heap, frame: Frame) -> list[Line]:
+def _lines(heap: Heap, frame: Frame) -> list[ThreadLine]:
     if heap.python.objects_or_none and heap.target.object_of(frame.counter) is heap.python.interpreter.module:
-        return [Line(frame.function, "", None)]
-    return [Line(one.name, "" if one.line is None else one.file, one.line) for one in frames_of(heap.target, frame)]
+        return [ThreadLine(frame.function, "", None)]
+    return [
+        ThreadLine(one.name, "" if one.line is None else one.file, one.line) for one in frames_of(heap.target, frame)
+    ]
 
 
 def _is_loop(function: str) -> bool:
@@ -203,8 +205,8 @@ def _is_loop(function: str) -> bool:
 
 def _running(
     heap: Heap, references: References, frame: PythonFrame, values: bool, known: dict[int, Variable]
-) -> Running:
-    """Return a frame with its variables. ``values``: add texts of the variables.
+) -> ThreadFrame:
+    """Return a frame with its variables. ``values``: add a text for the value of each variable.
 
     ``known`` caches variables by their object's address, because frames may share objects.
     """
@@ -213,7 +215,7 @@ def _running(
             known[local.value] = _variable(heap, references, local, values)
     variables = [replace(known[local.value], name=local.name) for local in frame.locals]
     seen = {variable.address: variable.size for variable in variables}
-    return Running(frame.function, frame.file, frame.line, sum(seen.values()), variables)
+    return ThreadFrame(frame.function, frame.file, frame.line, sum(seen.values()), variables)
 
 
 def _variable(heap: Heap, references: References, local: Local, values: bool) -> Variable:

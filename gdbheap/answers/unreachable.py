@@ -10,7 +10,7 @@ from gdbheap import _native
 from gdbheap.answers.accounting.absent import BlockBytes, absent_memory
 from gdbheap.answers.accounting.describing import looks
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
-from gdbheap.answers.causes import COLLECTABLE, CauseTexts, collector_facts
+from gdbheap.answers.why_not_freed import COLLECTABLE, CauseTexts, collector_facts
 from gdbheap.dataclass import dataclass
 from gdbheap.graph.nodes import Nodes
 from gdbheap.heap import Heap
@@ -30,7 +30,9 @@ BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 class Lost:
     """Unreachable objects of one type, or unreachable blocks of one size that are not objects (``type`` is None).
 
-    ``why``: the reason why they are not freed, which is the same for all.
+    ``why``: the reason why they are not freed, which is the same for all. ``least_request``, ``most_request``: the
+    smallest and the largest request in bytes for which malloc() hands out a block of this size; None for objects, or if
+    malloc() does not hand out such blocks.
     """
 
     group: str
@@ -43,10 +45,12 @@ class Lost:
     addresses: list[int]
     content: str | None = None
     absent: int = 0
+    least_request: int | None = None
+    most_request: int | None = None
 
 
 @dataclass(frozen=True)
-class Head:
+class LostHead:
     """A lost block to which no other lost block points, or one block of a cycle of lost blocks (``in_circle``).
 
     ``count``: the number of blocks that would be freed together with this block, which is included.
@@ -77,7 +81,8 @@ class CycleSum:
 
 @dataclass(frozen=True)
 class ObjectSum:
-    """The number of objects of one group, and the bytes of these objects and of all blocks that only they reach."""
+    """Unreachable objects of one group. ``objects``: their number. ``bytes``: the bytes of the objects and of all
+    blocks that only they reach."""
 
     objects: int
     bytes: int
@@ -85,7 +90,7 @@ class ObjectSum:
 
 @dataclass(frozen=True)
 class BlockSum:
-    """The number of blocks of one group, and their bytes."""
+    """Unreachable blocks of one group. ``blocks``: their number. ``bytes``: their bytes."""
 
     blocks: int
     bytes: int
@@ -93,10 +98,10 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """The references that close a cycle.
+    """The references that close a cycle, as text (``what``). ``count``: how many cycles they close.
 
-    ``bytes``: the bytes of all cycles of this kind and of all blocks that they reach.
-    """
+    ``bytes``: the bytes of these cycles and of all blocks that the cycles reach. ``is_collectable``: whether the
+    collector would free the cycles."""
 
     what: str
     count: int
@@ -124,7 +129,7 @@ class Unreachable:
     lost_blocks: BlockSum
     doubtful: BlockSum
     closings: list[Closing]
-    heads: list[Head]
+    heads: list[LostHead]
     head_count: int
     is_python: bool
     lacking: int
@@ -173,7 +178,7 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
     return Unreachable(rows, *sums, closings, heads, count, heap.is_python, heap.target.lacking, absent=size)
 
 
-def absent_by_row(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
+def absent_by_row(heap: Heap, rows: Sequence[_native.LostGroup], missing: Iterable[BlockBytes]) -> Counter[int]:
     """Return how many bytes of each row's blocks are not resident, by the index of the row.
 
     ``missing``: all blocks with bytes that are not resident. In a row with more blocks than addresses, only the blocks
@@ -221,26 +226,39 @@ def _unfinished(heap: Heap, listed: int) -> Unreachable:
 
 
 def _row(
-    heap: Heap, causes: Sequence[_native.Cause], row: _native.Lost, why: str, content: str | None, absent: int
+    heap: Heap, causes: Sequence[_native.Cause], row: _native.LostGroup, why: str, content: str | None, absent: int
 ) -> Lost:
     group, kind = causes[row.cause].group, _type(heap, row.type_address)
     size, addresses = row.bytes + row.buffers, _addresses(heap.references, row.addresses)
-    return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content, absent)
+    asked = requests_for(heap, row.addresses) if group == LOST_BLOCKS else None
+    least, most = asked or (None, None)
+    return Lost(group, kind, row.size, row.count, size, row.buffers, why, addresses, content, absent, least, most)
 
 
-def _head(heap: Heap, row: _native.Head, content: str | None, absent: int) -> Head:
+def requests_for(heap: Heap, addresses: Sequence[int]) -> tuple[int, int] | None:
+    """Return the smallest and the largest request in bytes for which malloc() hands out blocks of this size.
+    ``addresses``: the addresses of some blocks of one size. None if malloc() does not hand out such blocks."""
+    for address in addresses[:1]:
+        for allocator in heap.allocators:
+            block = allocator.find(address)
+            if block is not None and block.state == "used":
+                return allocator.requests_for(block)
+    return None
+
+
+def _head(heap: Heap, row: _native.LostHead, content: str | None, absent: int) -> LostHead:
     kind = _type(heap, row.type_address)
-    return Head(row.address, row.size, kind, row.count, row.retained, row.in_circle, content, absent)
+    return LostHead(row.address, row.size, kind, row.count, row.retained, row.in_circle, content, absent)
 
 
-def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -> CycleSum:
+def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.LostGroup]) -> CycleSum:
     rows = [row for row in found if causes[row.cause].group == CYCLES]
     freed = [row for row in rows if causes[row.cause].kind == COLLECTABLE]
     _count, may = _sum([row for row in rows if causes[row.cause].kind == LIKELY])
     return CycleSum(*_sum(rows), *_sum(freed), may)
 
 
-def _sum(rows: Sequence[_native.Lost]) -> tuple[int, int]:
+def _sum(rows: Sequence[_native.LostGroup]) -> tuple[int, int]:
     """Return the number of objects in all rows, and the bytes of all rows including buffers."""
     return sum(row.count for row in rows if row.type_address), sum(row.bytes + row.buffers for row in rows)
 
@@ -255,7 +273,7 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
     return BlockSum(sum(row.count for row in own), sum(row.bytes for row in own))
 
 
-def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
+def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.LostGroup], texts: CauseTexts) -> list[Closing]:
     """Return the references that close the cycles with the most bytes."""
     sizes: Counter[int] = Counter()
     for row in found:
@@ -268,18 +286,18 @@ def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], te
 class _Contents:
     """Describes the bytes of blocks without a type. Some blocks of each row are examined, in one pass for all rows."""
 
-    def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
+    def __init__(self, heap: Heap, rows: Sequence[_native.LostGroup], heads: Sequence[_native.LostHead]) -> None:
         nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]
         nameless += [(head.address, head.size) for head in heads if not head.type_address]
         blocks = [(address, max(size - HEADER, 0)) for address, size in dict.fromkeys(nameless)]
         self._known = dict(zip((address for address, _size in blocks), looks(heap, blocks)))
 
-    def of_row(self, row: _native.Lost) -> str | None:
+    def of_row(self, row: _native.LostGroup) -> str | None:
         """Return the description that more than half of the examined blocks of a row share; None if there is none."""
         known = Counter(self._known[address] for address in row.addresses[:ASKED] if address in self._known)
         return next((look for look, count in known.items() if 2 * count > sum(known.values())), None)
 
-    def of_head(self, head: _native.Head) -> str | None:
+    def of_head(self, head: _native.LostHead) -> str | None:
         """Return a description of the head's bytes; None if the head has a type."""
         return self._known.get(head.address)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from gdbheap.answers.accounting.absent import absent_memory, absent_under
+from gdbheap.contents.python.arrays.array_types import ArrayReader
 from gdbheap.contents.python.arrays.columns import (
     ARROW_ARRAY,
     CHUNKED_ARRAY,
@@ -18,7 +19,6 @@ from gdbheap.contents.python.arrays.columns import (
     TABLE,
     TENSOR,
 )
-from gdbheap.contents.python.arrays.kinds import Frames
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
@@ -26,7 +26,8 @@ from gdbheap.targets.ranges import Ranges, joined
 
 __all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
 
-# A buffer counts if it has at least MIN_BUFFER bytes, and if a view shows at most 1/MAX_SHARE_SHOWN of them.
+# A buffer is large if it has at least MIN_BUFFER bytes. A view of it is small if it shows at most 1/MAX_SHARE_SHOWN of
+# them.
 MIN_BUFFER, MAX_SHARE_SHOWN = 64 << 10, 4
 MOST_WINDOWS = 100_000
 MEMORYVIEW = "memoryview"
@@ -71,7 +72,7 @@ class SmallViews:
     views: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Window]:
+def windows(heap: Heap, frames: ArrayReader, most: int = MOST_WINDOWS) -> Iterator[Window]:
     """Yield the small views of large buffers in use. At most ``most`` objects are read."""
     for address, what in _instances(heap, frames, most):
         name, shown, spans = _memoryview(frames, address) if what == MEMORYVIEW else _frame(frames, address, what)
@@ -80,7 +81,7 @@ def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Wi
             yield Window(address, name, shown, buffers)
 
 
-def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
+def _instances(heap: Heap, frames: ArrayReader, most: int) -> Iterator[tuple[int, str]]:
     """Yield (address, name of the kind) of the objects that may be small views of large buffers."""
     census = heap.python.census
     kinds = {row.address: _what(frames, row.address) for row in census.rows}
@@ -92,14 +93,14 @@ def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str
         yield from ((row.address, wanted[row.type_address]) for row in found.rows)
 
 
-def _what(frames: Frames, kind: int) -> str | None:
+def _what(frames: ArrayReader, kind: int) -> str | None:
     name, what = frames.fields.names.name(kind), frames.what(kind)
     if name == MEMORYVIEW:
         return name
     return what if what in KINDS and not name.startswith(PANDAS) else None
 
 
-def _memoryview(frames: Frames, address: int) -> Shown:
+def _memoryview(frames: ArrayReader, address: int) -> Shown:
     fields = frames.fields
     start, size = (BUF_OF_2, LEN_OF_2) if fields.release.major == 2 else (BUF, LEN)
     try:
@@ -110,7 +111,7 @@ def _memoryview(frames: Frames, address: int) -> Shown:
     return MEMORYVIEW, count, [(first, first + count)]
 
 
-def _frame(frames: Frames, address: int, what: str) -> Shown:
+def _frame(frames: ArrayReader, address: int, what: str) -> Shown:
     frame = frames.read(address, what)
     if frame is None or frame.bytes is None:
         return what, 0, []
@@ -203,7 +204,7 @@ def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[
     return found
 
 
-def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:
+def kept_by_views(heap: Heap, frames: ArrayReader, most: int = MOST_WINDOWS) -> list[SmallViews]:
     """Return the small views of a target that alone keep large buffers alive, by type. At most ``most`` objects are
     read.
 

@@ -23,7 +23,7 @@ class Kinds(Protocol):
 
     @property
     def native(self) -> _native.Structures:
-        """The kinds of blocks, as an object of the native module."""
+        """The kinds of blocks in the form that native functions take."""
 
     def name_of(self, kind: int) -> str:
         """Return the name of the kind with the number ``kind``."""

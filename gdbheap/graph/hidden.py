@@ -1,7 +1,7 @@
-"""Find words that point to blocks and that a graph usually ignores: words in mapped files on a disk, and words at
-unaligned addresses, in packed structs. Few words in these places are pointers, so the search is made only if blocks
-would otherwise count as lost.
-"""
+"""Find words that point to blocks in two places that a graph of references leaves out: mapped files on a disk, and
+unaligned addresses, as in packed structs.
+
+Few words in these places are pointers. So they are searched only if blocks would otherwise count as lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gdbheap.targets.target import Target
 
 __all__ = ["with_hidden_words"]
 
-# The search needs at least LEAST bytes of lost blocks.
+# The search is made only if at least LEAST bytes of blocks would count as lost.
 #
 # A block to which a hidden word points may contain further hidden words, so the search is repeated up to ROUNDS times.
 LEAST, ROUNDS = 4 << 20, 4

@@ -1,9 +1,9 @@
 """Find tables of glibc's dynamic linker whose words are not references, although they may look like addresses.
 
 One kind of table records where objects are mapped. The unused part of such a table still has words from earlier uses of
-the memory. The other kind has the hashes of the names of symbol versions: numbers of 28 bits, which are addresses in
-the heap of a program that is linked at a fixed address. Other structures of the linker keep alive everything to which
-the tables point, so no reference is lost when the tables are ignored.
+the memory. The other kind has the hashes of the names of symbol versions. These numbers of 28 bits look like addresses
+in the heap of a program that is linked at a fixed address. Other structures of the linker keep alive everything to
+which the tables point, so no reference is lost when the tables are ignored.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _is_version_table(target: Target, address: int) -> bool:
 
 
 def _hash(name: bytes) -> int:
-    """Return the hash of a name of a symbol's version (System V ABI, chapter 5)."""
+    """Return the hash of the name of a symbol version (System V ABI, chapter 5)."""
     found = 0
     for byte in name:
         found = (found << 4) + byte

@@ -166,7 +166,7 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
         address = fitting.pop()
         if address in largest and address not in accepted:
             accepted.add(address)
-            # Memory that begins where this ends, or ends where this begins, fits too.
+            # Memory that begins where this memory ends, or ends where it begins, fits too.
             fitting += [largest[address][1], *by_end.pop(address, [])]
     last = 0
     for address in sorted(accepted):

@@ -35,7 +35,7 @@ class EdgeName(NamedTuple):
 
 
 EdgeNames = dict[int, "list[EdgeName | None]"]
-"""Maps the number of a node to the names of its edges, in the order of the edges; None for an edge without a name."""
+"""Maps the number of a node to the names of its edges, in the order of the edges. An edge without a name has None."""
 
 BUFFER = EdgeName(INSIDE, "(buffer)")
 
@@ -53,7 +53,8 @@ class Holders(Protocol):
         """
 
     def is_dict(self, node: Node) -> bool:
-        """Return whether the node is a dict. Only the holder of a dict shows whether the keys are names."""
+        """Return whether the node is a dict. Dicts are named last, because only their holders show whether their keys
+        are names."""
 
     def makes_namespace(self, name: EdgeName) -> bool:
         """Return whether an edge of that name points to a dict whose keys are names."""
@@ -72,9 +73,8 @@ class _EdgeNamer:
     """Names edges breadth first.
 
     Dicts wait for all other nodes, because their holders show whether their keys are names. Buffers wait too: they are
-    named together with the objects that own them. Roots of the last phase (words on stacks) are followed after
-    everything else. A stale word may point to a dict whose holder has not been reached yet.
-    """
+    named together with the objects that own them. Words on stacks, the roots of the last phase, are followed after
+    everything else. A stale word may point to a dict whose holder has not been reached yet."""
 
     def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:
         self.space, self.nodes, self.graph, self.holders = target.space, nodes, nodes.graph, holders
@@ -159,8 +159,8 @@ class _EdgeNamer:
             named.setdefault(address, deque()).append(name)
 
         def next_of(target: Node) -> EdgeName | None:
-            """Return the next of several names for references to ``target``; None if it has no name. The last name
-            serves all further references.
+            """Return the next of several names for references to ``target``; None if it has no name. All further
+            references get the last name.
             """
             left = named.get(target.address)
             if not left:

@@ -17,9 +17,8 @@ MAX_KNOWN = 1 << 16
 class Root:
     """A variable, stack or other memory outside of the heaps that refers to blocks.
 
-    ``pointers``: addresses that the root holds. ``ranges``: memory whose words may be addresses. ``phase``: when the
-    root is followed; see native/core/src/graph/tree.rs.
-    """
+    ``pointers``: addresses that the root holds. ``ranges``: memory whose words may be addresses. ``phase``: roots of a
+    lower phase are followed first; see native/core/src/graph/tree.rs."""
 
     name: str
     phase: int
@@ -28,12 +27,11 @@ class Root:
 
 
 class Node(NamedTuple):
-    """A node of the graph.
+    """A node of the graph. ``id``: its number. ``place``: block, static or root.
 
-    ``id``: its number. ``place``: block, static or root. ``kind``: object, idle, buffer or unknown. ``address``: for an
-    object its own address, otherwise the first byte of the block. ``block``: the first byte of the block. ``size``: the
-    bytes of the block, header included. ``type``: the address of the type, or 0.
-    """
+    ``kind``: object, idle (on a free list), buffer or unknown. ``address``: for an object its own address, otherwise
+    the first byte of the block. ``block``: the first byte of the block. ``size``: the bytes of the block, header
+    included. ``type``: the address of the type, or 0."""
 
     id: int
     place: str
@@ -50,7 +48,7 @@ class Nodes:
 
     graph: _native.Graph
     roots: Sequence[Root]
-    # An edge with at most this number (EXACT to STRAY) counts as a reference that the program uses.
+    # An edge whose strength (EXACT to STRAY) is at most this number counts as a reference that the program uses.
     believed = EXACT
     # Whether objects count the references to them. If they do, a count above the number of references found proves a
     # lost reference.
@@ -66,11 +64,10 @@ class Nodes:
         return None if number is None else self.node(number)
 
     def node(self, number: int) -> Node:
-        """Return the node with this number."""
         return self.nodes([number])[0]
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
-        """Return the nodes with these numbers, in the order of the numbers."""
+        """Return the nodes with these numbers, in the order in which the numbers are given."""
         if len(self._known) > MAX_KNOWN:
             self._known.clear()
         known = self._known

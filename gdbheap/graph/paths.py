@@ -49,7 +49,7 @@ class Path:
 
 
 class Named(Protocol):
-    """The name of an edge."""
+    """An edge of a graph with a text that names it, such as an attribute or an offset."""
 
     @property
     def text(self) -> str:
@@ -81,14 +81,22 @@ class Paths(Protocol):
         ends."""
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return those nodes of a chain whose names distinguish its holder from other holders."""
+        """Return the nodes of a chain that must be named to distinguish this chain from those to other holders."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """An edge of a graph of blocks. ``text``: the location of the word that points to the block."""
+    """An edge of a graph of blocks: the word that points to a block.
+
+    ``text``: the location of the word in its holder. ``variable``: the same without the offset of the word in a
+    thread-local variable."""
 
     text: str
+    variable: str
+
+
+def _word(text: str) -> Word:
+    return Word(text, text)
 
 
 class BlockPaths:
@@ -124,12 +132,12 @@ class BlockPaths:
         """
         place = self._place(holder, target)
         if isinstance(holder.root, BlockRoot):
-            return Word(self._of_root(holder.root, place, target))
+            return self._of_root(holder.root, place, target)
         if place is None:
-            return Word("leads to it")
+            return _word("the block points to it")
         inside = self.references.target.space.word(place) - target.block
         into = f" to {inside:+#x} in it" if inside else ""
-        return Word(f"{place - holder.block:+#x}{into}")
+        return _word(f"{place - holder.block:+#x}{into}")
 
     def _place(self, holder: Node, target: Node) -> int | None:
         """Return the address of the word in ``holder`` that points to ``target``, or None.
@@ -154,7 +162,12 @@ class BlockPaths:
                 yield place
                 place = _native.find_pointer(space, place + space.machine.word, end, low, high)
 
-    def _of_root(self, root: BlockRoot, place: int | None, target: Node) -> str:
+    def _of_root(self, root: BlockRoot, place: int | None, target: Node) -> Word:
+        if root.thread is not None and root.part == DATA and place is not None:
+            return self._of_thread(root, place - root.thread.thread_pointer)
+        return _word(self._of_data(root, place, target))
+
+    def _of_data(self, root: BlockRoot, place: int | None, target: Node) -> str:
         if root.part == REGISTERS:
             function = self._with_register(root, target)
             return root.name if function is None else f"{root.name}, a variable of {function}"
@@ -163,8 +176,6 @@ class BlockPaths:
         if root.kind == GLOBAL:
             start = root.ranges[0][0]
             return f"{root.part}{_offset(place - start)} in {root.owner.rsplit('/', 1)[-1]}"
-        if root.thread is not None and root.part == DATA:
-            return self._of_thread(root, place - root.thread.thread_pointer)
         known = self._frames_of(root)
         frames = [frame for frame in known if place < frame.end]
         if not frames:
@@ -197,11 +208,11 @@ class BlockPaths:
             return 0
 
     def _function(self, frames: Sequence[Frame]) -> str:
-        """Return the function of the first frame that is not the C library's, or of the first frame if there is none.
+        """Return the name of the first function, in ``frames``, that is not the C library's; if there is none, the name
+        of the first.
 
-        If frames of the C library come before it, "or below" is added: functions of the C library keep their callers'
-        arguments in their own frames, too.
-        """
+        A function of the C library keeps its caller's arguments in its own frame. If such frames were skipped, "or
+        below" is therefore added to the name."""
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"
 
@@ -209,15 +220,17 @@ class BlockPaths:
         loaded = self.references.target.object_of(frame.counter)
         return loaded is not None and loaded.path.rsplit("/", 1)[-1].startswith(LIBCS)
 
-    def _of_thread(self, root: BlockRoot, distance: int) -> str:
-        """Return the name of the thread-local variable at ``distance`` from the thread pointer; without one, the root's
-        name."""
+    def _of_thread(self, root: BlockRoot, distance: int) -> Word:
+        """Return the edge from the thread-local variable at ``distance`` from the thread pointer. If no variable is
+        there, return the edge from the root."""
         if self._variables is None:
             self._variables = thread_variables(self.references.target)
         for start, size, name in self._variables:
             if start <= distance < start + max(size, 1):
-                return f"thread-local {name}{_offset(distance - start)} of thread {root.owner}"
-        return root.name
+                thread = f" of thread {root.owner}"
+                variable = f"thread-local {name}"
+                return Word(f"{variable}{_offset(distance - start)}{thread}", f"{variable}{thread}")
+        return _word(root.name)
 
     def _frames_of(self, root: BlockRoot) -> list[Frame]:
         """Return the frames of the thread whose stack or registers the root represents."""
@@ -237,7 +250,8 @@ class BlockPaths:
         return Path([*self._steps(head), *self._steps(tail)], None, length)
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return the node numbers of a chain's root and first block."""
+        """Return the root and the first block of a chain, by their numbers. Their names are enough to distinguish the
+        chain's holder from others."""
         return numbers[:2]
 
     def _steps(self, numbers: Sequence[int]) -> list[Step]:
@@ -248,7 +262,7 @@ class BlockPaths:
         ]
 
 
-class Group(Protocol):
+class AlikeBlocks(Protocol):
     """Blocks of one kind: of one type, or of one size."""
 
     @property
@@ -263,8 +277,8 @@ class Group(Protocol):
     def bytes(self) -> int: ...
 
 
-def group_name(paths: Paths, group: Group) -> str:
-    """Return the name of a group: the type of its blocks, otherwise their size or kind."""
+def group_name(paths: Paths, group: AlikeBlocks) -> str:
+    """Return the name of a group of blocks: their type, otherwise their size or kind."""
     if group.kind == STRUCTURE:
         return paths.structure_name(group.type_address)
     if group.type_address:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import accumulate, chain, islice
+from os.path import basename
 
 from gdbheap import _native
 from gdbheap.dataclass import dataclass
@@ -16,11 +17,11 @@ from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.kernel_pointers import KernelPointers
 from gdbheap.machines.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.targets.elf import LoadedObject
-from gdbheap.targets.environment import started_as
 from gdbheap.targets.functions import readable
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
 from gdbheap.targets.stack_mappings import Stack
+from gdbheap.targets.start_environment import path_as_started
 from gdbheap.targets.target import AT_ENTRY, Target, Thread
 
 __all__ = [
@@ -60,7 +61,7 @@ STACK, REGISTERS, DATA = "stack", "registers", "data"
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 # The most symbols that become roots, in all objects together.
 #
-# The number is lower if the memory for SYMBOL_BYTES each is not available.
+# The number is lower if there is not enough memory for SYMBOL_BYTES bytes for each symbol.
 MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
 # The most runs of words that may be addresses, in all objects together. A section that would exceed this number becomes
 # one root.
@@ -87,7 +88,7 @@ class BlockRoot(Root):
 
 @dataclass(frozen=True)
 class Tables:
-    """The ranges in which vtables and code may lie, passed to ``_native.draw_blocks``."""
+    """The ranges in which vtables (``data``) and functions (``code``) may lie, for ``_native.draw_blocks``."""
 
     data: Ranges
     code: Ranges
@@ -119,12 +120,12 @@ def block_roots(
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
     given = given_data(target, sorted(heaps + books))
-    program, title = target.object_of(target.auxv.get(AT_ENTRY, 0)), started_as(target)
     found: list[Root] = []
     budget = _Budget()
     for loaded in target.objects:
         roots = _globals(target, loaded, bounds, within(given, loaded.base, loaded.end), budget)
-        found += (_renamed(root, title) for root in roots) if loaded is program and title else roots
+        path = path_as_started(target, loaded)
+        found += roots if path == loaded.path else (_renamed(root, path) for root in roots)
     found += _unseen(target, bounds, budget)
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
@@ -233,9 +234,9 @@ def kernel_roots(known: KernelPointers) -> list[Root]:
 
 @dataclass
 class _Budget:
-    """The number of roots that may still be made: one for each symbol, and one for each run of words without a
-    symbol.
-    """
+    """The number of roots that may still be made, which limits the memory for the graph.
+
+    ``symbols``: the roots of symbols. ``runs``: the roots of runs of words without a symbol."""
 
     symbols: int = field(default_factory=lambda: min(MAX_SYMBOLS, room_for_copy() // SYMBOL_BYTES))
     runs: int = MAX_RUNS
@@ -246,9 +247,8 @@ def _globals(
 ) -> Iterator[BlockRoot]:
     """Yield the roots in a loaded object's static data: one for each symbol.
 
-    Data without a symbol gives a root for each run of words that may be addresses of blocks; the root is named by the
-    section and the offset in it. ``given``: the parts of the data in which blocks lie.
-    """
+    Data without a symbol gives a root for each run of words that may be addresses of blocks. Such a root is named by
+    its section and the offset in it. ``given``: the parts of the data in which blocks lie, which are left out."""
     ranges = subtract(_static_data(target, loaded), given)
     if not ranges:
         return
@@ -287,7 +287,7 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
         return None
     rows = loaded.symbols_around(address)
     start, size, name = min(rows, key=lambda row: _plainness(row[2]), default=(0, 0, ""))
-    return (f"{_quoted(name)} in {loaded.path.rsplit('/', 1)[-1]}", start, size) if size else None
+    return (f"{_quoted(name)} in {basename(path_as_started(target, loaded))}", start, size) if size else None
 
 
 def _quoted(symbol: str) -> str:
@@ -323,12 +323,9 @@ def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
     return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, path, part)
 
 
-def _renamed(root: BlockRoot, title: str) -> BlockRoot:
-    """Return the root of a global, named after the link that started the program instead of the program's file.
-
-    An example is redis-server, which is a link in some distributions.
-    """
-    return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
+def _renamed(root: BlockRoot, path: str) -> BlockRoot:
+    """Return the root of a global, named after the link that started the program instead of the program's file."""
+    return replace(root, name=f"{root.part} in {basename(path)}", owner=path)
 
 
 def _plainness(name: str) -> tuple[int, int, str]:
@@ -357,7 +354,7 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
     address near its heap, flags of static types, code and text look like such addresses.
     """
     heaps = target.mappings.writable_anonymous
-    # Each piece has one extra word, because data from the file may begin in the middle of a word.
+    # Each part of the data has one extra word, because data from the file may begin in the middle of a word.
     pieces = (
         (start + at, data[at : at + PIECE + target.machine.word])
         for start, data in loaded.initial_data()

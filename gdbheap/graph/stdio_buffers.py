@@ -1,6 +1,6 @@
 """Find the buffers of glibc's streams, which contain text.
 
-The rest of a buffer has stale words from earlier use of the memory. These words would count as pointers."""
+After its text, a buffer has stale words from earlier use of the memory. These words would count as pointers."""
 
 from __future__ import annotations
 

@@ -105,6 +105,6 @@ def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[Block
 
 
 def share_of_rss(heap: Heap, resident: int | None) -> float | None:
-    """Return ``resident`` bytes as a share of RSS, at most 1; None if either is unknown."""
+    """Return ``resident`` bytes divided by RSS, at most 1; None if either is unknown."""
     rss = heap.target.rss.bytes
     return round(min(resident / rss, 1), 4) if rss and resident is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdbheap import _native
-from gdbheap.contents.cxx.kinds import Kind, class_names
+from gdbheap.contents.cxx.kinds import CxxKind, class_names
 from gdbheap.contents.python.names.library_variables import variable_above
 from gdbheap.contents.python.objects.census import BlockObject, Owner
 from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
@@ -23,13 +23,12 @@ OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
 
 @dataclass(frozen=True)
 class BlockKind:
-    """The kind of a block; blocks with the same kind of contents have equal kinds.
+    """The kind of a block. Blocks with the same kind of contents have equal kinds.
 
-    ``role``: "object"; "object on a free list"; the owner's use of the block, such as "items"; "reached" from data of a
-    library; "structure" of an allocator; "cached" (free, in a thread's cache); or "unknown". ``type``: the type of the
-    object or of the owner. ``library``: the library whose data points to the block, or "threads". ``look``: a
-    description of its bytes.
-    """
+    ``role``: one of these texts. "object". "object on a free list". The owner's use of the block, such as "items".
+    "reached": data of a library points to it. "structure": an allocator's own. "cached": free, in a thread's cache.
+    "unknown". ``type``: the type of the object or of the owner. ``library``: the library whose data points to the
+    block, or "threads". ``look``: a description of its bytes."""
 
     role: str
     type: str | None = None
@@ -121,12 +120,12 @@ def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
     return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
 
 
-def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
+def _kinds(heap: Heap, addresses: list[int]) -> list[CxxKind | None]:
     structures = heap.known_structures
     if structures is not None:
         return structures.kinds_at(addresses)
     names = class_names(heap.target, addresses)
-    return [None if name is None else Kind("object", name) for name in names]
+    return [None if name is None else CxxKind("object", name) for name in names]
 
 
 def _owned(heap: Heap, block: int, owner: Owner) -> BlockDescription:
@@ -139,9 +138,8 @@ def variable_of(heap: Heap, block: int, owner: Owner | None) -> str | None:
     """Return the static variable of a library from which a block is reached, with the library's name.
 
     ``block``: the program's pointer to the block. None if the block has another owner, or if no symbol names the
-    variable. If several variables point to the block, the graph of references decides, as in other answers, provided
-    that it was built.
-    """
+    variable. Several variables may point to the block. If the graph of references was built, it decides which one is
+    named, as in other answers."""
     if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
         return None
     if heap.python.has("references"):

@@ -1,9 +1,9 @@
 """Assign each byte and each page of the address space to an owner: a line of the ledger without child lines.
 
-Each byte belongs to one owner, so a line never has more resident bytes than bytes. In addition, each whole page belongs
-to one of the owners that have bytes in it. If several owners have bytes in a page, the last of them in this order gets
-the page: free memory, reserves, tops, an allocator's own overhead, other memory, shared memory, stacks, files, blocks
-in use. So the whole pages of a line for free memory are completely free.
+Each byte belongs to one owner, so a line never has more resident bytes than bytes in total. In addition, each whole
+page belongs to one of the owners that have bytes in it. If several owners have bytes in a page, the last of them in
+this order gets the page: free memory, reserves, tops, an allocator's own overhead, other memory, shared memory, stacks,
+files, blocks in use. So the whole pages of a line for free memory are completely free.
 """
 
 from __future__ import annotations
@@ -122,8 +122,9 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """Return the ranges of ordinary pages that are parts of huge pages, and belong entirely to the lines ``parts`` or
-    to lines below them."""
+    """Return the pages of ordinary size in huge pages that belong to the ledger lines ``parts``.
+
+    A page counts only if it belongs as a whole to one of these lines, or to a line below it."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -144,7 +145,7 @@ def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
 
 
 class _Sweep:
-    """Sums the bytes and pages of a layout's pieces by owner, in one native pass."""
+    """Sums the bytes and pages of a layout's ranges by owner, in one native pass."""
 
     def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[LineId] = ()) -> None:
         self._heap, self._layout = heap, layout
@@ -156,8 +157,9 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """The ranges of ordinary pages that are parts of huge pages, and belong entirely to the lines ``parts`` or to
-        lines below them."""
+        """The pages of ordinary size in huge pages that belong to the ledger lines ``parts``.
+
+        A page counts only if it belongs as a whole to one of these lines, or to a line below it."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
@@ -181,7 +183,8 @@ class _Sweep:
         return end
 
     def _rank(self, owner: LineId) -> int:
-        """Return the rank of an owner. Raises KeyError if its line is not declared."""
+        """Return the rank of an owner. If several owners have bytes in a page, the one with the highest rank gets the
+        page. Raises KeyError if no allocator declares a line for the owner."""
         return self._ranks[owner]
 
 
@@ -198,7 +201,7 @@ def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
     """Return {id of the line: state} for the allocators' ledger lines.
 
     The result has the lines that own bytes, and the subtotals above them, because all lines of a subtotal have the same
-    state. The result has no line with an allocator's total. The state is "used", "free" (also for reserved address
+    state. The line with an allocator's total is left out. The state is "used", "free" (also for reserved address
     space), "top" or "overhead".
     """
     found: dict[LineId, str] = {}
@@ -222,10 +225,10 @@ def _ranked(lines: Sequence[LedgerLine]) -> Iterator[LineId]:
 
 
 class _Layout:
-    """The address space as ascending pieces, each with an owner.
+    """The address space as ascending ranges (``pieces``), each with an owner.
 
-    An owner is the id of a ledger line, or an allocator whose blocks belong to different lines. ``walked``: the ranges
-    of the allocators' pieces whose blocks must be walked. ``allocators``: the allocators that could be walked.
+    An owner is the id of a ledger line, or an allocator whose blocks belong to different lines. ``walked``: the
+    allocators' ranges whose blocks must be walked. ``allocators``: the allocators that could be walked.
     """
 
     def __init__(self, heap: Heap) -> None:
@@ -266,7 +269,7 @@ class _Layout:
         self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
-        """Add all memory that is in no piece yet. The mapping of the memory determines the owner."""
+        """Add all memory that is in no range of ``pieces`` yet. The mapping of the memory determines the owner."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings = list(self._heap.target.mappings)
@@ -293,10 +296,10 @@ class _Layout:
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
-    """Yield the parts of the pieces that lie in mappings. A piece may reach beyond its mapping, because the target's
-    own data gives the sizes of stacks and heaps.
+    """Yield the parts of the ranges in ``pieces`` that lie in mappings. A range may reach beyond its mapping, because
+    the target's own data gives the sizes of stacks and heaps.
 
-    Pieces of an allocator are yielded unchanged, because they were already limited to mappings.
+    Ranges of an allocator are yielded unchanged, because they were already limited to mappings.
     """
     starts = [start for start, _end in mapped]
     for start, end, owner in pieces:

@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from gdbheap.answers.accounting.traced import name_tables
+from gdbheap.contents.python.names.paths import OWN_DICT, key_of
+from gdbheap.contents.python.objects.references import MODULES
 from gdbheap.errors import GdbheapError
 from gdbheap.graph.paths import Path
 from gdbheap.heap import Heap
 
 MAX_PATHS = 2000
+# The beginning of an edge from a frame object to a variable.
+OF_FRAME = ": "
+# The steps to a module's dict.
+MODULE_STEPS = 3
 MAX_EDGES_IN_WORDS = 8
 # The text of an edge in a block of C code, as ObjectPaths.edge writes it; at most MAX_SIZES sizes are listed.
 BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
@@ -24,7 +30,7 @@ ANY_SUBSCRIPT = "[…]"
 
 
 def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
-    """Return the path to each block in use, as a Python expression if possible, otherwise in words.
+    """Return the path to each block in use, as a Python expression if possible, otherwise as text.
 
     The result is {address: path}. ``addresses`` may lie anywhere in the blocks. Blocks that no root reaches are left
     out. All references are read to find the paths. Only the first MAX_PATHS addresses get a path. A warning is added if
@@ -49,7 +55,7 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
 
 
 def in_a_line(path: Path) -> str:
-    """Return a path as a Python expression if there is one, otherwise in words; empty if it has no steps."""
+    """Return a path as a Python expression if there is one, otherwise as text; empty if it has no steps."""
     return path.expression or in_words(path)
 
 
@@ -57,8 +63,31 @@ def in_words(path: Path) -> str:
     """Return the edges of a path in order, as words. A long path keeps only its first edge, which names the root, and
     its last edges.
     """
-    edges = through_blocks([step.edge for step in path.steps])
+    edges = through_blocks(_as_attributes(_from_variable([step.edge for step in path.steps])))
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
+
+
+def _from_variable(edges: list[str]) -> list[str]:
+    """Return the edges. If the first edge is a running frame and the second is a variable of this frame, the first is
+    left out. Up to CPython 3.10, the frame is an object that refers to the variable."""
+    is_of_frame = len(edges) > 1 and edges[1].startswith(OF_FRAME) and edges[1].endswith(f" {edges[0]}")
+    return [edges[1][len(OF_FRAME) :], *edges[2:]] if is_of_frame else edges
+
+
+def _as_attributes(edges: list[str]) -> list[str]:
+    """Return the edges with attributes. A step into an object's dict and a step to a name in it become one step
+    ``.name``.
+
+    Steps into the dicts of modules stay."""
+    found: list[str] = []
+    for edge in edges:
+        is_of_module = len(found) == MODULE_STEPS and found[0].startswith(MODULES)
+        key = key_of(edge) if found and found[-1] == OWN_DICT and not is_of_module else None
+        if key is None:
+            found.append(edge)
+        else:
+            found[-1] = f".{key}"
+    return found
 
 
 def through_blocks(edges: list[str]) -> list[str]:
@@ -77,7 +106,7 @@ def through_blocks(edges: list[str]) -> list[str]:
 
 
 def _blocks(edges: list[str]) -> str:
-    """Return in words how many C blocks the edges belong to, and the sizes of the first ones."""
+    """Return a text that says how many C blocks the edges belong to, and the sizes of the first ones."""
     sizes = [BLOCK_EDGE.sub(r"\1", edge) for edge in edges[:MAX_SIZES]]
     if len(edges) == 1:
         return f"a block of {sizes[0]} bytes"

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar, Union
 from gdbheap.dataclass import dataclass
 from gdbheap.documents import bounded, renamed_keys
 from gdbheap.errors import UsageError
+from gdbheap.text import quoted
 
 __all__ = [
-    "COUNT", "MATCHING", "MORE", "ROWS", "SCHEMA", "TOTAL", "Target", "check_target", "from_json", "more_of",
+    "COUNT", "MATCHING", "MORE", "ROWS", "SCHEMA", "TOTAL", "TargetRecord", "check_target", "from_json", "more_of",
     "record_lists", "renamed", "sums_of", "to_json", "type_of",
 ]  # fmt: skip
 
@@ -27,12 +28,15 @@ SCHEMA = 2
 ROWS, COUNT, MORE, TOTAL = "rows", "count", "more", "total"
 """The keys of an answer that is a list: its rows, their count, how many were left out, and sums over all rows."""
 MATCHING = "matching"
-"""The key with the number of rows before the answer was cut, if the answer's ``count`` counts something else."""
+"""The key for the number of rows before the answer was cut. An answer has it if its key ``count`` counts something
+else."""
 
 # The names of records begin with capital letters.
 LIST_OF_RECORDS = re.compile(r"\b(?:list|tuple|Sequence)\[[A-Z]")
-# The largest number with a fraction; integers have at most 64 bits.
+# The largest value of a field of type float; integers have at most 64 bits.
 LARGEST = float(1 << 64)
+# The most characters of a value that an error shows.
+LONGEST_VALUE = 100
 # The deepest nesting of lists and dicts of unknown type.
 DEEPEST = 8
 
@@ -40,7 +44,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetRecord:
     """The value of the key "target" for a process or a core: which program it is, and where it runs.
 
     In the document it is a dict that may get more keys later.
@@ -124,7 +128,7 @@ def sums_of(kind: type[Any]) -> tuple[str, ...]:
 
 @cache
 def record_lists(kind: Any) -> tuple[str, ...]:
-    """Return the keys of a record class whose values are lists of records, except its rows."""
+    """Return the keys under which a record has a list of other records. The key ``rows`` is left out."""
     keys = renamed(kind)
     lists = (keys.get(one.name, one.name) for one in dataclasses.fields(kind) if LIST_OF_RECORDS.search(str(one.type)))
     return tuple(key for key in lists if key != ROWS)
@@ -204,7 +208,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return float(value)
     is_odd = origin is float or (origin is int and isinstance(value, bool))
     if is_odd or not isinstance(origin, type) or not isinstance(value, origin):
-        raise UsageError(f"{where} cannot be {value!r:.100}")
+        raise UsageError(f"{where} cannot be {quoted(repr(value), LONGEST_VALUE)}")
     return value
 
 
@@ -230,9 +234,9 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
             return _value(kind, value, where)
         except UsageError:
             continue
-    raise UsageError(f"{where} cannot be {value!r:.100}")
+    raise UsageError(f"{where} cannot be {quoted(repr(value), LONGEST_VALUE)}")
 
 
 def check_target(found: Mapping[str, Any]) -> None:
     """Check the description of the target in a file. Raises UsageError if a value has the wrong type."""
-    from_json(Target, {"kind": "", **found})
+    from_json(TargetRecord, {"kind": "", **found})

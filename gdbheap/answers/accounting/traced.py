@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.smallest_row import least_of_row
 from gdbheap.contents.python.running.tracemalloc_tables import Trace
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
@@ -30,8 +30,8 @@ class Traced(NamedTuple):
 def traced(heap: Heap, block: int) -> Traced | None:
     """Return tracemalloc's record of the block at an address; None if it has none.
 
-    Debug hooks put bytes at the beginning of a block, which tracemalloc does not see. So the address in the record may
-    be a little higher than ``block``.
+    tracemalloc does not see the bytes that debug hooks put at the beginning of a block. So the address in the record
+    may be a little higher than ``block``.
     """
     traces, hook = heap.python.traces, heap.python.objects.layout.hook
     for place in dict.fromkeys((block, block + hook, block + 2 * hook)):

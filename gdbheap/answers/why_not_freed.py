@@ -1,4 +1,4 @@
-"""Say in words why blocks that no root reaches are not freed."""
+"""Describe as text why blocks that no root reaches are not freed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _has_own_finalizer(heap: Heap, kind: int) -> bool:
 
 
 class CauseTexts:
-    """Writes in words why the blocks of one answer are not freed."""
+    """Describes as text why the blocks of one answer are not freed."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
@@ -127,7 +127,7 @@ class CauseTexts:
         return f"{closed}; {OBSTACLES[cause.kind].format(culprit)}"
 
     def closing(self, cause: _native.Cause) -> str:
-        """Return the references that close a cycle, beginning with a frame's variable if the cycle has one."""
+        """Return the references that close a cycle as text. It begins with a frame's variable if the cycle has one."""
         nodes = self._heap.references.nodes(cause.nodes)
         if not nodes:
             return "other cycles"
